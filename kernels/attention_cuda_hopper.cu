@@ -1,5 +1,5 @@
 // Attention's forward pass on sm_90a tensor cores (Shah et al. 2024). A block owns a tile of queries. The producer, one
-// warp in the last warpgroup, copies tiles of keys and values with TMA, up to two of each ahead. The consumers, the
+// warp in the last warpgroup, copies tiles of keys and values with TMA, two to four of each ahead. The consumers, the
 // other warpgroups, own 64 queries each. They compute products with wgmma from shared memory, and keep scores,
 // probabilities and outputs in registers. While one consumer waits for a product, the other computes a softmax.
 // Supports only whole sequences, and only heads with 64 or 128 elements.
@@ -18,14 +18,15 @@ namespace {
 template <int dim>
 struct HopperTile {
   static constexpr int kConsumers = 2;  // consumer warpgroups; three would run out of registers
-  static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kStages = 2;
+  static constexpr int kQueries = 64 * kConsumers, kKeys = 128;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
   // In elements. Outputs are staged separately, because the warpgroups finish at different times.
   static constexpr int kOwnTile = kQueries * dim, kTile = kKeys * dim, kStaged = kQueries * kTileRow<dim>;
-  static constexpr int kBarriers = 1 + 3 * kStages;
-  static constexpr std::size_t kBytes =
-      kAtom + (kOwnTile + 2 * kStages * kTile + kStaged) * 2 + kBarriers * sizeof(Barrier);
-  static_assert(kBytes <= 227 << 10);
+  static constexpr std::size_t kFixedBytes = kAtom + (kOwnTile + kStaged) * 2 + sizeof(Barrier);
+  static constexpr std::size_t kStageBytes = 2 * kTile * 2 + 4 * sizeof(Barrier);
+  static constexpr int kStages = stages_beside(kFixedBytes, kStageBytes);
+  static constexpr std::size_t kBytes = kFixedBytes + kStages * kStageBytes;
+  static_assert(kStages >= 2);
 };
 
 template <class T>
@@ -41,7 +42,7 @@ template <class T, int dim>
 struct HopperShared {
   using Tile = HopperTile<dim>;
   T *queries, *stages, *staged;
-  Barrier *queries_full, *keys_full, *values_full, *empty;  // the last three for each stage
+  Barrier *queries_full, *keys_full, *values_full, *keys_empty, *values_empty;  // all but the first for each stage
 
   __device__ HopperShared() {
     queries = reinterpret_cast<T*>(first_atom());
@@ -50,7 +51,8 @@ struct HopperShared {
     queries_full = reinterpret_cast<Barrier*>(staged + Tile::kStaged);
     keys_full = queries_full + 1;
     values_full = keys_full + Tile::kStages;
-    empty = values_full + Tile::kStages;
+    keys_empty = values_full + Tile::kStages;
+    values_empty = keys_empty + Tile::kStages;
   }
   __device__ T* keys(int stage) const { return stages + 2 * stage * Tile::kTile; }
   __device__ T* values(int stage) const { return keys(stage) + Tile::kTile; }
@@ -59,7 +61,8 @@ struct HopperShared {
     for (int stage = 0; stage < Tile::kStages; ++stage) {
       barrier_init(keys_full + stage, 1);
       barrier_init(values_full + stage, 1);
-      barrier_init(empty + stage, 4 * Tile::kConsumers);  // one arrival per warp
+      barrier_init(keys_empty + stage, 4 * Tile::kConsumers);  // one arrival per warp
+      barrier_init(values_empty + stage, 4 * Tile::kConsumers);
     }
     barriers_ready();
   }
@@ -76,8 +79,12 @@ __device__ void produce(const HopperForward<T>& hopper, const HopperShared<T, di
   copy(shared.queries, hopper.q_map, shared.queries_full, Tile::kQueries, hopper.first_q + own.h, own.first);
   for (int key = own.first_key, i = 0; key < own.end_key; key += Tile::kKeys, ++i) {
     const int stage = i % Tile::kStages;
-    if (i >= Tile::kStages) barrier_wait(shared.empty + stage, parity_of<Tile::kStages>(i - Tile::kStages));
+    const auto wait_until_empty = [&](Barrier* empty) {
+      if (i >= Tile::kStages) barrier_wait(empty + stage, parity_of<Tile::kStages>(i - Tile::kStages));
+    };
+    wait_until_empty(shared.keys_empty);
     copy(shared.keys(stage), hopper.k_map, shared.keys_full + stage, Tile::kKeys, hopper.first_k, key);
+    wait_until_empty(shared.values_empty);
     copy(shared.values(stage), hopper.v_map, shared.values_full + stage, Tile::kKeys, hopper.first_v, key);
   }
 }
@@ -98,6 +105,10 @@ __device__ void consume(const HopperForward<T>& hopper, const HopperShared<T, di
   rows.see(shape, own.b, t);
   Sums<dim / 8> out;
   Sums<Tile::kKeys / 8> scores;
+  const auto release = [](Barrier* empty) {
+    __syncwarp();
+    if (lane() == 0) barrier_arrive(empty);
+  };
   barrier_wait(shared.queries_full, 0);
   for (int key = own.first_key, i = 0; key < own.end_key; key += Tile::kKeys, ++i) {
     const int stage = i % Tile::kStages;
@@ -106,6 +117,9 @@ __device__ void consume(const HopperForward<T>& hopper, const HopperShared<T, di
     if (any) {  // S = q k^T, P = exp(scale (S - max))
       start_product_of_rows<T, dim, Tile::kQueries>(scores, queries, shared.keys(stage));
       wgmma_end<0>(scores);
+    }
+    release(shared.keys_empty + stage);  // the next keys can come while the softmax is computed
+    if (any) {
       if (key < seen.all_first || key + Tile::kKeys > seen.all_end) mask_scores(scores, rows.seen, key);
       scale_rows(out, rows.exponentiate(scores, scale_log2));
       if (shape.dropout.active) drop(scores, shape.dropout, own.b, own.head, t, key);
@@ -117,8 +131,7 @@ __device__ void consume(const HopperForward<T>& hopper, const HopperShared<T, di
       start_product_of_columns(out, a, shared.values(stage));
       wgmma_end<0>(out);
     }
-    __syncwarp();
-    if (lane() == 0) barrier_arrive(shared.empty + stage);
+    release(shared.values_empty + stage);
   }
   const std::int64_t first_row = (std::int64_t{own.b} * shape.groups * shape.heads + own.head) * shape.queries;
   const RowFactors factors = rows.finish(shape, f.logsumexp == nullptr ? nullptr : f.logsumexp + first_row, t);

@@ -23,15 +23,16 @@ namespace {
 /// from the other two tensors, and QueryStatistics for `statistics` queries.
 template <int size, int rows, int statistics>
 struct HopperBackwardTile {
-  static constexpr int dim = size, kConsumers = 2, kOwn = 64 * kConsumers, kRows = rows, kStages = 2;
+  static constexpr int dim = size, kConsumers = 2, kOwn = 64 * kConsumers, kRows = rows;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
   using Statistics = QueryStatistics<statistics>;
   // In elements. Gradients are staged separately, 64 columns at a time.
   static constexpr int kOwnTile = kOwn * dim, kTile = kRows * dim, kStaged = kOwn * kTileRow<kPanel>;
-  static constexpr int kBarriers = 1 + 2 * kStages;
-  static constexpr std::size_t kBytes = kAtom + (2 * kOwnTile + 2 * kStages * kTile + kStaged) * 2 +
-                                        kStages * 3 * statistics * sizeof(float) + kBarriers * sizeof(Barrier);
-  static_assert(kBytes <= 227 << 10);
+  static constexpr std::size_t kFixedBytes = kAtom + (2 * kOwnTile + kStaged) * 2 + sizeof(Barrier);
+  static constexpr std::size_t kStageBytes = 2 * kTile * 2 + sizeof(Statistics) + 2 * sizeof(Barrier);
+  static constexpr int kStages = stages_beside(kFixedBytes, kStageBytes);
+  static constexpr std::size_t kBytes = kFixedBytes + kStages * kStageBytes;
+  static_assert(kStages >= 2);
 };
 template <int dim>
 using HopperDqTile = HopperBackwardTile<dim, dim == 64 ? 128 : 64, 1>;

@@ -8,6 +8,15 @@ namespace mtl::cuda {
 
 inline constexpr int kWarpgroup = 128;  // threads
 
+inline constexpr std::size_t kSharedBytes = 227 << 10;  // that a block can use on sm_90
+
+/// Returns how many stages fit beside `fixed` bytes, but at most 4: those are enough to copy ahead while two consumers
+/// are a step apart.
+constexpr int stages_beside(std::size_t fixed, std::size_t stage) {
+  const std::size_t fit = (kSharedBytes - fixed) / stage;
+  return fit < 4 ? static_cast<int>(fit) : 4;
+}
+
 /// Returns the parity of the barrier phase in which tile `i` occupies its stage.
 template <int stages>
 __device__ unsigned parity_of(int i) {

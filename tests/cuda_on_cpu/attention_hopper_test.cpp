@@ -18,7 +18,8 @@ namespace {
 const AttentionCase kHopperCases[] = {
     {1, 1, 1, 1, 64},
     {1, 127, 2, 1, 64, true},
-    {2, 300, 1, 2, 64},
+    {2, 140, 1, 2, 64},
+    {1, 530, 1, 1, 64},  // more key tiles than stages
     {1, 390, 1, 1, 64, true, 0.3f, 150},
     {2, 70, 1, 2, 128, true, 0.2f, 40},
     {1, 270, 2, 2, 128, false, 0.1f},
@@ -29,10 +30,11 @@ const AttentionCase kHopperCases[] = {
 const AttentionCase kBackwardCases[] = {
     {1, 1, 1, 1, 64},
     {2, 70, 1, 2, 64, true, 0.2f, 40},
-    {1, 330, 1, 1, 64, true},
+    {1, 530, 1, 1, 64, true},  // more tiles than stages
     {1, 270, 1, 1, 64, false, 0, 60},
     {1, 131, 1, 2, 128, false, 0.1f},
-    {1, 200, 2, 1, 128, true, 0, 70},
+    {1, 140, 2, 1, 128, true, 0, 70},
+    {1, 330, 1, 1, 128},  // more tiles than stages
 };
 
 }  // namespace
