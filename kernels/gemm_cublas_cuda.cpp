@@ -88,14 +88,28 @@ constexpr const char* kUnfused = "apart";  // in Choices: the epilogue runs afte
 /// A cuBLASLt session and its plans. Each stream caches one Library.
 class Library : public StreamCache {
  public:
+  /// As cuda::multiply().
   bool multiply(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
-    GemmPlan& plan = find(stream, workspace, product, epilogue);
-    if (!plan.has_algorithm()) return false;
-    plan.run(stream, workspace, product, epilogue, product.c.raw());
-    return true;
+    if (run(stream, workspace, product, epilogue, product.c.raw())) return true;
+    if (epilogue_of(epilogue) != CUBLASLT_EPILOGUE_DEFAULT) return false;
+    const std::string& failures = find(stream, workspace, product, epilogue).failures();
+    fail(Exit::failure, failures.empty() ? "cuBLASLt has no algorithm for " : "cuBLASLt cannot launch ",
+         choices_key(product, epilogue, stream.tf32()), failures.empty() ? "" : "; it tried ", failures,
+         "; to see the reasons, run with CUBLASLT_LOG_LEVEL=2, and try another version of cuBLAS ",
+         session_.lt.version() / 10000);
   }
 
  private:
+  /// Writes the result to `d`. If an algorithm fails, the next takes its place. Returns false if none is left.
+  bool run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue, void* d) {
+    GemmPlan& plan = find(stream, workspace, product, epilogue);
+    while (plan.has_algorithm()) {
+      if (plan.run(stream, workspace, product, epilogue, d)) return true;
+      choose(plan, stream, workspace, product, epilogue);
+    }
+    return false;
+  }
+
   GemmPlan& find(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
     const auto [at, is_new] =
         plans_.try_emplace(key_of(product, epilogue, stream.tf32()), session_, product, epilogue, stream.tf32());
@@ -115,7 +129,11 @@ class Library : public StreamCache {
       const std::string text = plan.describe(algorithm).text();
       if (use(plan, text, epilogue)) candidates.push_back(text);
     }
-    if (candidates.empty()) return plan.use(algorithms.front());  // not stored: its text does not restore it
+    if (candidates.empty()) {
+      for (const cublasLtMatmulAlgo_t& algorithm : algorithms)
+        if (plan.use(algorithm)) return;  // not stored: its text does not restore it
+      return;
+    }
     if (epilogue.launch_unfused) candidates.emplace_back(kUnfused);
     const bool waits = !stream.is_captured();
     const Temporary temporary(waits && product.accumulate ? product.c.bytes() : 0);  // measuring must not add to C
@@ -124,9 +142,9 @@ class Library : public StreamCache {
     const std::string best = stream.choices().choose(key, candidates, [&](const std::string& candidate) {
       if (candidate == kUnfused) return unfused_seconds(stream, workspace, product, epilogue, d);
       use(plan, candidate, epilogue);
-      return seconds_of(stream, [&] { plan.run(stream, workspace, product, epilogue, d); });
+      return seconds(plan, stream, workspace, product, epilogue, d);
     });
-    use(plan, best, epilogue);
+    if (!use(plan, best, epilogue)) choose(plan, stream, workspace, product, epilogue);  // all have failed
   }
 
   /// Adopts a choice. Returns false if it cannot be used for this matmul.
@@ -141,10 +159,17 @@ class Library : public StreamCache {
 
   double unfused_seconds(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue,
                          void* d) {
-    GemmPlan& plain = find(stream, workspace, product, {});
-    if (!plain.has_algorithm()) return std::numeric_limits<double>::infinity();
-    return seconds_of(stream, [&] { plain.run(stream, workspace, product, {}, d); }) +
+    if (!run(stream, workspace, product, {}, d)) return std::numeric_limits<double>::infinity();
+    return seconds(find(stream, workspace, product, {}), stream, workspace, product, {}, d) +
            seconds_of(stream, epilogue.launch_unfused);
+  }
+
+  /// Returns how long the plan's algorithm takes, or infinity if it fails.
+  static double seconds(GemmPlan& plan, Stream& stream, const Tensor& workspace, const Product& product,
+                        const FusedEpilogue& epilogue, void* d) {
+    bool runs = true;
+    const double out = seconds_of(stream, [&] { runs = runs && plan.run(stream, workspace, product, epilogue, d); });
+    return runs ? out : std::numeric_limits<double>::infinity();
   }
 
   /// cuBLASLt requires aux rows to be multiples of 8 elements.
@@ -161,10 +186,7 @@ class Library : public StreamCache {
 
 bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue) {
   if (stream.cache() == nullptr) stream.cache() = std::make_unique<Library>();
-  const bool done = static_cast<Library&>(*stream.cache()).multiply(stream, workspace, product, epilogue);
-  require(done || epilogue_of(epilogue) != CUBLASLT_EPILOGUE_DEFAULT, "cuBLASLt has no algorithm for a product of ",
-          product.m(), " x ", product.n(), " x ", product.k(), " in ", name_of(product.a.tensor.dtype()));
-  return done;
+  return static_cast<Library&>(*stream.cache()).multiply(stream, workspace, product, epilogue);
 }
 
 std::string product_library() { return cat("cuBLASLt ", CublasLt().version()); }

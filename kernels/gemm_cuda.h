@@ -28,13 +28,14 @@ inline constexpr std::size_t kGemmWorkspace = std::size_t{32} << 20;
 
 /// Multiplies with cuBLASLt. A and B have the same dtype; C has that dtype or f32. With an epilogue, computes nothing
 /// and returns false if the library has no algorithm for it, or if a plain matmul followed by `launch_unfused` is
-/// faster. Throws Error if the library is missing or fails, or has no algorithm for a plain matmul.
+/// faster. Throws Error if the library is missing or fails, or cannot launch any algorithm for a plain matmul.
 ///
 /// The first matmul with a given shape chooses the algorithm. It uses the algorithm recorded in the stream's Choices if
 /// the library accepts that. Otherwise it measures all algorithms that the library suggests, chooses the fastest, and
 /// adds it to the Choices. Measuring waits for the stream and overwrites only C and the epilogue's results (aux,
 /// dbias). A matmul that accumulates allocates a buffer as large as C for this. While the stream is being captured, or
-/// if there is no memory for the buffer, the library's first suggestion is used.
+/// if there is no memory for the buffer, the library's first suggestion is used. An algorithm that fails to launch is
+/// replaced in the same way, without it.
 bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue);
 
 /// Returns "cuBLASLt 130100". Throws Error if the library is missing.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 namespace mtl::cuda {
 
@@ -34,8 +35,11 @@ CublasLtSession::CublasLtSession() { expect_success(lt.create(&handle), "initial
 CublasLtSession::~CublasLtSession() { lt.destroy(handle); }
 
 void CublasLtSession::expect_success(cublasStatus_t status, const char* what) const {
-  require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", what, " failed: ", lt.status_text(status), " (status ",
-          static_cast<int>(status), ")");
+  require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", what, " failed: ", text_of(status));
+}
+
+std::string CublasLtSession::text_of(cublasStatus_t status) const {
+  return cat(lt.status_text(status), " (status ", static_cast<int>(status), ")");
 }
 
 std::uint32_t alignment_of(const Tensor& tensor) {
@@ -153,23 +157,32 @@ bool GemmPlan::use(const GemmAlgorithm& algorithm) {
   if (lt.check_algorithm(session_.handle, desc_, first_, second_, out_, out_, &made, &result) != CUBLAS_STATUS_SUCCESS)
     return false;
   if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kGemmWorkspace) return false;
-  use(made);
+  return use(made);
+}
+
+bool GemmPlan::use(const cublasLtMatmulAlgo_t& algorithm) {
+  const auto is_same = [&](const cublasLtMatmulAlgo_t& failed) {
+    return std::memcmp(&failed, &algorithm, sizeof(algorithm)) == 0;
+  };
+  if (std::any_of(failed_.begin(), failed_.end(), is_same)) return false;
+  algorithm_ = algorithm;
+  has_algorithm_ = true;
   return true;
 }
 
-void GemmPlan::use(const cublasLtMatmulAlgo_t& algorithm) {
-  algorithm_ = algorithm;
-  has_algorithm_ = true;
-}
-
-void GemmPlan::run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue,
+bool GemmPlan::run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue,
                    void* d) {
   set_epilogue(epilogue);  // addresses differ from layer to layer
   const float alpha = 1, beta = product.accumulate ? 1 : 0;
-  session_.expect_success(session_.lt.matmul(session_.handle, desc_, &alpha, product.b.tensor.raw(), first_,
-                                             product.a.tensor.raw(), second_, &beta, product.c.raw(), out_, d, out_,
-                                             &algorithm_, workspace.raw(), workspace.bytes(), stream.handle()),
-                          "multiplying");
+  const cublasStatus_t status = session_.lt.matmul(
+      session_.handle, desc_, &alpha, product.b.tensor.raw(), first_, product.a.tensor.raw(), second_, &beta,
+      product.c.raw(), out_, d, out_, &algorithm_, workspace.raw(), workspace.bytes(), stream.handle());
+  if (status == CUBLAS_STATUS_SUCCESS) return true;
+  has_algorithm_ = false;
+  failed_.push_back(algorithm_);
+  failures_ +=
+      cat(failures_.empty() ? "" : "; ", "algorithm ", describe(algorithm_).text(), ": ", session_.text_of(status));
+  return false;
 }
 
 }  // namespace mtl::cuda

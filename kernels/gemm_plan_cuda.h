@@ -23,6 +23,8 @@ struct CublasLtSession {
   CublasLtSession(const CublasLtSession&) = delete;
   /// Throws Error with the library's error text unless `status` is success.
   void expect_success(cublasStatus_t status, const char* what) const;
+  /// Returns "the function failed to launch on the GPU (status 13)".
+  std::string text_of(cublasStatus_t status) const;
 };
 
 /// Returns the alignment of the tensor's address in bytes, at most 256. Returns 256 if the tensor is absent.
@@ -45,14 +47,20 @@ class GemmPlan {
   /// - The library rejects the algorithm for the matmul.
   /// - The algorithm needs more than kGemmWorkspace bytes.
   /// - The algorithm adds partial sums in C or in the dtype of C, instead of in fp32 in the workspace.
+  /// - The algorithm has failed in run().
   bool use(const GemmAlgorithm& algorithm);
-  void use(const cublasLtMatmulAlgo_t& algorithm);
+  /// Adopts this algorithm. Changes nothing and returns false if it has failed in run().
+  bool use(const cublasLtMatmulAlgo_t& algorithm);
   void use_none() { has_algorithm_ = false; }
   bool has_algorithm() const { return has_algorithm_; }
 
   /// Writes the result to `d`, which is either the product's C or other memory with the same shape, dtype and
-  /// alignment. In the latter case, C is only read.
-  void run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue, void* d);
+  /// alignment. In the latter case, C is only read. Returns false if the library cannot launch the adopted algorithm.
+  /// The library's checks do not rule this out. The plan then has no algorithm, and does not adopt this one again.
+  [[nodiscard]] bool run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue,
+                         void* d);
+  /// Returns which algorithms have failed in run(), and why: "algorithm 66 tile=20: WHY; algorithm ...". Empty if none.
+  const std::string& failures() const { return failures_; }
 
  private:
   template <class T>
@@ -67,6 +75,8 @@ class GemmPlan {
   cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, out_ = nullptr;
   cublasLtMatmulAlgo_t algorithm_{};
   bool has_algorithm_ = false;
+  std::vector<cublasLtMatmulAlgo_t> failed_;
+  std::string failures_;
 };
 
 }  // namespace mtl::cuda

@@ -45,6 +45,7 @@ struct alignas(64) Cacheline {
 };
 
 ProductTimes times;
+ProductLimits limits;
 ProductCounts counts;
 
 enum : int { kWhole = 1, kHalves = 2 };
@@ -130,6 +131,7 @@ bool has_halves(const MatmulDesc& desc, const MatrixLayout& a, const MatrixLayou
 }  // namespace
 
 void set_product_times(const ProductTimes& new_times) { times = new_times; }
+void set_product_limits(const ProductLimits& new_limits) { limits = new_limits; }
 ProductCounts product_counts() { return counts; }
 
 }  // namespace mtl::emulated
@@ -193,6 +195,8 @@ cublasStatus_t CublasLt::matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, con
     mirror::require_inside(desc->aux, out.bytes());
   }
   if (command.epilogue.changes_c() && beta_value != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if ((command.algorithm == kHalves ? limits.halves : limits.whole)-- <= 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && limits.fused-- <= 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   ++counts.products;
   counts.halves += command.algorithm == kHalves;
   counts.bias_gradients += command.dbias.exists();

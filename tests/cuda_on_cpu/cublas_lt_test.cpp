@@ -4,6 +4,7 @@
 
 #include "device/graph.h"
 #include "kernels/gemm.h"
+#include "tests/error_of.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -19,6 +20,17 @@ struct Times {
   ~Times() { emulated::set_product_times({}); }
   Times(const Times&) = delete;
 };
+
+/// Limits how many calls of each algorithm succeed while it exists.
+struct Limits {
+  explicit Limits(const emulated::ProductLimits& limits) { emulated::set_product_limits(limits); }
+  ~Limits() { emulated::set_product_limits({}); }
+  Limits(const Limits&) = delete;
+};
+
+constexpr const char* kGradientKey = "gemm 32x48x70 tn float32 -> float32, accumulated, aligned to 256 256 256 256";
+constexpr const char* kBiasGradientKey =
+    "gemm 32x48x70 tn float32 -> float32, accumulated, bias gradient, aligned to 256 256 256 256";
 
 /// A weight gradient C (M, N) += dy^T x, on its own stream.
 struct Gradient {
@@ -63,8 +75,7 @@ TEST_CASE("cublas_lt: the fastest algorithm is chosen once per shape, and measur
   const ProductCounts after = product_counts();
   CHECK(after.searches == before.searches + 1);
   REQUIRE(first.stream.choices().table().size() == 1);
-  CHECK(first.stream.choices().table().begin()->first ==
-        "gemm 32x48x70 tn float32 -> float32, accumulated, aligned to 256 256 256 256");
+  CHECK(first.stream.choices().table().begin()->first == kGradientKey);
   CHECK(first.stream.choices().table().begin()->second == "2 split=2 reduction=2");
   first.run();
   CHECK(product_counts().searches == after.searches);
@@ -92,11 +103,62 @@ TEST_CASE("cublas_lt: a choice that the library refuses is measured again") {
                              "2 split=2 reduction=2 cluster=1"}) {
     CAPTURE(choice);
     Gradient gradient;
-    gradient.stream.choices().set("gemm 32x48x70 tn float32 -> float32, accumulated, aligned to 256 256 256 256",
-                                  choice);
+    gradient.stream.choices().set(kGradientKey, choice);
     CHECK(rms_relative(gradient.run().data(), gradient.expected()) < 1e-6);
     CHECK(gradient.stream.choices().table().begin()->second == "1");
   }
+}
+
+TEST_CASE("cublas_lt: an algorithm that fails while it is measured, or right after, is not chosen") {
+  const Times times({.whole = 2000, .halves = 1000});
+  for (const std::int64_t halves : {0, 1}) {
+    CAPTURE(halves);
+    Gradient gradient;
+    const Limits limits({.halves = halves});
+    CHECK(rms_relative(gradient.run(true).data(), gradient.expected(true)) < 1e-6);
+    REQUIRE(gradient.stream.choices().table().size() == 2);
+    for (const auto& [key, choice] : gradient.stream.choices().table()) CHECK(choice == "1");
+  }
+}
+
+TEST_CASE("cublas_lt: the next algorithm takes the place of one that fails to launch") {
+  const Times times({.whole = 2000, .halves = 1000});
+  Gradient stored, measured;
+  {
+    stored.stream.choices().set(kGradientKey, "2 split=2 reduction=2");  // as from a checkpoint
+    const Limits limits({.halves = 0});
+    CHECK(rms_relative(stored.run().data(), stored.expected()) < 1e-6);
+    CHECK(stored.stream.choices().find(kGradientKey) == "1");
+  }
+  measured.run();
+  REQUIRE(measured.stream.choices().find(kGradientKey) == "2 split=2 reduction=2");
+  const std::vector<double> once = measured.c.values();
+  const Limits limits({.halves = 0});
+  const std::vector<double> twice = measured.run();
+  for (std::size_t i = 0; i < once.size(); ++i)
+    CHECK(twice[i] - once[i] == doctest::Approx(once[i] - measured.c_before[i]).epsilon(1e-3));
+  CHECK(measured.stream.choices().find(kGradientKey) == "1");
+  const std::int64_t products = product_counts().products;
+  measured.run();
+  CHECK(product_counts().products == products + 1);  // the failed algorithm is not tried again
+}
+
+TEST_CASE("cublas_lt: an epilogue that fails to launch runs after the product") {
+  Gradient gradient;
+  gradient.stream.choices().set(kBiasGradientKey, "1");
+  const Limits limits({.fused = 0});
+  CHECK(rms_relative(gradient.run(true).data(), gradient.expected(true)) < 1e-6);
+  CHECK(gradient.stream.choices().find(kGradientKey) == "1");
+}
+
+TEST_CASE("cublas_lt: if every algorithm fails, the error names the product, the algorithms and a remedy") {
+  Gradient gradient;
+  const Limits limits({.whole = 0, .halves = 0});
+  CHECK(test::error_of([&] { gradient.run(); }) ==
+        cat("cuBLASLt cannot launch ", kGradientKey,
+            "; it tried algorithm 1: refused by the emulated library (status 15); algorithm 2 split=2 reduction=2: "
+            "refused by the emulated library (status 15); to see the reasons, run with CUBLASLT_LOG_LEVEL=2, and try "
+            "another version of cuBLAS 13"));
 }
 
 TEST_CASE("cublas_lt: nothing is measured while a graph is captured") {
@@ -129,9 +191,7 @@ TEST_CASE("cublas_lt: the bias gradient is fused with the product, or separate i
   const std::int64_t measured = product_counts().bias_gradients;
   separate.run(true);
   CHECK(product_counts().bias_gradients == measured);
-  CHECK(separate.stream.choices()
-            .find("gemm 32x48x70 tn float32 -> float32, accumulated, bias gradient, aligned to 256 256 256 256")
-            .value_or("") == "apart");
+  CHECK(separate.stream.choices().find(kBiasGradientKey) == "apart");
 }
 
 TEST_CASE("cublas_lt: uses TF32 if the stream allows it, only in fp32") {

@@ -122,6 +122,14 @@ struct ProductTimes {
 };
 void set_product_times(const ProductTimes& times);
 
+/// How many more calls of each algorithm, and of any with an epilogue, succeed. Later ones fail to launch, although
+/// check_algorithm() accepts the algorithm: success there "doesn't fully guarantee algo will run" (cublasLt.h,
+/// cublasLtMatmulAlgoCheck).
+struct ProductLimits {
+  std::int64_t whole = INT64_MAX, halves = INT64_MAX, fused = INT64_MAX;
+};
+void set_product_limits(const ProductLimits& limits);
+
 /// How often the library was called so far, by kind.
 struct ProductCounts {
   std::int64_t searches = 0, products = 0, halves = 0, bias_gradients = 0, tf32 = 0;
