@@ -33,17 +33,19 @@ void run(Stream& stream, const Args&... args) {
 }
 
 /// Allocates scratch memory of NAME_work() bytes for the implementation on the stream's device or, on meta, on the
-/// device that it plans for (stream.target()).
+/// device that it plans for (stream.target()). On cuda, the memory is aligned to 256 bytes, as cuBLASLt's workspace
+/// must be.
 template <auto on_cpu, auto on_cuda, class... Args>
 Tensor make_work(const Stream& stream, Arena& scratch, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);
-  std::size_t bytes = 0;
+  std::size_t bytes = 0, align = 64;
   if (stream.target() == Device::cpu) {
     bytes = on_cpu(stream, args...);
   } else if constexpr (kWithCuda) {
     bytes = on_cuda(stream, args...);
+    align = 256;
   }
-  return scratch.make(DType::u8, {static_cast<std::int64_t>(bytes)});
+  return scratch.make(DType::u8, {static_cast<std::int64_t>(bytes)}, align);
 }
 
 /// Allocates scratch memory to add up `sums` columns over `rows` rows of `width` elements, or none unless `wanted`.

@@ -8,12 +8,13 @@
 
 namespace mtl::cuda {
 
-/// Allocates zeroed memory with 64-byte alignment. Throws Error if the build has no CUDA or there is not enough memory.
+/// Allocates zeroed memory with 256-byte alignment, as cudaMalloc() does. Throws Error if the build has no CUDA or
+/// there is not enough memory.
 std::byte* allocate(std::size_t bytes);
 void release(std::byte* memory) noexcept;
 
-/// Like allocate(), but allocates pinned host memory. The device can copy to and from pinned memory while the host
-/// continues.
+/// Like allocate(), but allocates pinned host memory, with 64-byte alignment. The device can copy to and from pinned
+/// memory while the host continues.
 std::byte* allocate_pinned(std::size_t bytes);
 void release_pinned(std::byte* memory) noexcept;
 

@@ -89,9 +89,9 @@ Arena::Arena(Device device, std::string name, const Buffer& memory, std::size_t 
   if (memory.data() != nullptr) data_ = memory.data() + offset;
 }
 
-Tensor Arena::make(DType dtype, Shape shape) {
+Tensor Arena::make(DType dtype, Shape shape, std::size_t align) {
   Tensor out(nullptr, dtype, shape);
-  std::size_t begin = used_;
+  const std::size_t begin = round_up(used_, align);
   used_ = round_up(begin + out.bytes(), kAlign);
   peak_ = std::max(peak_, used_);
   if (device_ == Device::meta) return out;

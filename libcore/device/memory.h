@@ -16,9 +16,10 @@
 
 namespace mtl {
 
-/// An allocation, 64-byte aligned and zeroed. It is in device memory or, with Space::host, in host memory. On cuda,
-/// host memory is pinned, so that the device can copy while the host continues. On meta, a Buffer has a size but no
-/// memory. The constructor throws Error if there is not enough memory or the build does not support the device.
+/// An allocation, 64-byte aligned (on cuda, 256-byte aligned in device memory) and zeroed. It is in device memory or,
+/// with Space::host, in host memory. On cuda, host memory is pinned, so that the device can copy while the host
+/// continues. On meta, a Buffer has a size but no memory. The constructor throws Error if there is not enough memory or
+/// the build does not support the device.
 class Buffer {
  public:
   Buffer() = default;
@@ -45,7 +46,7 @@ struct BufferUse {
 };
 BufferUse buffer_use();
 
-/// A stack of tensors, in memory of its own or in part of a Buffer. Tensors start on 64-byte boundaries.
+/// A stack of tensors, in memory of its own or in part of a Buffer. Tensors start on 64-byte boundaries at least.
 class Arena {
  public:
   /// `name` is for error messages. On meta, the capacity is unlimited.
@@ -54,8 +55,9 @@ class Arena {
   /// `memory` alive.
   Arena(Device device, std::string name, const Buffer& memory, std::size_t offset, std::size_t capacity);
 
-  /// Returns a new tensor. Throws Error if the capacity is exceeded.
-  Tensor make(DType dtype, Shape shape);
+  /// Returns a new tensor that starts at a multiple of `align` bytes, a multiple of 64, from the arena's start. Throws
+  /// Error if the capacity is exceeded.
+  Tensor make(DType dtype, Shape shape, std::size_t align = 64);
   /// Returns a new tensor with the same dtype and shape.
   Tensor like(const Tensor& other) { return make(other.dtype(), other.shape()); }
   void clear() { used_ = 0; }

@@ -160,6 +160,8 @@ cublasStatus_t CublasLt::matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, con
   if (alpha_value != 1 || (beta_value != 0 && beta_value != 1)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_supported(*desc, *a_layout, *b_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (id_of(*algorithm) == kHalves && !has_halves(*desc, *a_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // "Must be 256B aligned (i.e. lowest 8 bits of address must be 0)" (cuBLAS documentation, cublasLtMatmul, workspace)
+  if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   mirror::require_inside(workspace, workspace_bytes);
   const Tensor out = d_layout->at(d);
   Command command{.product = {.c = out,

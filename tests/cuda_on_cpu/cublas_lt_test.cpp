@@ -161,6 +161,22 @@ TEST_CASE("cublas_lt: if every algorithm fails, the error names the product, the
             "another version of cuBLAS 13"));
 }
 
+TEST_CASE("cublas_lt: the workspace is aligned, whatever lies below it in scratch memory, and planned so") {
+  Gradient gradient;
+  Stream dry(Device::meta, 1, kDevice);
+  Arena plan(Device::meta, "scratch", 0);
+  for (const std::int64_t below : {1, 64, 65, 256}) {
+    CAPTURE(below);
+    gradient.scratch.make(DType::u8, {below});
+    plan.make(DType::u8, {below});
+    CHECK(rms_relative(gradient.run().data(), gradient.expected()) < 1e-6);
+    gradient.c = random_tensor(DType::f32, {Gradient::m, Gradient::n}, 3);
+    gemm(dry, plan, gradient.c, transposed(gradient.dy), {gradient.x}, GradMode::accumulate);
+    CHECK(plan.peak() == gradient.scratch.peak());
+    CHECK(plan.used() == gradient.scratch.used());
+  }
+}
+
 TEST_CASE("cublas_lt: nothing is measured while a graph is captured") {
   Gradient gradient;
   const Times times({.whole = 2000, .halves = 1000});
