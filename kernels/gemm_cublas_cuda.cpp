@@ -138,7 +138,10 @@ class Library : public StreamCache {
     const bool waits = !stream.is_captured();
     const Temporary temporary(waits && product.accumulate ? product.c.bytes() : 0);  // measuring must not add to C
     void* d = product.accumulate ? temporary.memory() : product.c.raw();
-    if (!waits || d == nullptr) candidates.resize(1);  // cannot be measured
+    if (!waits || d == nullptr) {  // not measured, so not stored: another run may be able to measure
+      use(plan, candidates.front(), epilogue);
+      return;
+    }
     const std::string best = stream.choices().choose(key, candidates, [&](const std::string& candidate) {
       if (candidate == kUnfused) return unfused_seconds(stream, workspace, product, epilogue, d);
       use(plan, candidate, epilogue);

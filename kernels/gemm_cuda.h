@@ -34,8 +34,8 @@ inline constexpr std::size_t kGemmWorkspace = std::size_t{32} << 20;
 /// the library accepts that. Otherwise it measures all algorithms that the library suggests, chooses the fastest, and
 /// adds it to the Choices. Measuring waits for the stream and overwrites only C and the epilogue's results (aux,
 /// dbias). A matmul that accumulates allocates a buffer as large as C for this. While the stream is being captured, or
-/// if there is no memory for the buffer, the library's first suggestion is used. An algorithm that fails to launch is
-/// replaced in the same way, without it.
+/// if there is no memory for the buffer, the library's first suggestion is used, but not added to the Choices. An
+/// algorithm that fails to launch is replaced in the same way, without it.
 bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue);
 
 /// Returns "cuBLASLt 130100". Throws Error if the library is missing.

@@ -177,7 +177,7 @@ TEST_CASE("cublas_lt: the workspace is aligned, whatever lies below it in scratc
   }
 }
 
-TEST_CASE("cublas_lt: nothing is measured while a graph is captured") {
+TEST_CASE("cublas_lt: nothing is measured or stored while a graph is captured") {
   Gradient gradient;
   const Times times({.whole = 2000, .halves = 1000});
   Graph graph;
@@ -191,7 +191,7 @@ TEST_CASE("cublas_lt: nothing is measured while a graph is captured") {
   std::vector<double> expected = gradient.expected();
   expected.resize(c.size());
   CHECK(rms_relative(c.data(), expected) < 1e-6);
-  CHECK(gradient.stream.choices().table().begin()->second == "1");
+  CHECK(gradient.stream.choices().table().empty());  // a later run measures
 }
 
 TEST_CASE("cublas_lt: the bias gradient is fused with the product, or separate if that is faster") {
