@@ -12,4 +12,9 @@ namespace mtl {
 /// there are no further rounds. Waits for the stream.
 double seconds_of(Stream& stream, const std::function<void()>& body);
 
+/// Repeats `body` until it has kept the stream busy for 0.2 seconds, or has been called some 16,000 times. A GPU that
+/// was idle raises its clocks meanwhile, so that the first measurement is comparable with later ones. Waits for the
+/// stream.
+void warm_up(Stream& stream, const std::function<void()>& body);
+
 }  // namespace mtl

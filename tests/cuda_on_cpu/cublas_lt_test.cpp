@@ -83,6 +83,13 @@ TEST_CASE("cublas_lt: the fastest algorithm is chosen once per shape, and measur
   CHECK(product_counts().halves == after.halves + 1);
 }
 
+TEST_CASE("cublas_lt: the first candidate is not measured while the clocks of an idle GPU rise") {
+  Gradient gradient;
+  const Times times({.whole = 1000, .halves = 1500, .ramp = 1});
+  gradient.run();
+  CHECK(gradient.stream.choices().find(kGradientKey) == "1");
+}
+
 TEST_CASE("cublas_lt: a stream's choices overrule the measurements, and reproduce the bits") {
   Gradient first, repeated, measured;
   std::vector<double> bits;

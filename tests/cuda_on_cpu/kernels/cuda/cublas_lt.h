@@ -116,9 +116,10 @@ struct CublasLt {
 namespace mtl::emulated {
 
 /// A GEMM's simulated seconds: with algorithm 1, with algorithm 2 (split-K in two halves), and the time added by an
-/// epilogue. They are large so that real times do not affect the choice.
+/// epilogue. They are large so that real times do not affect the choice. A GPU that was idle raises its clocks while it
+/// works: until products have taken `ramp` seconds, each takes ten times as long.
 struct ProductTimes {
-  double whole = 1000, halves = 2000, epilogue = -500;
+  double whole = 1000, halves = 2000, epilogue = -500, ramp = 0;
 };
 void set_product_times(const ProductTimes& times);
 
