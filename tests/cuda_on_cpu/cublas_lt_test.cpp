@@ -6,6 +6,7 @@
 #include "kernels/gemm.h"
 #include "tests/error_of.h"
 #include "tests/kernels/reference.h"
+#include "train/flops.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -88,6 +89,12 @@ TEST_CASE("cublas_lt: the first candidate is not measured while the clocks of an
   const Times times({.whole = 1000, .halves = 1500, .ramp = 1});
   gradient.run();
   CHECK(gradient.stream.choices().find(kGradientKey) == "1");
+}
+
+TEST_CASE("cublas_lt: a GPU's peak rate is that of a product at full clocks, without the host's work") {
+  const Times times({.whole = 1000, .ramp = 1});
+  const double expected = 2e-12 * 4096 * 4096 * 4096 / 1000;
+  CHECK(measure_peak_tflops(kDevice, 2) / expected == doctest::Approx(1).epsilon(0.05));
 }
 
 TEST_CASE("cublas_lt: a stream's choices overrule the measurements, and reproduce the bits") {
