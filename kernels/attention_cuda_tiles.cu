@@ -14,8 +14,9 @@ template <int dim>
 struct ForwardTile {
   static constexpr int kWarps = 4, kParts = dim <= 64 ? 2 : 1, kQueries = 16 * kParts * kWarps, kKeys = 64;
   static constexpr int kStage = 2 * kKeys * kTileRow<dim>;  // elements in a key tile and a value tile
-  static constexpr std::size_t kBytes = (kQueries * kTileRow<dim> + 2 * kStage) * 2;
-  static_assert(kBytes <= 99 << 10);
+  // The queries are in the second stage until they are in registers, so that two blocks fit in sm_80's 164 KiB.
+  static constexpr std::size_t kBytes = 2 * kStage * 2;
+  static_assert(kQueries * kTileRow<dim> <= kStage && 2 * (kBytes + 1024) <= 164 << 10);
 };
 
 template <class T>
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   const AttentionShape& shape = f.shape;
   const auto [b, g, h, head, first_query] = QueryTile(shape, f.order, Tile::kQueries);
   const int warp_row = warp_in_block() * 16 * kParts;
-  T *queries = shared_memory<T>(), *stages = queries + Tile::kQueries * kTileRow<dim>;
+  T *stages = shared_memory<T>(), *queries = stages + Tile::kStage;
   const SeenKeys block_sees(shape, b, first_query, Tile::kQueries);
   const SeenKeys warp_sees(shape, b, first_query + warp_row, 16 * kParts);
   const bool any_query = first_query + warp_row < shape.queries;
@@ -98,13 +99,14 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   for (int key = first_key, stage = 0; key < keys.end; key += Tile::kKeys, stage ^= 1) {
     cp_async_wait<0>();
     __syncthreads();  // this stage is loaded, and the other has been read
-    if (key + Tile::kKeys < keys.end) load(key + Tile::kKeys, stage ^ 1);
     if (key == first_key) {
 #pragma unroll
       for (int p = 0; p < kParts; ++p)
 #pragma unroll
         for (int k = 0; k < dim / 16; ++k) load_a<dim>(part[p].q[k], queries, warp_row + 16 * p, 16 * k);
+      __syncthreads();  // the queries have been read
     }
+    if (key + Tile::kKeys < keys.end) load(key + Tile::kKeys, stage ^ 1);
     if (!any_query || key >= warp_sees.highest || key + Tile::kKeys <= warp_sees.lowest) continue;
     const T *tile = stages + stage * Tile::kStage, *values = tile + Tile::kStage / 2;
     Sums<Tile::kKeys / 8> scores[kParts];
