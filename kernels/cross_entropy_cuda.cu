@@ -13,8 +13,10 @@ namespace mtl::cuda {
 
 namespace {
 
-constexpr unsigned kThreads = 512;
-constexpr unsigned kFusedThreads = 1024;  // few blocks at a time, so that their rows stay in L2
+/// Few blocks at a time, so that their rows stay in L2. The same for all kernels that add up a row: a thread's share of
+/// it, and so the order of the sum, depends on this.
+constexpr unsigned kThreads = 1024;
+constexpr unsigned kGradientThreads = 512;
 constexpr std::size_t kShared = kWarp * sizeof(double);
 
 /// The maximum of z and the sum of exp(z - max) over some columns; -inf and 0 for none.
@@ -85,8 +87,8 @@ __device__ inline float loss_of(float max, float sum, float target) {
 }
 
 template <int n>
-__global__ void find_stats(float* stats, const float* logits, const std::int32_t* labels, VocabSlice slice,
-                           std::int64_t width) {
+__global__ void __launch_bounds__(kThreads, 2)
+    find_stats(float* stats, const float* logits, const std::int32_t* labels, VocabSlice slice, std::int64_t width) {
   const std::int64_t row = blockIdx.x;
   const float* z = logits + row * width;
   const RowStats found = stats_of_row<n>(z, row, width, slice.valid);
@@ -166,7 +168,7 @@ __global__ void find_gradients(T* dlogits, const float* logits, const float* sta
 
 /// The gradient pass begins at the end of the row, which was read last. dlogits can be logits.
 template <int n, class T>
-__global__ void __launch_bounds__(kFusedThreads, 2)
+__global__ void __launch_bounds__(kThreads, 2)
     find_losses_and_gradients(float* losses, T* dlogits, const float* logits, const std::int32_t* labels,
                               const float* weights, std::int64_t valid, const StepState* state, std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width, label = labels[row];
@@ -210,7 +212,7 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
   const std::int64_t width = logits.size(1);
   with_float_type(dlogits.dtype(), [&]<class T>(T) {
     with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, find_gradients<n, T>, {static_cast<unsigned>(logits.size(0)), kThreads}, dlogits.data<T>(),
+      launch(stream, find_gradients<n, T>, {static_cast<unsigned>(logits.size(0)), kGradientThreads}, dlogits.data<T>(),
              logits.data<float>(), stats.data<float>(), labels.data<std::int32_t>(), weights.data<float>(), slice,
              state, width);
     });
@@ -220,7 +222,7 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
                                     Tensor weights, std::int64_t valid, const StepState* state) {
   const std::int64_t width = logits.size(1);
-  const LaunchShape shape{static_cast<unsigned>(logits.size(0)), kFusedThreads, kShared};
+  const LaunchShape shape{static_cast<unsigned>(logits.size(0)), kThreads, kShared};
   with_float_type(dlogits.dtype(), [&]<class T>(T) {
     with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
       launch(stream, find_losses_and_gradients<n, T>, shape, losses.data<float>(), dlogits.data<T>(),

@@ -213,7 +213,9 @@ TEST_CASE("cross_entropy: counts on meta; wrong shapes throw") {
 }
 
 TEST_CASE("cross_entropy: forward with backward equals the separate phases bit for bit, in every dtype and in place") {
-  for (auto [rows, vocab, padded] : kLossSizes) {
+  std::vector<LossSize> sizes(std::begin(kLossSizes), std::end(kLossSizes));
+  sizes.push_back({32, 16411, 16411});  // in wide rows, sums in another order differ, but not in each row
+  for (auto [rows, vocab, padded] : sizes) {
     for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (const bool in_place : {false, true}) {
         if (in_place && dtype != DType::f32) continue;
