@@ -94,10 +94,11 @@ __device__ void update_pack(const Update& u, const AdamWFactors& f, std::int64_t
   Pack<n> changes;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
+    // Which products nvcc fuses with an addition would depend on n. These are the CPU's.
     const float g = grad[j] * f.grad;
-    m[j] = f.beta1 * m[j] + f.new1 * g;
-    v[j] = f.beta2 * v[j] + f.new2 * (g * g);
-    changes[j] = f.decay * p[j] + f.rate * m[j] / (sqrtf(v[j]) * f.root + f.eps);
+    m[j] = fmaf(f.beta1, m[j], f.new1 * g);
+    v[j] = fmaf(f.beta2, v[j], f.new2 * (g * g));
+    changes[j] = fmaf(f.decay, p[j], f.rate * m[j] / fmaf(sqrtf(v[j]), f.root, f.eps));
     p[j] -= changes[j];
   }
   if (u.rounds_stochastically) round_stochastically(u, i, p);
