@@ -21,15 +21,25 @@ __device__ inline void write_block_sums(float* partials, const float* shared, in
   }
 }
 
-/// One block per kWarp columns. Each warp adds some rows, and then the first warp adds up the warps' sums.
+/// One block per kWarp columns. Each warp adds some rows, and then the first warp adds up the warps' sums. Loads
+/// kAhead rows before it adds them: waiting for one at a time would take longer than all the rest.
 template <class G>
 __global__ void add_block_sums(G* out, bool accumulate, const float* partials, int blocks, int width, int stride) {
   float* sums = shared_memory<float>();  // (warps, kWarp)
   const int column = block_in_grid() * kWarp + lane(), warps = warps_in_block();
+  constexpr int kAhead = 8;
   float sum = 0;
   if (column < width) {
-    for (int block = warp_in_block(); block < blocks; block += warps)
-      sum += partials[std::int64_t{block} * stride + column];
+    for (int first = warp_in_block(); first < blocks; first += kAhead * warps) {
+      float ahead[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int block = first + i * warps;
+        ahead[i] = block < blocks ? partials[std::int64_t{block} * stride + column] : 0;
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) sum += ahead[i];
+    }
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
