@@ -1,5 +1,6 @@
-// Elementwise kernels over flat ranges, with 16 bytes per access. All are memory-bound. fill_zero writes its bytes
-// once, copy moves twice its bytes, and sum_of_squares and find_nonfinite read once.
+// Elementwise kernels over flat ranges, with 16 bytes per access; find_nonfinite reads single elements. All are
+// memory-bound. fill_zero writes its bytes once, copy moves twice its bytes, and sum_of_squares and find_nonfinite read
+// once.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"

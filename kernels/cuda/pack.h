@@ -45,6 +45,13 @@ __device__ Pack<count> load(const T* from) {
   return out;
 }
 
+/// 16 bytes as one number, which one instruction stores. For sm_80 and sm_90a, nvcc 13 stores the elements of a struct
+/// one by one if the store is in a loop within a loop. tests/gpu/sass.sh checks the object code.
+using Wide [[gnu::may_alias]] = unsigned __int128;
+__device__ inline std::uint32_t stored_bits(float value) { return to_bits(value); }
+__device__ inline std::uint32_t stored_bits(Bf16 value) { return value.bits; }
+__device__ inline std::uint32_t stored_bits(Half value) { return value.bits; }
+
 /// Rounds to nearest even.
 template <int count, class T>
 __device__ void store(T* to, const Pack<count>& pack) {
@@ -52,10 +59,18 @@ __device__ void store(T* to, const Pack<count>& pack) {
   expect_aligned(to, S::kAlign);
 #pragma unroll
   for (int p = 0; p < S::kPieces; ++p) {
-    typename S::Piece piece;
+    if constexpr (S::kAlign == kAccess) {
+      Wide bits = 0;
 #pragma unroll
-    for (int i = 0; i < S::kInPiece; ++i) piece.values[i] = from_float<T>(pack[p * S::kInPiece + i]);
-    reinterpret_cast<typename S::Piece*>(to)[p] = piece;
+      for (int i = 0; i < S::kInPiece; ++i)
+        bits |= Wide{stored_bits(from_float<T>(pack[p * S::kInPiece + i]))} << 8 * sizeof(T) * i;
+      reinterpret_cast<Wide*>(to)[p] = bits;
+    } else {
+      typename S::Piece piece;
+#pragma unroll
+      for (int i = 0; i < S::kInPiece; ++i) piece.values[i] = from_float<T>(pack[p * S::kInPiece + i]);
+      reinterpret_cast<typename S::Piece*>(to)[p] = piece;
+    }
   }
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compiles every kernel for sm_80, sm_90a and sm_100: architectures_long.sh BUILD_FOLDER prints one line per file and
-# architecture with the highest register count of any kernel. Fails if a file does not compile or ptxas spills
-# registers. Needs nvcc and the build's compile_commands.json; skipped without them.
+# architecture with the highest register count of any kernel, and then what sass.sh says about the object code. Fails if
+# a file does not compile, if ptxas spills registers, or if sass.sh fails. Needs nvcc and the build's
+# compile_commands.json; skipped without them, and, when everything has compiled, without cuobjdump.
 set -uo pipefail
 build=${1:?the build folder}
 commands=$build/compile_commands.json
@@ -10,7 +11,7 @@ by_nvcc=$(grep -o '"command": "[^" ]*nvcc [^"]*_cuda[a-z_]*\.cu [^"]*' "$command
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# compile SOURCE ARCH: prints nvcc's errors and ptxas' report.
+# compile SOURCE ARCH OUTPUT: prints nvcc's errors and ptxas' report.
 compile() {
   local words word nvcc=() skip=
   read -ra words <<<"$(grep -F -- " -c $1 " <<<"$by_nvcc")"
@@ -21,14 +22,14 @@ compile() {
       *) [ -n "$skip" ] || nvcc+=("$word") ; skip= ;;
     esac
   done
-  "${nvcc[@]}" -gencode "arch=compute_$2,code=sm_$2" -Xptxas -v -cubin -o "$work/out.cubin" "$1" 2>&1
+  "${nvcc[@]}" -gencode "arch=compute_$2,code=sm_$2" -Xptxas -v -fatbin -o "$3" "$1" 2>&1
 }
 failures=0 files=0
 mapfile -t sources < <(grep -o -- '-c [^ ]*\.cu ' <<<"$by_nvcc" | cut -d' ' -f2)
 for source in "${sources[@]}"; do
   for arch in 80 90a 100; do
     files=$((files + 1))
-    if ! compile "$source" $arch >"$work/report"; then
+    if ! compile "$source" $arch "$work/$(basename "$source" .cu).sm_$arch.fatbin" >"$work/report"; then
       cat "$work/report"
       echo "FAILED: $(basename "$source") does not compile for sm_$arch"
       failures=$((failures + 1))
@@ -50,3 +51,4 @@ for source in "${sources[@]}"; do
 done
 [ $files -gt 0 ] || { echo "architectures_long.sh: no kernel in $commands"; exit 1; }
 [ $failures -eq 0 ] || { echo "$failures of $files compilations failed"; exit 1; }
+bash "$(dirname "$0")/sass.sh" "$build" "$work"/*.fatbin

@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
-# Checks compiled kernels without a GPU: sass.sh BUILD_FOLDER prints one line per kernel and architecture with its
-# registers, local memory and tensor-core instructions. Fails if a kernel uses local memory, or does not use the tensor
-# cores or the copy engine it was written for. Needs cuobjdump and nvdisasm (MTL_CUOBJDUMP, or in PATH); skipped without
-# them.
+# Checks compiled kernels without a GPU: sass.sh BUILD_FOLDER [OBJECT...] prints one line per kernel and architecture in
+# the build, or in these objects, with its registers, local memory and tensor-core instructions. Fails if a kernel
+# - uses local memory,
+# - does not use the tensor cores or the copy engine it was written for,
+# - has packs of 8 elements (kernels/cuda/pack.h) and stores less than 16 bytes, except what narrow_stores() lists.
+# Needs cuobjdump and nvdisasm: in MTL_CUOBJDUMP's folder, in PATH, or in a CUDA toolkit; skipped without them.
 set -uo pipefail
 build=${1:?the build folder}
+shift
 cuobjdump=${MTL_CUOBJDUMP:-$(command -v cuobjdump || echo /usr/local/cuda/bin/cuobjdump)}
 [ -x "$cuobjdump" ] || { echo "skipped: cuobjdump is missing; MTL_CUOBJDUMP names it"; exit 77; }
 PATH=$(dirname "$cuobjdump"):$PATH
-objects=("$build"/CMakeFiles/mtl_cuda.dir/*/*_cuda*.cu.o)
+objects=("$@")
+[ $# -gt 0 ] || objects=("$build"/CMakeFiles/mtl_cuda.dir/*/*_cuda*.cu.o)
 [ -e "${objects[0]}" ] || { echo "sass.sh: $build has no compiled kernels: ninja -C $build mtl_cuda"; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# One line "ARCH NAME registers stack local" per kernel, and one line "ARCH NAME instruction count" per relevant
+# One line "use ARCH NAME registers stack local" per kernel, and one line "has ARCH NAME instruction count" per relevant
 # instruction.
 facts() {
   "$cuobjdump" --dump-resource-usage "$1" | awk '
@@ -28,18 +32,35 @@ facts() {
     "$cuobjdump" --dump-sass "$1" | awk '
     /code for sm_/ {arch = $3}
     /Function : / {name = $3}
-    /HGMMA|[^G]HMMA|UTMALDG|STL|LDL/ {
-      match($0, /HGMMA|HMMA|UTMALDG|STL|LDL/); count[arch " " name " " substr($0, RSTART, RLENGTH)]++
+    /^[ \t]+\/\*[0-9a-f]+\*\/ / {
+      code = $2 ~ /^@/ ? $3 : $2
+      if (code ~ /^(ST|STG)\./) code = code ~ /\.(128|256)/ ? "wide" : "narrow"
+      sub(/\..*/, "", code)
+      if (code ~ /^(HGMMA|HMMA|UTMALDG|STL|LDL|wide|narrow)$/) count[arch " " name " " code]++
     }
     END {for (key in count) print "has", key, count[key]}'
 }
 failures=0
 for object in "${objects[@]}"; do
   facts "$object" >"$work/facts" || { echo "sass.sh: $cuobjdump cannot read $object"; exit 1; }
-  awk -v file="$(basename "$object" .cu.o)" '
+  file=$(basename "$object")
+  awk -v file="${file%%.*}" '
     $1 == "use" {order[++kernels] = $2 " " $3; registers[$2 " " $3] = $4; stack[$2 " " $3] = $5 + $6}
     $1 == "has" {count[$2 " " $3, $4] = $5}
     function number(key, word) {return count[key, word] + 0}
+    # True if a kernel has packs of 8 and stores them. The 8 of the simple attention are elements per lane, and neighboring
+    # lanes store neighbors.
+    function stores_packs(name) {
+      return name ~ /ILi8E/ && name !~ /find_stats|sum_squares_of_blocks|(attend_rows|write_dq|write_dk_dv)ILi8E/
+    }
+    # Returns how many stores of less than 16 bytes such a kernel may have.
+    function narrow_stores(name) {
+      if (name ~ /(residual|norm)_backward_rows/) return 6             # sums over rows: neighbors, in an unrolled loop
+      if (name ~ /normalize_rows/) return 2                            # the mean and rstd of a row
+      if (name ~ /rmsnorm_forward_rows/) return 1                      # rstd
+      if (name ~ /find_(losses_and_)?gradients/) return 7              # the few columns at both ends of a row, the loss
+      return 0
+    }
     END {
       if (kernels == 0) {print file ": no kernels"; exit 1}
       for (i = 1; i <= kernels; ++i) {
@@ -48,6 +69,8 @@ for object in "${objects[@]}"; do
         if (part[2] !~ /angles/ && (stack[key] > 0 || number(key, "STL") + number(key, "LDL") > 0)) why = why " local memory"
         if (file ~ /hopper/ && part[1] == "sm_90a" && (number(key, "HGMMA") == 0 || number(key, "UTMALDG") == 0)) why = why " no HGMMA or UTMALDG"
         if (file ~ /tiles/ && number(key, "HMMA") == 0) why = why " no HMMA"
+        narrow = number(key, "narrow")
+        if (stores_packs(part[2]) && (narrow > narrow_stores(part[2]) || number(key, "wide") == 0)) why = why " " narrow " narrow stores"
         if (why != "") bad = 1
         printf "%-8s %3d registers %5d bytes local %4d HMMA %4d HGMMA %3d UTMALDG  %s: %s%s\n", part[1], registers[key], stack[key],
           number(key, "HMMA"), number(key, "HGMMA"), number(key, "UTMALDG"), file, part[2], why == "" ? "" : "  FAILED:" why
