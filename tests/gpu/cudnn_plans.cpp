@@ -9,7 +9,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the properties of an A100, H100 or B200 in cuDNN's format.
+/// Returns the properties of an A100, H100 or B200 in cuDNN's format. cuDNN 9.28 requires memoryBusWidth, too.
 std::string properties_of(int version) {
   const int multiprocessors = version == 800   ? 108
                               : version == 900 ? 132
@@ -20,8 +20,8 @@ std::string properties_of(int version) {
              R"("maxSharedMemoryPerBlockOptin":)", shared_memory, R"(,"reservedSharedMemoryPerBlock":1024,)",
              R"("maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,)",
              R"("pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":80000000000,)",
-             R"("smClockRateKHz":1500000,"memClockRateKHz":2000000,"l2CacheSize":50000000,"cudaDeviceId":0,)",
-             R"("deviceVer":)", version, R"(,"driverVer":13000,"deviceName":"a GPU"})");
+             R"("smClockRateKHz":1500000,"memClockRateKHz":2000000,"memoryBusWidth":5120,"l2CacheSize":50000000,)",
+             R"("cudaDeviceId":0,"deviceVer":)", version, R"(,"driverVer":13000,"deviceName":"a GPU"})");
 }
 
 bool compile(const cuda::Cudnn& lib, int version, DType dtype, std::int64_t groups, std::int64_t heads,
