@@ -2,7 +2,8 @@
 # Checks compiled kernels without a GPU: sass.sh BUILD_FOLDER [OBJECT...] prints one line per kernel and architecture in
 # the build, or in these objects, with its registers, local memory and tensor-core instructions. Fails if a kernel
 # - uses local memory,
-# - does not use the tensor cores or the copy engine it was written for,
+# - does not use the tensor cores, the copy engine or setmaxnreg although it was written for them,
+# - waits for every wgmma before the next one, or uses their registers meanwhile (wgmma_hazards.awk),
 # - has packs of 8 elements (kernels/cuda/pack.h) and stores less than 16 bytes, except what narrow_stores() lists.
 # Needs cuobjdump and nvdisasm: in MTL_CUOBJDUMP's folder, in PATH, or in a CUDA toolkit; skipped without them.
 set -uo pipefail
@@ -17,8 +18,9 @@ objects=("$@")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# One line "use ARCH NAME registers stack local" per kernel, and one line "has ARCH NAME instruction count" per relevant
-# instruction.
+# One line "use ARCH NAME registers stack local" per kernel, one line "has ARCH NAME instruction count" per relevant
+# instruction, and what wgmma_hazards.awk prints.
+hazards() { awk -f "$(dirname "$0")/wgmma_hazards.awk" "$@"; }
 facts() {
   "$cuobjdump" --dump-resource-usage "$1" | awk '
     /^arch = / {arch = $3}
@@ -29,16 +31,16 @@ facts() {
       match($0, /LOCAL:[0-9]+/); local = substr($0, RSTART + 6, RLENGTH - 6)
       print "use", arch, name, reg, stack, local
     }' &&
-    "$cuobjdump" --dump-sass "$1" | awk '
+    "$cuobjdump" --dump-sass "$1" >"$work/sass" && hazards "$work/sass" && awk '
     /code for sm_/ {arch = $3}
     /Function : / {name = $3}
     /^[ \t]+\/\*[0-9a-f]+\*\/ / {
       code = $2 ~ /^@/ ? $3 : $2
       if (code ~ /^(ST|STG)\./) code = code ~ /\.(128|256)/ ? "wide" : "narrow"
       sub(/\..*/, "", code)
-      if (code ~ /^(HGMMA|HMMA|UTMALDG|STL|LDL|wide|narrow)$/) count[arch " " name " " code]++
+      if (code ~ /^(HMMA|UTMALDG|USETMAXREG|STL|LDL|wide|narrow)$/) count[arch " " name " " code]++
     }
-    END {for (key in count) print "has", key, count[key]}'
+    END {for (key in count) print "has", key, count[key]}' "$work/sass"
 }
 failures=0
 for object in "${objects[@]}"; do
@@ -47,6 +49,7 @@ for object in "${objects[@]}"; do
   awk -v file="${file%%.*}" '
     $1 == "use" {order[++kernels] = $2 " " $3; registers[$2 " " $3] = $4; stack[$2 " " $3] = $5 + $6}
     $1 == "has" {count[$2 " " $3, $4] = $5}
+    $1 == "hazard" {key = $2 " " $3; if (!hazards[key]++) first_hazard[key] = substr($0, index($0, $3) + length($3) + 1)}
     function number(key, word) {return count[key, word] + 0}
     # True if a kernel has packs of 8 and stores them. The 8 of the simple attention are elements per lane, and neighboring
     # lanes store neighbors.
@@ -67,7 +70,12 @@ for object in "${objects[@]}"; do
         key = order[i]; split(key, part, " "); why = ""
         # sincos keeps the digits for large angles in local memory.
         if (part[2] !~ /angles/ && (stack[key] > 0 || number(key, "STL") + number(key, "LDL") > 0)) why = why " local memory"
-        if (file ~ /hopper/ && part[1] == "sm_90a" && (number(key, "HGMMA") == 0 || number(key, "UTMALDG") == 0)) why = why " no HGMMA or UTMALDG"
+        if (file ~ /hopper/ && part[1] == "sm_90a") {
+          if (number(key, "HGMMA") == 0 || number(key, "UTMALDG") == 0) why = why " no HGMMA or UTMALDG"
+          if (number(key, "USETMAXREG") < 2) why = why " setmaxnreg ignored" # one raises, one lowers
+        }
+        if (number(key, "HGMMA") > 1 && (number(key, "groups") == 0 || number(key, "groups") == number(key, "HGMMA"))) why = why " serialized wgmma"
+        if (hazards[key] > 0) why = why " " hazards[key] " uses of the registers of a wgmma, first " first_hazard[key]
         if (file ~ /tiles/ && number(key, "HMMA") == 0) why = why " no HMMA"
         narrow = number(key, "narrow")
         if (stores_packs(part[2]) && (narrow > narrow_stores(part[2]) || number(key, "wide") == 0)) why = why " " narrow " narrow stores"
@@ -77,6 +85,12 @@ for object in "${objects[@]}"; do
       }
       exit bad
     }' "$work/facts" >"$work/table" || failures=$((failures + 1))
+  for kept in WARPGROUP.DEPBAR WARPGROUP.ARRIVE; do # code without them has hazards, which must be found
+    grep -q "$kept" "$work/sass" || continue
+    [ "$(sed "/$kept/d" "$work/sass" | hazards | grep -c ^hazard)" -gt 0 ] && continue
+    echo "FAILED: wgmma_hazards.awk finds none in $file without $kept"
+    failures=$((failures + 1))
+  done
   c++filt <"$work/table" | sed -E 's/: void /: /; s/mtl::cuda::\(anonymous namespace\):://g; s/mtl:://g; s/\(.*\)( *FAILED.*)?$/\1/'
 done
 [ $failures -eq 0 ] || { echo "$failures of ${#objects[@]} files failed"; exit 1; }
