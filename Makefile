@@ -30,7 +30,8 @@ test: all  ## run the tests for every change: 5 minutes on 2 cores, after a buil
 	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure -LE long
 
 test-all: all  ## run all tests, including the long ones and `sanitize`
-	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure
+	@MTL_CUOBJDUMP=$$(test ! -d '$(BUILD)/CMakeFiles/mtl_cuda.dir' || bash tests/gpu/cuobjdump.sh build/peers) \
+	  ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure
 	@$(MAKE) --no-print-directory sanitize
 
 sanitize: deps  ## run unit tests, ranks and fuzz corpora under ASan and UBSan, in build/asan

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Compiles every kernel for sm_80, sm_90a and sm_100: architectures_long.sh BUILD_FOLDER prints one line per file and
 # architecture with the highest register count of any kernel, and then what sass.sh says about the object code. Fails if
-# a file does not compile, if ptxas spills registers or loses performance, or if sass.sh fails. Needs nvcc and the build's
-# compile_commands.json; skipped without them, and, when everything has compiled, without cuobjdump.
+# a file does not compile, if ptxas spills registers or loses performance, or if sass.sh fails. Needs nvcc and the
+# build's compile_commands.json; skipped without them, and, when everything has compiled, without cuobjdump.
 set -uo pipefail
 build=${1:?the build folder}
 commands=$build/compile_commands.json
@@ -41,7 +41,7 @@ for source in "${sources[@]}"; do
         if ($5 + 0 > 0 || $9 + 0 > 0) bad = bad "\n  " $0
         if ($1 + 0 > stack) stack = $1 + 0 # sincos keeps the digits for large angles there
       }
-      /Potential Performance Loss/ {bad = bad "\n  " $0} # wgmma serialized, setmaxnreg ignored: not a warning for -Werror
+      /Potential Performance Loss/ {bad = bad "\n  " $0} # a note: wgmma serialized, setmaxnreg ignored
       match($0, /Used [0-9]+ registers/) {used = substr($0, RSTART + 5) + 0; if (used > most) most = used}
       END {
         printf "%-32s %-7s %3d kernels, at most %3d registers, %2d bytes of stack%s\n", file, arch, kernels, most, stack,

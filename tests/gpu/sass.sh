@@ -5,12 +5,12 @@
 # - does not use the tensor cores, the copy engine or setmaxnreg although it was written for them,
 # - waits for every wgmma before the next one, or uses their registers meanwhile (wgmma_hazards.awk),
 # - has packs of 8 elements (kernels/cuda/pack.h) and stores less than 16 bytes, except what narrow_stores() lists.
-# Needs cuobjdump and nvdisasm: in MTL_CUOBJDUMP's folder, in PATH, or in a CUDA toolkit; skipped without them.
+# Needs cuobjdump and nvdisasm (cuobjdump.sh finds them); skipped without them.
 set -uo pipefail
 build=${1:?the build folder}
 shift
-cuobjdump=${MTL_CUOBJDUMP:-$(command -v cuobjdump || echo /usr/local/cuda/bin/cuobjdump)}
-[ -x "$cuobjdump" ] || { echo "skipped: cuobjdump is missing; MTL_CUOBJDUMP names it"; exit 77; }
+cuobjdump=$(bash "$(dirname "$0")/cuobjdump.sh")
+[ -x "$cuobjdump" ] || { echo "skipped: cuobjdump is missing; MTL_CUOBJDUMP names it, and make test-all fetches it"; exit 77; }
 PATH=$(dirname "$cuobjdump"):$PATH
 objects=("$@")
 [ $# -gt 0 ] || objects=("$build"/CMakeFiles/mtl_cuda.dir/*/*_cuda*.cu.o)
