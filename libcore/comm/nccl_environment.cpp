@@ -103,7 +103,7 @@ std::vector<NetworkInterface> network_interfaces() {
 std::vector<Problem> nccl_problems(const GetVariable& get, const std::vector<NetworkInterface>& interfaces) {
   std::vector<Problem> out;
   check_interface(get, interfaces, out);
-  check_choice(get, "NCCL_DEBUG", {"VERSION", "WARN", "INFO", "TRACE"}, out);
+  check_choice(get, "NCCL_DEBUG", {"VERSION", "WARN", "INFO", "TRACE", "ABORT", "NONE"}, out);
   check_choice(get, "NCCL_IB_DISABLE", {"0", "1"}, out);
   check_choice(get, "NCCL_P2P_DISABLE", {"0", "1"}, out);
   check_choice(get, "CUDA_DEVICE_ORDER", {"PCI_BUS_ID", "FASTEST_FIRST"}, out);

@@ -42,6 +42,8 @@ TEST_CASE("nccl environment: refuses variables that would be ignored, accepts th
                      {"NCCL_DEBUG", "info"},
                      {"NCCL_IB_DISABLE", "1"}})
             .empty());
+  for (const char* level : {"VERSION", "WARN", "TRACE", "ABORT", "NONE"})
+    CHECK(problems_of({{"NCCL_DEBUG", level}}).empty());
   for (const auto& [name, value] : std::map<std::string, std::string>{{"CUDA_DEVICE_MAX_CONNECTIONS", "0"},
                                                                       {"CUDA_DEVICE_ORDER", "BUS"},
                                                                       {"NCCL_DEBUG", "yes"},
