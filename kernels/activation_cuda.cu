@@ -13,8 +13,9 @@ __global__ void gate_elements(T* out, const T* pre, Activation activation, std::
   for (std::int64_t i = first_element() * n; i < count; i += all_threads() * n) {
     const T* gate = pre + i + i / width * width;
     const Pack<n> x = load<n>(gate), up = load<n>(gate + width);
+    const Gates<n> gates = gates_of(activation, x);
     Pack<n> y;
-    for (int j = 0; j < n; ++j) y[j] = activate(activation, x[j]) * up[j];
+    for (int j = 0; j < n; ++j) y[j] = x[j] * gates.value[j] * up[j];
     store(out + i, y);
   }
 }
@@ -25,11 +26,11 @@ __global__ void gate_elements_backward(T* dpre, const T* dout, const T* pre, Act
   for (std::int64_t i = first_element() * n; i < count; i += all_threads() * n) {
     const std::int64_t at = i + i / width * width;
     const Pack<n> x = load<n>(pre + at), up = load<n>(pre + at + width), dy = load<n>(dout + i);
+    const Gates<n> gates = gates_of(activation, x);
     Pack<n> dgate, dup;
     for (int j = 0; j < n; ++j) {
-      const Gate gate = gate_of(activation, x[j]);
-      dgate[j] = dy[j] * up[j] * (gate.value + x[j] * gate.slope);
-      dup[j] = dy[j] * x[j] * gate.value;
+      dgate[j] = dy[j] * up[j] * (gates.value[j] + x[j] * gates.slope[j]);
+      dup[j] = dy[j] * x[j] * gates.value[j];
     }
     store(dpre + at, dgate);  // after all loads: dpre may be pre
     store(dpre + at + width, dup);

@@ -40,11 +40,14 @@ __global__ void finish_elements(const __grid_constant__ Finish<P, T> f) {
     }
     if (f.aux_out != nullptr) {
       store(f.aux_out + i, x);
-      for (int j = 0; j < n; ++j) x[j] = activate(f.activation, to_float(from_float<T>(x[j])));  // as backward reads it
+      for (int j = 0; j < n; ++j) x[j] = to_float(from_float<T>(x[j]));  // as backward reads it
+      const Gates<n> gates = gates_of(f.activation, x);
+      for (int j = 0; j < n; ++j) x[j] *= gates.value[j];
     }
     if (f.aux_in != nullptr) {
       const Pack<n> aux = load<n>(f.aux_in + i);
-      for (int j = 0; j < n; ++j) x[j] *= activation_derivative(f.activation, aux[j]);
+      const Gates<n> gates = gates_of(f.activation, aux);
+      for (int j = 0; j < n; ++j) x[j] *= gates.value[j] + aux[j] * gates.slope[j];
     }
     store(f.c + i, x);
   }

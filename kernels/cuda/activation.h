@@ -1,10 +1,9 @@
-// The functions in kernels/activation.h and their derivatives. Each element selects its function at run time. All
-// threads take the same branch, but nvcc 13 makes it an indirect jump per element of a pack, so that one element is
-// computed after the other. Callers may be bound by this instead of memory.
+// The functions in kernels/activation.h and their derivatives, for packs of elements. The function is selected at run
+// time, once per pack: selecting it per element would be an indirect jump for each, and so compute one after the other.
 #pragma once
 
 #include "kernels/activation.h"
-#include "kernels/cuda/platform.h"
+#include "kernels/cuda/pack.h"
 
 namespace mtl::cuda {
 
@@ -19,29 +18,44 @@ __device__ inline Gate sigmoid_gate(float z, float dz) {
   return {z < 0 ? smaller : larger, larger * smaller * dz};
 }
 
-__device__ inline Gate gate_of(Activation activation, float x) {
-  constexpr float kRoot2OverPi = 0.7978845608f, kCubic = 0.044715f, kRootHalf = 0.7071067812f, kDensity = 0.3989422804f;
-  switch (activation) {
-    case Activation::gelu_tanh: {  // (1 + tanh(u)) / 2 is the sigmoid of 2 u
-      const float x2 = x * x;
-      return sigmoid_gate(2 * kRoot2OverPi * x * (1 + kCubic * x2), 2 * kRoot2OverPi * (1 + 3 * kCubic * x2));
-    }
-    case Activation::gelu_erf:
-      return {0.5f * erfcf(-x * kRootHalf), kDensity * expf(-0.5f * x * x)};
-    case Activation::relu:
-      return {x > 0 ? 1.0f : 0.0f, 0};
-    case Activation::squared_relu:
-      return {x > 0 ? x : 0.0f, x > 0 ? 1.0f : 0.0f};
-    case Activation::silu:
-      return sigmoid_gate(x, 1);
-  }
-  return {};
-}
+template <int n>
+struct Gates {
+  Pack<n> value, slope;
+};
 
-__device__ inline float activate(Activation activation, float x) { return x * gate_of(activation, x).value; }
-__device__ inline float activation_derivative(Activation activation, float x) {
-  const Gate gate = gate_of(activation, x);
-  return gate.value + x * gate.slope;
+template <int n>
+__device__ Gates<n> gates_of(Activation activation, const Pack<n>& x) {
+  constexpr float kRoot2OverPi = 0.7978845608f, kCubic = 0.044715f, kRootHalf = 0.7071067812f, kDensity = 0.3989422804f;
+  Gates<n> out{};
+  const auto with_each = [&](const auto& gate_of) {
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const Gate gate = gate_of(x[j]);
+      out.value[j] = gate.value;
+      out.slope[j] = gate.slope;
+    }
+  };
+  switch (activation) {
+    case Activation::gelu_tanh:  // (1 + tanh(u)) / 2 is the sigmoid of 2 u
+      with_each([](float z) {
+        const float z2 = z * z;
+        return sigmoid_gate(2 * kRoot2OverPi * z * (1 + kCubic * z2), 2 * kRoot2OverPi * (1 + 3 * kCubic * z2));
+      });
+      break;
+    case Activation::gelu_erf:
+      with_each([](float z) { return Gate{0.5f * erfcf(-z * kRootHalf), kDensity * expf(-0.5f * z * z)}; });
+      break;
+    case Activation::relu:
+      with_each([](float z) { return Gate{z > 0 ? 1.0f : 0.0f, 0}; });
+      break;
+    case Activation::squared_relu:
+      with_each([](float z) { return Gate{z > 0 ? z : 0.0f, z > 0 ? 1.0f : 0.0f}; });
+      break;
+    case Activation::silu:
+      with_each([](float z) { return sigmoid_gate(z, 1); });
+      break;
+  }
+  return out;
 }
 
 }  // namespace mtl::cuda
