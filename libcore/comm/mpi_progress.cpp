@@ -65,8 +65,8 @@ void MpiProgress::abandon(const Task& task) {
 
 void MpiProgress::interrupt_others() {
   std::lock_guard lock(mutex_);
+  watchdog_.send_failure();  // before anything that could hang
   halt();
-  watchdog_.send_failure();
 }
 
 bool MpiProgress::is_control(const Task& task) const {

@@ -26,9 +26,10 @@ class NcclLibrary {
   virtual std::string unique_id() = 0;
   /// Creates a group. Collective: blocks until all members have called open().
   virtual NcclHandle open(const std::string& id, int rank, int size, const std::string& name) = 0;
-  /// Closes a group. Collective. All operations in the group must be done.
+  /// Closes a group. Collective. All operations in the group must be done, and no graph may contain any.
   virtual void close(NcclHandle group) noexcept = 0;
-  /// Aborts operations in progress so that their streams can finish, and closes the groups. Thread-safe.
+  /// Aborts operations in progress so that their streams can finish. Then waits until no graph contains operations of
+  /// the groups, and closes them. Thread-safe.
   virtual void abort(const std::vector<NcclHandle>& groups) noexcept = 0;
   /// Returns an error message if an operation in the group has failed, otherwise "". Thread-safe.
   virtual std::string fault(NcclHandle group) = 0;

@@ -68,7 +68,8 @@ class Nccl final : public NcclLibrary {
   void close(NcclHandle group) noexcept override { static_cast<void>(f_.close(group)); }
   void abort(const std::vector<NcclHandle>& groups) noexcept override {
     // Abort all groups within a single NCCL group call. Otherwise each abort could wait for streams of other groups
-    // that are still running.
+    // that are still running. ncclCommAbort sets a flag that ends running operations. ncclGroupEnd does the rest, and
+    // polls until all graphs that contain operations are destroyed (commDestroySync in NCCL's src/init.cc).
     static_cast<void>(f_.begin_calls());
     for (NcclHandle group : groups) static_cast<void>(f_.abort(group));
     static_cast<void>(f_.end_calls());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/console.h"
+#include "base/worker_thread.h"
 #include "comm/nccl_communicator.h"
 #include "comm/text_exchange.h"
 
@@ -18,7 +19,10 @@ NcclTransport::NcclTransport(MpiProgress& progress, NcclLibrary& library) : prog
   progress.watch(this);
 }
 
-NcclTransport::~NcclTransport() { progress_.watch(nullptr); }
+NcclTransport::~NcclTransport() {
+  progress_.watch(nullptr);
+  if (aborting_.joinable()) aborting_.join();
+}
 
 std::shared_ptr<Communicator> NcclTransport::group(Communicator& control, const std::vector<int>& ranks,
                                                    const std::string& name) {
@@ -125,7 +129,8 @@ void NcclTransport::abandon() noexcept {
   progress_.watchdog().set_device_wait(nullptr);
   std::vector<NcclHandle> handles;
   for (NcclChannel& channel : channels_) handles.push_back(channel.handle);
-  library_.abort(handles);
+  // The caller may hold the progress lock, or the graphs that the library waits for.
+  aborting_ = worker_thread([this, handles] { library_.abort(handles); });
 }
 
 }  // namespace mtl

@@ -4,12 +4,14 @@
 // The host does not wait for GPU operations. Instead, MpiProgress's progress thread checks for errors reported by NCCL,
 // operations that exceed the deadline, and failed ranks. If it finds any of these, it aborts all groups so that the
 // streams can finish. The next call from the rank's main thread then throws. Results computed since the abort are
-// invalid (Communicator::is_intact()).
+// invalid (Communicator::is_intact()). The abort runs on a thread of its own, because it waits for the main thread to
+// free its graphs.
 #pragma once
 
 #include <deque>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/device_watch.h"
@@ -44,7 +46,7 @@ class NcclTransport final : public DeviceWatch {
   /// Creates a group. Collective over `control`, which contains all ranks of the job. Each rank passes the members of
   /// its own group. A rank that passes only itself gets a SelfCommunicator.
   std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name);
-  /// Waits for all operations and closes all groups. Collective.
+  /// Waits for all operations and closes all groups. Collective. No graph may contain operations.
   void close();
 
   NcclLibrary& library() { return library_; }
@@ -75,6 +77,7 @@ class NcclTransport final : public DeviceWatch {
   bool captured_ = false, abandoned_ = false, intact_ = true;
   std::string fault_;
   double checked_at_ = 0;
+  std::thread aborting_;  // calls the library's abort()
 };
 
 }  // namespace mtl

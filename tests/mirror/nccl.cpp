@@ -26,6 +26,7 @@ struct ncclComm {
   std::int64_t started = 0;  // counts messages too: a message group has one direction
   mtl::cuda::StreamHandle stream = nullptr;
   std::atomic<bool> aborted = false;
+  std::shared_ptr<int> graphs = std::make_shared<int>();  // also held by each operation in a graph
 };
 
 namespace mtl {
@@ -129,6 +130,12 @@ class Exchange {
   bool published_ = false;
 };
 
+/// ncclCommAbort and ncclCommDestroy do not return while a graph exists that has captured one of the group's operations
+/// (commDestroySync in NCCL's src/init.cc).
+void wait_for_graphs(const ncclComm& group) {
+  while (group.graphs.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 void copy_in(const Tensor& out, std::size_t offset, const Bytes& part) {
   std::memcpy(static_cast<std::byte*>(out.raw()) + offset, part.data(), part.size());
 }
@@ -160,6 +167,7 @@ class EmulatedNccl final : public NcclLibrary {
     return group;
   }
   void close(NcclHandle group) noexcept override {
+    wait_for_graphs(*group);
     publish(cat(group->folder, "/gone-", group->rank), group->name, {});
     Bytes none;
     if (group->rank == 0) {
@@ -176,6 +184,7 @@ class EmulatedNccl final : public NcclLibrary {
       ++emulation().aborts;
       group->aborted = true;  // not deleted: its commands still read it
     }
+    for (NcclHandle group : groups) wait_for_graphs(*group);
   }
   std::string fault(NcclHandle group) override {
     require(!group->aborted, "emulated NCCL: a call after abort");
@@ -256,7 +265,7 @@ class EmulatedNccl final : public NcclLibrary {
       if (tensor.exists()) expect_memory(tensor);
     }
     ++emulation().operations;
-    mirror::enqueue_polled(stream, [group, plan] {
+    mirror::enqueue_polled(stream, [group, plan, in_graph = cuda::is_captured(stream) ? group->graphs : nullptr] {
       auto exchange = std::make_shared<Exchange>(group, plan.head, plan.own, plan.out, plan.from, plan.finish);
       return [exchange] { return exchange->run(); };
     });

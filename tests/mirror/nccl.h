@@ -2,7 +2,8 @@
 // commands on the emulated streams. Sums are added in rank order, so results equal those over MPI bit for bit.
 //
 // Checks NCCL's requirements: all members start the same operations with the same sizes in the same order, on device
-// memory, on one stream per communicator, and none after an abort.
+// memory, on one stream per communicator, and none after an abort. As in NCCL, an abort ends operations in progress at
+// once, but does not return while graphs with operations exist.
 #pragma once
 
 #include <cstdint>

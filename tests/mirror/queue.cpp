@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/console.h"
@@ -22,6 +23,7 @@ struct CUevent_st {
   std::int64_t recorded = 0, reached = 0;
   double seconds = 0;         // when the last record was reached
   std::int64_t enqueued = 0;  // Queues::enqueued() at the last record
+  bool freed = false;         // by the host; deleted when its last record is reached, as in CUDA
   bool captured = false;
   std::size_t captured_at = 0;  // if captured: commands captured before it
 };
@@ -65,6 +67,8 @@ struct Queues {
   std::uint64_t random = 0;
   mirror::QueueCounts counts;
   double simulated_seconds = 0;
+  std::int64_t graphs_before_action = 0;
+  std::function<void()> before_graph;  // null: none
 
   /// Returns how many commands and graphs were enqueued so far.
   std::int64_t enqueued() const { return counts.commands + counts.graphs; }
@@ -190,6 +194,11 @@ Deferral::~Deferral() { queues().defers = false; }
 
 void simulate_time(double seconds) { queues().simulated_seconds += seconds; }
 
+void before_graph(std::int64_t number, std::function<void()> action) {
+  queues().graphs_before_action = number;
+  queues().before_graph = std::move(action);
+}
+
 QueueCounts queue_counts() { return queues().counts; }
 
 }  // namespace mirror
@@ -250,7 +259,8 @@ void free_event(EventHandle event) noexcept {
       step.event = nullptr;
     }
   }
-  delete event;
+  event->freed = true;
+  if (event->reached >= event->recorded) delete event;
 }
 void record(EventHandle event, StreamHandle stream) {
   if (stream->captured) {
@@ -264,6 +274,7 @@ void record(EventHandle event, StreamHandle stream) {
   add_step(*stream, {[=] {
                        event->reached = number;
                        event->seconds = now_seconds() + queues().simulated_seconds;
+                       if (event->freed && number == event->recorded) delete event;
                      },
                      nullptr, 0});
 }
@@ -322,6 +333,7 @@ void drop_capture(StreamHandle) noexcept {
 }
 void launch(GraphHandle graph, StreamHandle stream) {
   require(!stream->captured, "CUDA: a graph is launched within a capture");
+  if (--queues().graphs_before_action == 0) std::exchange(queues().before_graph, {})();
   ++queues().counts.graphs;
   for (const Captured& command : graph->commands)
     add_step(*stream, {command.run, nullptr, 0, command.start ? command.start() : Polled()});

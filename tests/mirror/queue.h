@@ -37,6 +37,9 @@ class Deferral {
 /// Called by commands: adds `seconds` to the command's simulated duration.
 void simulate_time(double seconds);
 
+/// Calls `action` once, on the host, before the `number`-th next launch of a graph.
+void before_graph(std::int64_t number, std::function<void()> action);
+
 /// The host's calls so far.
 struct QueueCounts {
   std::int64_t graphs = 0, commands = 0;  // graphs launched, and commands enqueued outside graphs

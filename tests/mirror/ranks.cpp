@@ -134,13 +134,22 @@ TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFol
   return options;
 }
 
-/// Runs training on all ranks, in these groups or in new ones. Returns the logged metrics on every rank.
-std::vector<std::string> metrics_of(const TrainOptions& options, const ProcessGroups* groups = nullptr) {
+/// Runs training on all ranks, in these groups.
+Exit run_in(const ProcessGroups& groups, const TrainOptions& options) {
   RankGroups ranks;
   ranks.rank = session->rank();
   ranks.hosts = session->hosts();
-  ranks.groups = groups != nullptr ? *groups : make_groups(*session, rank_grid(options.parallel), options.device);
-  CHECK(run(options, {}, ranks) == Exit::ok);
+  ranks.groups = groups;
+  return run(options, {}, ranks);
+}
+
+ProcessGroups new_groups(const TrainOptions& options) {
+  return make_groups(*session, rank_grid(options.parallel), options.device);
+}
+
+/// Runs training on all ranks, in these groups or in new ones. Returns the logged metrics on every rank.
+std::vector<std::string> metrics_of(const TrainOptions& options, const ProcessGroups* groups = nullptr) {
+  CHECK(run_in(groups != nullptr ? *groups : new_groups(options), options) == Exit::ok);
   session->barrier();
   return metrics_in(options.logging.log_jsonl);
 }
@@ -292,6 +301,13 @@ TEST_CASE("layouts: runs have the bits of ranks on the cpu" * doctest::skip()) {
   }
 }
 
+/// Captures a sum in a graph. NCCL's abort does not return while the graph exists.
+Graph graph_of(Communicator& group, Stream& stream, const Tensor& sum) {
+  Graph out;
+  out.capture(stream, [&] { group.all_reduce(stream, sum).wait(stream); });
+  return out;
+}
+
 // These faults end all communication in a process. Each runs in its own job, which selects the test by name.
 
 TEST_CASE("late: a missing rank is reported, with the operation that each rank waits for" * doctest::skip()) {
@@ -316,18 +332,20 @@ TEST_CASE("late: a missing rank is reported, with the operation that each rank w
 
 TEST_CASE("failed: a failed rank ends the waits of the other ranks' hosts for their GPUs" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "failed");
+  Stream stream(Device::cuda);
+  Buffer memory(Device::cuda, 64);
+  const Tensor sum = memory.tensor(DType::f32, {16});
+  const Graph graph = graph_of(*group, stream, sum);
   session->barrier();
   if (session->rank() == 1) {
     session->control_group()->interrupt_others();
     session->barrier();
     return;
   }
-  Stream stream(Device::cuda);
-  Buffer memory(Device::cuda, 64);
-  const Tensor sum = memory.tensor(DType::f32, {16});
   CHECK(group->is_intact());
   try {
     group->all_reduce(stream, sum).wait(stream);
+    graph.launch(stream);
     stream.synchronize();
     group->all_reduce(stream, sum);
     FAIL("a rank failed");
@@ -339,10 +357,11 @@ TEST_CASE("failed: a failed rank ends the waits of the other ranks' hosts for th
 
 TEST_CASE("fault: an error of NCCL ends the job with its text" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "fault");
-  session->barrier();
-  mirror::simulate_nccl_fault("remote process exited");
   Stream stream(Device::cuda);
   Buffer memory(Device::cuda, 64);
+  const Graph graph = graph_of(*group, stream, memory.tensor(DType::f32, {16}));
+  session->barrier();
+  mirror::simulate_nccl_fault("remote process exited");
   std::string message;
   for (int tries = 0; message.empty() && tries < 100; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -353,6 +372,17 @@ TEST_CASE("fault: an error of NCCL ends the job with its text" * doctest::skip()
     }
   }
   CHECK(message == "NCCL: group 'fault': remote process exited");
+}
+
+TEST_CASE("broken: an error on one rank in a step of graphs ends the run on all ranks" * doctest::skip()) {
+  SharedFolder folder;
+  if (session->rank() == 0) write_data(folder / "data");
+  session->barrier();
+  const TrainOptions options = options_of({"tp2", 2, 2, 1, make_plain}, Device::cuda, folder, "broken");
+  const std::int64_t graphs = 2 * 8 + 1;  // in a step: forward and backward of 8 micro-batches, and the update
+  if (session->rank() == 1) mirror::before_graph(2 * graphs + 5, [] { fail(Exit::failure, "a surprise"); });
+  CHECK(error_of([&] { run_in(new_groups(options), options); }) == "on rank 1: a surprise");
+  CHECK(mirror::nccl_counts().aborts > 0);
 }
 
 int main(int argc, char** argv) {
