@@ -7,6 +7,7 @@
 // (comm/nccl_communicator.h). Only the main thread may use Communicators and their Work.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,6 +89,11 @@ class Communicator {
   /// Registers memory that operations use repeatedly, if the transport benefits from that. The returned object must be
   /// destroyed before the memory is freed.
   virtual std::shared_ptr<void> register_memory(const Tensor&) { return {}; }
+  /// Returns true if operations have been captured in a graph (device/graph.h) since the last call.
+  virtual bool take_captured() { return false; }
+  /// Calls launch(), which launches a graph on `stream`. Must be used for graphs that contain operations: the transport
+  /// supervises the launch like an operation of this group.
+  virtual void supervise(Stream&, const std::function<void()>& launch) { launch(); }
   /// Returns false if operations were aborted while the host continued. Anything computed since then is invalid and
   /// must not be saved.
   virtual bool is_intact() const { return true; }

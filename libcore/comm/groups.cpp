@@ -45,8 +45,8 @@ Communicator& ProcessGroups::over(AxisSet axes) const {
   return *group;
 }
 
-std::vector<const Communicator*> ProcessGroups::all() const {
-  std::vector<const Communicator*> out;
+std::vector<Communicator*> ProcessGroups::all() const {
+  std::vector<Communicator*> out;
   auto add = [&](const std::shared_ptr<Communicator>& group) {
     if (group != nullptr && group->size() > 1) out.push_back(group.get());
   };

@@ -38,7 +38,7 @@ class ProcessGroups {
   /// Returns false if operations in any group have been aborted. See Communicator::is_intact().
   bool is_intact() const;
   /// Returns all groups with at least two ranks.
-  std::vector<const Communicator*> all() const;
+  std::vector<Communicator*> all() const;
 
  private:
   AxisSet split_axes_;                                         // axes with more than one rank

@@ -85,7 +85,11 @@ Work NcclCommunicator::start(OperationKind kind, Stream& stream, CountedChannel&
   operation->begin.order(channel.stream);
   (transport_.library().*call)(channel.handle, channel.stream.handle(), operands...);
   operation->end.record(channel.stream);
-  transport_.started(operation, cuda::is_captured(channel.stream.handle()));
+  if (cuda::is_captured(channel.stream.handle())) {
+    captured_ = true;
+  } else {
+    transport_.started(operation);
+  }
   return Work(std::make_shared<NcclWork>(transport_, std::move(operation)));
 }
 
@@ -120,6 +124,15 @@ Work NcclCommunicator::receive(Stream& stream, Tensor data, int peer) {
   require(from_[peer].channel != nullptr, "group '", identity_.name, "': rank ", rank_,
           " receives no messages from rank ", peer);
   return start(OperationKind::receive, stream, from_[peer], data, peer, &NcclLibrary::receive, data, 0);
+}
+
+void NcclCommunicator::supervise(Stream& stream, const std::function<void()>& launch) {
+  auto operation = std::make_shared<NcclOperation>(
+      OperationLabel{.kind = OperationKind::graph, .group = &identity_, .number = graphs_++, .at = transport_.check()});
+  operation->begin.record(stream);
+  launch();
+  operation->end.record(stream);
+  transport_.started(std::move(operation));
 }
 
 std::shared_ptr<void> NcclCommunicator::register_memory(const Tensor& memory) {

@@ -8,8 +8,8 @@
 //   (comm/nccl_environment.h).
 // - Only neighbors in a pipeline exchange messages. Each ordered pair of neighbors has a separate channel, so that a
 //   receive that starts early does not delay a send. Other groups have no messages.
-// - Operations can be captured in a graph. The caller must wait for their Work within the same capture. The watchdog
-//   does not supervise captured operations.
+// - Operations can be captured in a graph. The caller must wait for their Work within the same capture, and launch the
+//   graph through supervise(). The watchdog then supervises each launch, not the single operations.
 #pragma once
 
 #include <map>
@@ -45,6 +45,8 @@ class NcclCommunicator final : public Communicator {
   Work send(Stream& stream, Tensor data, int peer) override;
   Work receive(Stream& stream, Tensor data, int peer) override;
   std::shared_ptr<void> register_memory(const Tensor& memory) override;
+  bool take_captured() override { return std::exchange(captured_, false); }
+  void supervise(Stream& stream, const std::function<void()>& launch) override;
   bool is_intact() const override { return transport_.is_intact(); }
 
  private:
@@ -62,6 +64,8 @@ class NcclCommunicator final : public Communicator {
   NcclTransport& transport_;
   GroupIdentity identity_;
   int rank_;
+  std::int64_t graphs_ = 0;  // launches that were supervised
+  bool captured_ = false;
   CountedChannel collectives_;
   std::map<int, CountedChannel> to_, from_;  // by peer
 };

@@ -82,12 +82,9 @@ OperationProgress NcclTransport::check() {
   return progress_.at();
 }
 
-void NcclTransport::started(std::shared_ptr<NcclOperation> operation, bool captured) {
+void NcclTransport::started(std::shared_ptr<NcclOperation> operation) {
   auto lock = progress_.enter();
-  if (captured) {
-    captured_ = true;
-    return;
-  }
+  if (abandoned_) intact_ = false;  // since check()
   prune();
   in_progress_.push_back(std::move(operation));
 }
@@ -124,8 +121,8 @@ void NcclTransport::check_faults(const OperationProgress& at) {
 void NcclTransport::abandon() noexcept {
   if (abandoned_) return;
   abandoned_ = true;
-  intact_ = !captured_ && std::all_of(in_progress_.begin(), in_progress_.end(),
-                                      [](const auto& operation) { return operation->end.done(); });
+  intact_ = std::all_of(in_progress_.begin(), in_progress_.end(),
+                        [](const auto& operation) { return operation->end.done(); });
   progress_.watchdog().set_device_wait(nullptr);
   std::vector<NcclHandle> handles;
   for (NcclChannel& channel : channels_) handles.push_back(channel.handle);

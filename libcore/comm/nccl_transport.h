@@ -21,12 +21,13 @@
 
 namespace mtl {
 
-/// An operation that has started on a GPU.
+/// An operation, or a graph that contains operations, that has started on a GPU.
 struct NcclOperation {
   explicit NcclOperation(const OperationLabel& operation_label)
       : label(operation_label), begin(Device::cuda), end(Device::cuda) {}
   OperationLabel label;
-  // `begin` is recorded on the caller's stream before the operation, `end` on the channel's stream after it.
+  // `begin` is recorded on the caller's stream before the operation, `end` on the channel's stream after it. A graph's
+  // events are recorded on the stream that launches it.
   Event begin, end;
 };
 
@@ -53,9 +54,8 @@ class NcclTransport final : public DeviceWatch {
   /// Must be called before each operation. Returns the run's progress. Throws CommunicationError if the progress thread
   /// has found a fault, and Interrupted if a rank has failed.
   OperationProgress check();
-  /// Must be called when an operation has been enqueued on its stream. Captured operations run later, possibly more
-  /// than once, so we do not supervise them.
-  void started(std::shared_ptr<NcclOperation> operation, bool captured);
+  /// Must be called when an operation has been enqueued on its stream. From then on, supervises it.
+  void started(std::shared_ptr<NcclOperation> operation);
   /// Opens a channel with `size` members. Collective over the members. close() closes the channel.
   NcclChannel& open(const std::string& id, int rank, int size, const std::string& name);
   /// See Communicator::register_memory().
@@ -74,7 +74,7 @@ class NcclTransport final : public DeviceWatch {
   std::deque<NcclChannel> channels_;
   std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress point into these
   std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in starting order
-  bool captured_ = false, abandoned_ = false, intact_ = true;
+  bool abandoned_ = false, intact_ = true;
   std::string fault_;
   double checked_at_ = 0;
   std::thread aborting_;  // calls the library's abort()

@@ -15,11 +15,13 @@ std::string OperationProgress::text() const {
 std::string OperationLabel::text() const {
   constexpr const char* names[] = {"all-reduce", "all-reduce", "all-gather", "reduce-scatter",
                                    "broadcast",  "send",       "receive"};
+  const std::string in_group = cat(" in group '", group == nullptr ? "" : group->name, "' (");
+  if (kind == OperationKind::graph)
+    return cat("CUDA graph #", number, " with operations", in_group, "a part of the step", at.text(), ")");
   std::string from;
   if (kind == OperationKind::send) from = cat(" to rank ", peer);
   if (kind == OperationKind::receive || kind == OperationKind::broadcast) from = cat(" from rank ", peer);
-  return cat(names[enum_index(kind)], " #", number, from, " in group '", group == nullptr ? "" : group->name, "' (",
-             with_commas(bytes), " bytes", at.text(), ")");
+  return cat(names[enum_index(kind)], " #", number, from, in_group, with_commas(bytes), " bytes", at.text(), ")");
 }
 
 OperationLabel make_label(OperationKind kind, const GroupIdentity& group, std::int64_t number, const Tensor& data,

@@ -9,8 +9,18 @@
 
 namespace mtl {
 
-/// Each message's tag contains the operation's kind, so messages of different kinds never match.
-enum class OperationKind : int { all_reduce, all_reduce_sums, all_gather, reduce_scatter, broadcast, send, receive };
+/// Each message's tag contains the operation's kind, so messages of different kinds never match. A `graph` is a CUDA
+/// graph that contains operations between GPUs; it has no messages.
+enum class OperationKind : int {
+  all_reduce,
+  all_reduce_sums,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  send,
+  receive,
+  graph
+};
 
 /// How far the run has come, for error messages. Negative means unknown.
 struct OperationProgress {
@@ -27,12 +37,14 @@ struct GroupIdentity {
 struct OperationLabel {
   OperationKind kind = OperationKind::all_reduce;
   const GroupIdentity* group = nullptr;
-  std::int64_t number = 0;  // index from 0, among the group's collectives or among its messages to or from `peer`
+  // Index from 0, among the group's collectives, its messages to or from `peer`, or its graphs' launches.
+  std::int64_t number = 0;
   std::size_t bytes = 0;
   int peer = -1;  // a broadcast's root or a message's peer, as a rank of the job; otherwise -1
   OperationProgress at;
 
-  /// Returns text such as "all-reduce #12 in group 'data' (4,096 bytes, iteration 3, micro-batch 1)".
+  /// Returns text such as "all-reduce #12 in group 'data' (4,096 bytes, iteration 3, micro-batch 1)". For a graph:
+  /// "CUDA graph #12 with operations in group 'tensor' (a part of the step, iteration 3, micro-batch 1)".
   std::string text() const;
 };
 

@@ -40,11 +40,15 @@ bool StepGraphs::run(Stream& stream, const Part& part, const std::function<void(
   if (is_new) {
     const Counters before = stream.counters();
     capture(captured.graph, stream, body);
+    captured.group = &groups_.world();
+    for (Communicator* group : groups_.all()) {
+      if (group->take_captured()) captured.group = group;
+    }
     captured.work = {stream.counters().flops - before.flops, stream.counters().bytes - before.bytes};
   } else {
     stream.count(captured.work.flops, captured.work.bytes);
   }
-  captured.graph.launch(stream);
+  captured.group->supervise(stream, [&] { captured.graph.launch(stream); });
   return is_new;
 }
 

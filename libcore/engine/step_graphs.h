@@ -12,6 +12,8 @@
 // identities of a micro-batch's forward and backward differ only in the action. Therefore, either both are captured or
 // neither, and a backward that runs without a graph finds in the slot what its forward left there.
 //
+// A rank may wait for other ranks inside a graph. The watchdog supervises such graphs like operations.
+//
 // When a part is launched, we add the work that was counted during its capture to Stream::counters().
 #pragma once
 
@@ -19,12 +21,15 @@
 #include <functional>
 #include <map>
 
+#include "comm/groups.h"
 #include "device/graph.h"
 
 namespace mtl {
 
 class StepGraphs {
  public:
+  explicit StepGraphs(const ProcessGroups& groups) : groups_(groups) {}
+
   /// A part's identity. A negative `action` means the update, which is not in the schedule.
   struct Part {
     int action = -1, chunk = 0, slot = 0;
@@ -43,7 +48,9 @@ class StepGraphs {
   struct Captured {
     Graph graph;
     Counters work;
+    Communicator* group = nullptr;  // supervises launches: one that the graph uses, or the control group
   };
+  const ProcessGroups& groups_;
   int micro_batches_ = 0;
   std::int64_t steps_ = 0;  // consecutive steps with micro_batches_, including this one
   std::map<Part, Captured> parts_;

@@ -76,6 +76,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       optimizer_(params_, optimizer_options(options), stream_, ranks_.groups),
       pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
                 plan_, &optimizer_.sync(), step_memory_.on_device()),
+      graphs_(ranks_.groups),
       scaler_(scaler_of(options.precision)),
       train_batches_(make_step_batches(shape_)),
       profiler_(options.profile, ranks_.groups.world(), ranks_.hosts, console) {

@@ -223,7 +223,7 @@ TEST_CASE("a captured operation runs with each launch of its graph") {
     scale(stream, sum, 0.5);
     group->all_reduce(stream, sum).wait(stream);
   });
-  for (int launch = 0; launch < 3; ++launch) graph.launch(stream);
+  for (int launch = 0; launch < 3; ++launch) group->supervise(stream, [&] { graph.launch(stream); });
   const auto factor = static_cast<float>(std::pow(0.5 * session->world(), 3));
   CHECK(host_copy<float>(stream, sum) == std::vector<float>{factor, 2 * factor});
 }
@@ -330,28 +330,57 @@ TEST_CASE("late: a missing rank is reported, with the operation that each rank w
   CHECK_THROWS_AS(group->all_reduce(stream, memory.tensor(DType::f32, {16})), CommunicationError);
 }
 
+TEST_CASE("stuck: a rank that does not launch its graph is reported by those that wait inside theirs" *
+          doctest::skip()) {
+  SharedFolder folder;
+  if (session->rank() == 0) write_data(folder / "data");
+  session->barrier();
+  const TrainOptions options = options_of({"tp2", 2, 2, 1, make_plain}, Device::cuda, folder, "stuck");
+  if (session->rank() == 1) {
+    mirror::before_graph(40, [] {  // in iteration 4
+      mirror::finish_all("a pause");
+      std::this_thread::sleep_for(std::chrono::seconds(6));
+    });
+  }
+  const ProcessGroups groups = new_groups(options);
+  session->set_deadline(2);
+  const std::string message = error_of([&] { run_in(groups, options); });
+  session->set_deadline(60);
+  CAPTURE(message);
+  REQUIRE(!message.empty());
+  if (session->rank() == 1) return;
+  CHECK(contains(message, "CUDA graph #39 with operations in group 'tensor' (a part of the step) did not end within"));
+  CHECK(contains(message, "waits for CUDA graph #39"));
+  CHECK(message.find("does not wait: it computes") != std::string::npos);
+}
+
 TEST_CASE("failed: a failed rank ends the waits of the other ranks' hosts for their GPUs" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "failed");
   Stream stream(Device::cuda);
   Buffer memory(Device::cuda, 64);
   const Tensor sum = memory.tensor(DType::f32, {16});
   const Graph graph = graph_of(*group, stream, sum);
+  const auto launch = [&] { group->supervise(stream, [&] { graph.launch(stream); }); };
+  launch();
+  stream.synchronize();
   session->barrier();
   if (session->rank() == 1) {
     session->control_group()->interrupt_others();
+    CHECK(group->is_intact());  // the graph's launch is done
     session->barrier();
     return;
   }
   CHECK(group->is_intact());
   try {
     group->all_reduce(stream, sum).wait(stream);
-    graph.launch(stream);
+    launch();
     stream.synchronize();
     group->all_reduce(stream, sum);
     FAIL("a rank failed");
   } catch (const Interrupted&) {
   }
   CHECK(mirror::nccl_counts().aborts > 0);
+  CHECK(!group->is_intact());
   session->barrier();
 }
 

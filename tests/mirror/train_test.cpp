@@ -152,7 +152,8 @@ TEST_CASE("parts of a step: plain, captured, replayed; another number of micro-b
   Buffer memory(Device::cuda, 4);
   const Tensor value = memory.tensor(DType::f32, {1});
   copy_from_host(stream, value, std::vector<float>{1});
-  StepGraphs graphs;
+  const ProcessGroups alone;
+  StepGraphs graphs(alone);
   int bodies_run = 0;
   const auto step = [&](int micro_batches) {
     graphs.begin_step(micro_batches);
