@@ -14,6 +14,7 @@
 #include "comm/nccl_environment.h"
 #include "comm/rank_outcome.h"
 #include "device/cuda_device.h"
+#include "device/cuda_stream.h"
 #include "train/memory_fit.h"
 #include "train/trainer.h"
 
@@ -71,7 +72,7 @@ RankDevice choose_own_device(TrainOptions& options, Flags& flags, const RankEnvi
 /// any rank allocates.
 void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Communicator& world) {
   const auto memory = [&] {
-    use_cuda_device(own.ordinal);
+    cuda::use_device(own.ordinal);
     return cuda_memory();
   };
   const RankMemory least = least_free_memory(memory, world);

@@ -15,7 +15,8 @@ constexpr double kCheckSeconds = .05;
 
 }  // namespace
 
-NcclTransport::NcclTransport(MpiProgress& progress, NcclLibrary& library) : progress_(progress), library_(library) {
+NcclTransport::NcclTransport(MpiProgress& progress, NcclLibrary& library)
+    : progress_(progress), library_(library), device_(cuda::used_device()) {
   progress.watch(this);
 }
 
@@ -97,6 +98,7 @@ void NcclTransport::check_faults(const OperationProgress& at) {
   const double now = now_seconds();
   if (abandoned_ || now - checked_at_ < kCheckSeconds) return;
   checked_at_ = now;
+  cuda::use_device(device_);  // the progress thread, too
   Watchdog& watchdog = progress_.watchdog();
   try {
     for (const NcclChannel& channel : channels_) {
@@ -121,13 +123,17 @@ void NcclTransport::check_faults(const OperationProgress& at) {
 void NcclTransport::abandon() noexcept {
   if (abandoned_) return;
   abandoned_ = true;
+  cuda::use_device(device_);
   intact_ = std::all_of(in_progress_.begin(), in_progress_.end(),
                         [](const auto& operation) { return operation->end.done(); });
   progress_.watchdog().set_device_wait(nullptr);
   std::vector<NcclHandle> handles;
   for (NcclChannel& channel : channels_) handles.push_back(channel.handle);
   // The caller may hold the progress lock, or the graphs that the library waits for.
-  aborting_ = worker_thread([this, handles] { library_.abort(handles); });
+  aborting_ = worker_thread([this, handles] {
+    cuda::use_device(device_);
+    library_.abort(handles);
+  });
 }
 
 }  // namespace mtl

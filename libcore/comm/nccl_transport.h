@@ -71,6 +71,7 @@ class NcclTransport final : public DeviceWatch {
 
   MpiProgress& progress_;
   NcclLibrary& library_;
+  const int device_;  // the rank's GPU
   std::deque<NcclChannel> channels_;
   std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress point into these
   std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in starting order

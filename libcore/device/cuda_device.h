@@ -24,11 +24,8 @@ struct CudaDevice {
 };
 
 /// Finds the GPU with index `ordinal` among those visible to this process (CUDA_VISIBLE_DEVICES). By default, returns
-/// the GPU that use_cuda_device() selected. Does not throw. If the GPU cannot be used, sets `why_not`.
+/// the GPU that the calling thread uses. Does not throw. If the GPU cannot be used, sets `why_not`.
 CudaDevice find_cuda_device(std::optional<int> ordinal = {});
-/// Makes the calling thread use this GPU instead of the first. From then on, only this thread may allocate memory,
-/// create streams and launch kernels. Must be called before any other use of the device.
-void use_cuda_device(int ordinal);
 
 /// In bytes.
 struct CudaMemory {

@@ -61,8 +61,6 @@ CudaDevice find_cuda_device(std::optional<int> ordinal) {
   return out;
 }
 
-void use_cuda_device(int ordinal) { cuda::check(cudaSetDevice(ordinal), "choosing a GPU"); }
-
 CudaMemory cuda_memory() {
   CudaMemory out;
   cuda::check(cudaMemGetInfo(&out.free, &out.total), "querying the GPU's memory");

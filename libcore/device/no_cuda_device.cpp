@@ -10,7 +10,6 @@ CudaDevice find_cuda_device(std::optional<int>) {
   return out;
 }
 
-void use_cuda_device(int) {}
 CudaMemory cuda_memory() { fail(Exit::usage, "--device cuda: ", find_cuda_device().why_not, "; use --device cpu"); }
 
 }  // namespace mtl

@@ -6,6 +6,13 @@
 
 namespace mtl::cuda {
 
+void use_device(int ordinal) { check(cudaSetDevice(ordinal), "choosing a GPU"); }
+int used_device() {
+  int out = 0;
+  check(cudaGetDevice(&out), "querying the chosen GPU");
+  return out;
+}
+
 StreamHandle open_stream() {
   StreamHandle out = nullptr;
   check(cudaStreamCreate(&out), "opening a stream");

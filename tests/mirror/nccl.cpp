@@ -180,6 +180,7 @@ class EmulatedNccl final : public NcclLibrary {
     delete group;
   }
   void abort(const std::vector<NcclHandle>& groups) noexcept override {
+    mirror::expect_device("an abort");
     for (NcclHandle group : groups) {
       ++emulation().aborts;
       group->aborted = true;  // not deleted: its commands still read it

@@ -60,6 +60,7 @@ namespace {
 /// All streams in the process. Only one thread uses the device.
 struct Queues {
   std::vector<CUstream_st*> streams;
+  int device = 0;                 // on which they are
   CUstream_st* origin = nullptr;  // where the capture started
   std::thread::id capturer;
   std::vector<Captured> capture;
@@ -86,6 +87,8 @@ struct Queues {
     return (bits ^ (bits >> 31)) % below;
   }
 };
+
+thread_local int device_of_thread = 0;
 
 Queues& queues() {
   static auto& only = *new Queues;
@@ -194,6 +197,11 @@ Deferral::~Deferral() { queues().defers = false; }
 
 void simulate_time(double seconds) { queues().simulated_seconds += seconds; }
 
+void expect_device(const char* what) {
+  require(device_of_thread == queues().device, "CUDA: ", what, ": the thread uses GPU ", device_of_thread,
+          ", but the streams are on GPU ", queues().device);
+}
+
 void before_graph(std::int64_t number, std::function<void()> action) {
   queues().graphs_before_action = number;
   queues().before_graph = std::move(action);
@@ -205,7 +213,11 @@ QueueCounts queue_counts() { return queues().counts; }
 
 namespace cuda {
 
+void use_device(int ordinal) { device_of_thread = ordinal; }
+int used_device() { return device_of_thread; }
+
 StreamHandle open_stream() {
+  queues().device = device_of_thread;
   queues().streams.push_back(new CUstream_st);
   return queues().streams.back();
 }
@@ -220,6 +232,7 @@ void close_stream(StreamHandle stream) noexcept {
 }
 void synchronize(StreamHandle stream) {
   expect_no_capture("waiting for a stream");
+  mirror::expect_device("waiting for a stream");
   queues().count_wait(queues().enqueued());
   run_until([&] { return stream->steps.empty(); });
 }
@@ -291,10 +304,12 @@ void order(EventHandle event, StreamHandle stream) {
 }
 void synchronize(EventHandle event) {
   expect_no_capture("waiting for an event");
+  mirror::expect_device("waiting for an event");
   if (event->recorded > 0) queues().count_wait(event->enqueued);
   run_until([&] { return event->reached >= event->recorded; });
 }
 bool is_done(EventHandle event) {
+  mirror::expect_device("querying an event");
   // Another thread may call this. See cudaStreamCaptureModeThreadLocal.
   if (std::this_thread::get_id() == queues().capturer) expect_no_capture("querying an event");
   return event->reached >= event->recorded;

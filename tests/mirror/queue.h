@@ -37,6 +37,10 @@ class Deferral {
 /// Called by commands: adds `seconds` to the command's simulated duration.
 void simulate_time(double seconds);
 
+/// Throws unless the calling thread uses the GPU on which the streams are. With CUDA, its call would make a context on
+/// another GPU ("Initialization" in the CUDA C++ Programming Guide).
+void expect_device(const char* what);
+
 /// Calls `action` once, on the host, before the `number`-th next launch of a graph.
 void before_graph(std::int64_t number, std::function<void()> action);
 

@@ -420,6 +420,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "start it with mpirun -n 2 (or 4)\n");
     return 2;
   }
+  cuda::use_device(launched.rank + 1);
   MpiSession job(launched);
   job.set_deadline(60);
   session = &job;
