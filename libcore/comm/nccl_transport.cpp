@@ -58,9 +58,9 @@ void NcclTransport::close() {
   std::vector<NcclHandle> handles;
   {
     auto lock = progress_.enter();
+    if (abandoned_) return;
     for (NcclChannel& channel : channels_) {
       channel.stream.synchronize();
-      if (abandoned_) continue;
       handles.push_back(channel.handle);
     }
     in_progress_.clear();
@@ -98,9 +98,9 @@ void NcclTransport::check_faults(const OperationProgress& at) {
   const double now = now_seconds();
   if (abandoned_ || now - checked_at_ < kCheckSeconds) return;
   checked_at_ = now;
-  cuda::use_device(device_);  // the progress thread, too
   Watchdog& watchdog = progress_.watchdog();
   try {
+    cuda::use_device(device_);  // the progress thread, too
     for (const NcclChannel& channel : channels_) {
       const std::string fault = library_.fault(channel.handle);
       if (fault.empty()) continue;
@@ -117,21 +117,29 @@ void NcclTransport::check_faults(const OperationProgress& at) {
     fault_ = error.what();
     abandon();
     throw;
+  } catch (const Error&) {  // the GPU has failed: the main thread's next call reports it, and all ranks agree on that
   }
 }
 
 void NcclTransport::abandon() noexcept {
   if (abandoned_) return;
   abandoned_ = true;
-  cuda::use_device(device_);
-  intact_ = std::all_of(in_progress_.begin(), in_progress_.end(),
-                        [](const auto& operation) { return operation->end.done(); });
+  try {
+    cuda::use_device(device_);
+    intact_ = std::all_of(in_progress_.begin(), in_progress_.end(),
+                          [](const auto& operation) { return operation->end.done(); });
+  } catch (const Error&) {  // the GPU has failed, possibly as the reason for this call
+    intact_ = false;
+  }
   progress_.watchdog().set_device_wait(nullptr);
   std::vector<NcclHandle> handles;
   for (NcclChannel& channel : channels_) handles.push_back(channel.handle);
   // The caller may hold the progress lock, or the graphs that the library waits for.
   aborting_ = worker_thread([this, handles] {
-    cuda::use_device(device_);
+    try {
+      cuda::use_device(device_);
+    } catch (const Error&) {  // the GPU has failed; NCCL's threads may still wait for other ranks
+    }
     library_.abort(handles);
   });
 }

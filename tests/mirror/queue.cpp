@@ -68,6 +68,7 @@ struct Queues {
   std::uint64_t random = 0;
   mirror::QueueCounts counts;
   double simulated_seconds = 0;
+  bool broken = false;
   std::int64_t graphs_before_action = 0;
   std::function<void()> before_graph;  // null: none
 
@@ -120,7 +121,12 @@ bool advance_any() {
   return false;
 }
 
+void expect_intact(const char* what) {
+  require(!queues().broken, "GPU: ", what, " failed: an illegal memory access was encountered");
+}
+
 void add_step(CUstream_st& stream, CUstream_st::Step step) {
+  expect_intact("a command");
   stream.steps.push_back(std::move(step));
   if (queues().defers) {
     for (std::uint64_t steps = queues().draw(3); steps > 0; --steps) advance_any();
@@ -202,6 +208,11 @@ void expect_device(const char* what) {
           ", but the streams are on GPU ", queues().device);
 }
 
+void break_device() {
+  queues().broken = true;
+  for (CUstream_st* stream : queues().streams) stream->steps.clear();
+}
+
 void before_graph(std::int64_t number, std::function<void()> action) {
   queues().graphs_before_action = number;
   queues().before_graph = std::move(action);
@@ -233,6 +244,7 @@ void close_stream(StreamHandle stream) noexcept {
 void synchronize(StreamHandle stream) {
   expect_no_capture("waiting for a stream");
   mirror::expect_device("waiting for a stream");
+  expect_intact("waiting for a stream");
   queues().count_wait(queues().enqueued());
   run_until([&] { return stream->steps.empty(); });
 }
@@ -305,11 +317,13 @@ void order(EventHandle event, StreamHandle stream) {
 void synchronize(EventHandle event) {
   expect_no_capture("waiting for an event");
   mirror::expect_device("waiting for an event");
+  expect_intact("waiting for an event");
   if (event->recorded > 0) queues().count_wait(event->enqueued);
   run_until([&] { return event->reached >= event->recorded; });
 }
 bool is_done(EventHandle event) {
   mirror::expect_device("querying an event");
+  expect_intact("querying an event");
   // Another thread may call this. See cudaStreamCaptureModeThreadLocal.
   if (std::this_thread::get_id() == queues().capturer) expect_no_capture("querying an event");
   return event->reached >= event->recorded;

@@ -41,6 +41,10 @@ void simulate_time(double seconds);
 /// another GPU ("Initialization" in the CUDA C++ Programming Guide).
 void expect_device(const char* what);
 
+/// The device fails like a GPU after a kernel's illegal access: it drops all commands, and every later call that may
+/// return such an error throws (cudaErrorIllegalAddress in the documentation of the CUDA runtime).
+void break_device();
+
 /// Calls `action` once, on the host, before the `number`-th next launch of a graph.
 void before_graph(std::int64_t number, std::function<void()> action);
 

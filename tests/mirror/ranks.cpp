@@ -403,15 +403,29 @@ TEST_CASE("fault: an error of NCCL ends the job with its text" * doctest::skip()
   CHECK(message == "NCCL: group 'fault': remote process exited");
 }
 
-TEST_CASE("broken: an error on one rank in a step of graphs ends the run on all ranks" * doctest::skip()) {
+/// Trains until `fault` throws on rank 1 in iteration 4, which consists of graphs. Returns the error of the run.
+std::string error_of_run(void (*fault)()) {
   SharedFolder folder;
   if (session->rank() == 0) write_data(folder / "data");
   session->barrier();
   const TrainOptions options = options_of({"tp2", 2, 2, 1, make_plain}, Device::cuda, folder, "broken");
   const std::int64_t graphs = 2 * 8 + 1;  // in a step: forward and backward of 8 micro-batches, and the update
-  if (session->rank() == 1) mirror::before_graph(2 * graphs + 5, [] { fail(Exit::failure, "a surprise"); });
-  CHECK(error_of([&] { run_in(new_groups(options), options); }) == "on rank 1: a surprise");
+  if (session->rank() == 1) mirror::before_graph(2 * graphs + 5, fault);
+  return error_of([&] { run_in(new_groups(options), options); });
+}
+
+TEST_CASE("broken: an error on one rank in a step of graphs ends the run on all ranks" * doctest::skip()) {
+  const std::string message = error_of_run([] { fail(Exit::failure, "a surprise"); });
+  CHECK(message == "on rank 1: a surprise");
   CHECK(mirror::nccl_counts().aborts > 0);
+}
+
+TEST_CASE("illegal: a fault of one rank's GPU ends the run on all ranks" * doctest::skip()) {
+  const std::string message = error_of_run([] {
+    mirror::break_device();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the progress thread notices it first
+  });
+  CHECK(message == "on rank 1: GPU: a command failed: an illegal memory access was encountered");
 }
 
 int main(int argc, char** argv) {
