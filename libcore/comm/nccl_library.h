@@ -24,7 +24,8 @@ class NcclLibrary {
   virtual ~NcclLibrary() = default;
   /// Creates an id for a new group. One member calls this, and all members pass the id to open().
   virtual std::string unique_id() = 0;
-  /// Creates a group. Collective: blocks until all members have called open().
+  /// Creates a group. Collective: blocks until all members have called open(). `name` must exist until the group is
+  /// closed, because NCCL keeps the pointer since 2.27.
   virtual NcclHandle open(const std::string& id, int rank, int size, const std::string& name) = 0;
   /// Closes a group. Collective. All operations in the group must be done, and no graph may contain any.
   virtual void close(NcclHandle group) noexcept = 0;

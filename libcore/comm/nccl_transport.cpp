@@ -46,27 +46,25 @@ std::shared_ptr<Communicator> NcclTransport::group(Communicator& control, const 
 }
 
 NcclChannel& NcclTransport::open(const std::string& id, int rank, int size, const std::string& name) {
-  NcclHandle handle = library_.open(id, rank, size, name);
-  auto lock = progress_.enter();
-  NcclChannel& channel = channels_.emplace_back();
-  channel.handle = handle;
+  std::list<NcclChannel> opened(1);
+  NcclChannel& channel = opened.front();
   channel.name = name;
+  channel.handle = library_.open(id, rank, size, channel.name);
+  auto lock = progress_.enter();
+  channels_.splice(channels_.end(), opened);
   return channel;
 }
 
 void NcclTransport::close() {
-  std::vector<NcclHandle> handles;
+  std::list<NcclChannel> closing;
   {
     auto lock = progress_.enter();
     if (abandoned_) return;
-    for (NcclChannel& channel : channels_) {
-      channel.stream.synchronize();
-      handles.push_back(channel.handle);
-    }
+    for (const NcclChannel& channel : channels_) channel.stream.synchronize();
     in_progress_.clear();
-    channels_.clear();
+    closing.swap(channels_);
   }
-  for (NcclHandle handle : handles) library_.close(handle);
+  for (const NcclChannel& channel : closing) library_.close(channel.handle);
 }
 
 std::shared_ptr<void> NcclTransport::register_memory(NcclHandle group, const Tensor& memory) {

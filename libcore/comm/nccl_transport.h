@@ -9,6 +9,7 @@
 #pragma once
 
 #include <deque>
+#include <list>
 #include <memory>
 #include <string>
 #include <thread>
@@ -72,7 +73,7 @@ class NcclTransport final : public DeviceWatch {
   MpiProgress& progress_;
   NcclLibrary& library_;
   const int device_;  // the rank's GPU
-  std::deque<NcclChannel> channels_;
+  std::list<NcclChannel> channels_;
   std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress point into these
   std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in starting order
   bool abandoned_ = false, intact_ = true;

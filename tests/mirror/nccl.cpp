@@ -22,6 +22,7 @@ using Bytes = std::vector<std::byte>;
 
 struct ncclComm {
   std::string folder, name;
+  const char* callers_name = nullptr;  // NCCL keeps only the pointer (config.commName in NCCL's src/init.cc)
   int rank = 0, size = 1;
   std::int64_t started = 0;  // counts messages too: a message group has one direction
   mtl::cuda::StreamHandle stream = nullptr;
@@ -155,6 +156,7 @@ class EmulatedNccl final : public NcclLibrary {
     auto* group = new ncclComm;
     group->folder = cat(fs::exists("/dev/shm") ? "/dev/shm/" : "/tmp/", id.c_str());
     group->name = name;
+    group->callers_name = name.c_str();
     group->rank = rank;
     group->size = size;
     fs::create_directories(group->folder);
@@ -259,6 +261,7 @@ class EmulatedNccl final : public NcclLibrary {
 
   static void start(ncclComm* group, cuda::StreamHandle stream, Plan plan) {
     require(!group->aborted, "emulated NCCL: a call after abort");
+    require(group->callers_name == group->name, "emulated NCCL: the name of group '", group->name, "' has changed");
     require(group->stream == nullptr || group->stream == stream || cuda::is_captured(stream), "emulated NCCL: group '",
             group->name, "' is used on two streams");
     group->stream = stream;
