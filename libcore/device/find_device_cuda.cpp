@@ -22,7 +22,8 @@ std::string reason_of(cudaError_t status, int driver) {
   if (driver == 0) return "no NVIDIA driver is installed on this machine";
   if (status == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
     return cat("the NVIDIA driver supports CUDA ", version_text(driver), ", and this program needs CUDA ",
-               version_text(runtime), "; update the driver");
+               version_text(runtime), "; update the driver or, on a data-center GPU, install cuda-compat-",
+               runtime / 1000, "-", runtime % 1000 / 10, " and put its folder first in LD_LIBRARY_PATH");
   if (visible != nullptr && status == cudaErrorNoDevice)
     return cat("CUDA_VISIBLE_DEVICES is \"", visible, "\", which shows no GPU to this process");
   return cudaGetErrorString(status);
