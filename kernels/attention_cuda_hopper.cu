@@ -26,7 +26,7 @@ struct HopperTile {
   static constexpr std::size_t kStageBytes = 2 * kTile * 2 + 4 * sizeof(Barrier);
   static constexpr int kStages = stages_beside(kFixedBytes, kStageBytes);
   static constexpr std::size_t kBytes = kFixedBytes + kStages * kStageBytes;
-  static_assert(kStages >= 2);
+  static_assert(kStages >= 2 && kBytes <= kSharedBytes);
 };
 
 template <class T>

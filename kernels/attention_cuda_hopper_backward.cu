@@ -32,7 +32,7 @@ struct HopperBackwardTile {
   static constexpr std::size_t kStageBytes = 2 * kTile * 2 + sizeof(Statistics) + 2 * sizeof(Barrier);
   static constexpr int kStages = stages_beside(kFixedBytes, kStageBytes);
   static constexpr std::size_t kBytes = kFixedBytes + kStages * kStageBytes;
-  static_assert(kStages >= 2);
+  static_assert(kStages >= 2 && kBytes <= kSharedBytes);
 };
 template <int dim>
 using HopperDqTile = HopperBackwardTile<dim, dim == 64 ? 128 : 64, 1>;

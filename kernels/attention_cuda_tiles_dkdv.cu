@@ -15,7 +15,7 @@ template <int dim>
 struct DkDvTile {
   static constexpr int kWarps = 4, kKeys = 16 * kWarps, kQueries = 32;
   static constexpr int kOwnTile = kKeys * kTileRow<dim>, kStage = 2 * kQueries * kTileRow<dim>;  // elements
-  static constexpr std::size_t kBytes = (2 * kOwnTile + 2 * kStage) * 2 + 2 * 3 * kQueries * sizeof(float);
+  static constexpr std::size_t kBytes = (2 * kOwnTile + 2 * kStage) * 2 + 2 * sizeof(QueryStatistics<kQueries>);
   static_assert(kBytes <= 99 << 10 && kQueries == kWarp);
 };
 

@@ -56,7 +56,7 @@ struct HostCopies {
   }
 };
 
-/// Sets every bit of the results. Computed numbers never have this pattern: a NaN differs from it in sign or mantissa.
+/// Sets every bit of the results. A GPU computes no number with this pattern: its NaN is 0x7FFF and so on.
 void mark_unwritten(Stream& stream, const std::vector<Tensor>& results) {
   for (const Tensor& result : results) {
     const std::vector<std::byte> ones(result.bytes(), std::byte{0xFF});
@@ -188,7 +188,7 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
     return variants[std::find(names.begin(), names.end(), name) - names.begin()];
   };
   std::vector<HostCopies> reference;  // the first variant's results, once it has run
-  /// Runs a variant. Returns why it cannot be used, or "".
+  // Runs a variant. Returns why it cannot be used, or "".
   const auto fault_of = [&](const std::string& name) -> std::string {
     mark_unwritten(stream, results);
     try {

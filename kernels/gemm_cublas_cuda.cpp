@@ -186,7 +186,7 @@ class Library : public StreamCache {
   static constexpr int kSuggestions = 8;
   CublasLtSession session_;
   std::map<Key, GemmPlan> plans_;
-  bool is_warm_ = false;  // the GPU's clocks are high
+  bool is_warm_ = false;  // warmed up once
 };
 
 }  // namespace

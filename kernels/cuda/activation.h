@@ -1,5 +1,6 @@
 // The functions in kernels/activation.h and their derivatives, for packs of elements. The function is selected at run
-// time, once per pack: selecting it per element would be an indirect jump for each, and so compute one after the other.
+// time, once per pack. Selecting it per element would need an indirect jump for each, so that elements would be
+// computed one after another.
 #pragma once
 
 #include "kernels/activation.h"

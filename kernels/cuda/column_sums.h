@@ -22,7 +22,7 @@ __device__ inline void write_block_sums(float* partials, const float* shared, in
 }
 
 /// One block per kWarp columns. Each warp adds some rows, and then the first warp adds up the warps' sums. Loads
-/// kAhead rows before it adds them: waiting for one at a time would take longer than all the rest.
+/// kAhead rows before it adds them: waiting for one at a time would take longer than the additions.
 template <class G>
 __global__ void add_block_sums(G* out, bool accumulate, const float* partials, int blocks, int width, int stride) {
   float* sums = shared_memory<float>();  // (warps, kWarp)

@@ -20,7 +20,7 @@ struct TileOrder {
   /// `bytes`: of the operands that all tiles of a head read.
   TileOrder(std::int64_t length, int tile, std::int64_t all_heads, std::int64_t bytes)
       : tiles(static_cast<int>((length + tile - 1) / tile)), heads(static_cast<int>(all_heads)) {
-    constexpr std::int64_t kCached = 32 << 20;  // the L2 of data-center GPUs is 40 MiB or more since sm_80
+    constexpr std::int64_t kCached = 32 << 20;  // A100, H100 and B200 have 40 MB of L2 or more
     section = static_cast<int>(std::clamp<std::int64_t>(kCached / bytes, 1, all_heads));
   }
   unsigned blocks() const { return static_cast<unsigned>(tiles) * static_cast<unsigned>(heads); }

@@ -16,8 +16,9 @@ using EventHandle = CUevent_st*;
 using GraphHandle = CUgraphExec_st*;
 
 /// Makes the calling thread use this GPU instead of the first one. One thread per process allocates memory, opens
-/// streams and launches kernels, and must call this first. Other threads must also call it before they query events or
-/// abort communication: otherwise their calls make a context on the first GPU, which takes hundreds of MiB there.
+/// streams and launches kernels, and must call this first unless it uses the first GPU. Other threads must also call it
+/// before they query events or abort communication: otherwise their calls make a context on the first GPU, which takes
+/// hundreds of MiB there.
 void use_device(int ordinal);
 /// Returns the GPU that the calling thread uses.
 int used_device();

@@ -8,7 +8,7 @@ folder=${1:-}
 
 print_first() {
   local place
-  for place in "$(dirname "$(command -v cuobjdump)")" /usr/local/cuda/bin "${packages[@]/%//triton/backends/nvidia/bin}" \
+  for place in "$(dirname "$(command -v cuobjdump || echo /none/cuobjdump)")" /usr/local/cuda/bin "${packages[@]/%//triton/backends/nvidia/bin}" \
     "${packages[@]/%//nvidia/cu13/bin}"; do
     [ -x "$place/cuobjdump" ] && [ -x "$place/nvdisasm" ] && { echo "$place/cuobjdump"; exit; }
   done
