@@ -22,7 +22,12 @@ NcclTransport::NcclTransport(MpiProgress& progress, NcclLibrary& library)
 
 NcclTransport::~NcclTransport() {
   progress_.watch(nullptr);
-  if (aborting_.joinable()) aborting_.join();
+  if (!aborting_.joinable()) return;
+  // If the GPU has failed, CUDA may never release the graphs that the library waits for. The process is ending.
+  if (gpu_failed_)
+    aborting_.detach();
+  else
+    aborting_.join();
 }
 
 std::shared_ptr<Communicator> NcclTransport::group(Communicator& control, const std::vector<int>& ranks,
@@ -128,17 +133,18 @@ void NcclTransport::abandon() noexcept {
                           [](const auto& operation) { return operation->end.done(); });
   } catch (const Error&) {  // the GPU has failed, possibly as the reason for this call
     intact_ = false;
+    gpu_failed_ = true;
   }
   progress_.watchdog().set_device_wait(nullptr);
   std::vector<NcclHandle> handles;
   for (NcclChannel& channel : channels_) handles.push_back(channel.handle);
   // The caller may hold the progress lock, or the graphs that the library waits for.
-  aborting_ = worker_thread([this, handles] {
+  aborting_ = worker_thread([&library = library_, device = device_, handles] {
     try {
-      cuda::use_device(device_);
+      cuda::use_device(device);
     } catch (const Error&) {  // the GPU has failed; NCCL's threads may still wait for other ranks
     }
-    library_.abort(handles);
+    library.abort(handles);
   });
 }
 

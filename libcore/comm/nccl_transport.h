@@ -48,7 +48,8 @@ class NcclTransport final : public DeviceWatch {
   /// Creates a group. Collective over `control`, which contains all ranks of the job. Each rank passes the members of
   /// its own group. A rank that passes only itself gets a SelfCommunicator.
   std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name);
-  /// Waits for all operations and closes all groups. Collective. No graph may contain operations.
+  /// Waits for all operations and closes all groups. Collective. No graph may contain operations. After an abort, does
+  /// nothing.
   void close();
 
   NcclLibrary& library() { return library_; }
@@ -76,7 +77,7 @@ class NcclTransport final : public DeviceWatch {
   std::list<NcclChannel> channels_;
   std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress point into these
   std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in starting order
-  bool abandoned_ = false, intact_ = true;
+  bool abandoned_ = false, intact_ = true, gpu_failed_ = false;
   std::string fault_;
   double checked_at_ = 0;
   std::thread aborting_;  // calls the library's abort()

@@ -1,6 +1,7 @@
 #include "tests/mirror/queue.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -57,10 +58,10 @@ namespace mtl {
 
 namespace {
 
-/// All streams in the process. Only one thread uses the device.
+/// All streams in the process. Only one thread uses the device; others query events.
 struct Queues {
   std::vector<CUstream_st*> streams;
-  int device = 0;                 // on which they are
+  std::atomic<int> device = 0;    // on which they are; other threads read it
   CUstream_st* origin = nullptr;  // where the capture started
   std::thread::id capturer;
   std::vector<Captured> capture;
@@ -68,7 +69,7 @@ struct Queues {
   std::uint64_t random = 0;
   mirror::QueueCounts counts;
   double simulated_seconds = 0;
-  bool broken = false;
+  std::atomic<bool> broken = false;
   std::int64_t graphs_before_action = 0;
   std::function<void()> before_graph;  // null: none
 
@@ -204,8 +205,8 @@ Deferral::~Deferral() { queues().defers = false; }
 void simulate_time(double seconds) { queues().simulated_seconds += seconds; }
 
 void expect_device(const char* what) {
-  require(device_of_thread == queues().device, "CUDA: ", what, ": the thread uses GPU ", device_of_thread,
-          ", but the streams are on GPU ", queues().device);
+  require(device_of_thread == queues().device.load(), "CUDA: ", what, ": the thread uses GPU ", device_of_thread,
+          ", but the streams are on GPU ", queues().device.load());
 }
 
 void break_device() {
