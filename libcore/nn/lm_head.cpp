@@ -9,16 +9,28 @@ namespace mtl {
 
 namespace {
 
-// Returns the size in bytes of a piece's fp32 logits. A piece with R rows needs 6 R V C operations in GEMMs, and reads
-// and writes the table's gradient, 8 V C bytes. R must be large enough to hide this memory traffic. A GPU needs a
-// larger R, because it computes more operations in the time it takes to move a byte.
-std::int64_t piece_bytes(Device device) { return std::int64_t{device == Device::cuda ? 512 : 64} << 20; }
+/// The most rows in a piece on a GPU, for a table (V, C). The product that adds to the table's gradient needs 2 R V C
+/// operations, and moves the fp32 gradient twice, 8 V C bytes, and 16-bit dlogits, 2 R V bytes. It is bound by the
+/// operations if R > 4 C ridge / (C - ridge). We allow twice as many rows, so that it takes longer than its memory
+/// traffic even at half the bandwidth.
+std::int64_t most_gpu_rows(std::int64_t vocab, std::int64_t width) {
+  constexpr std::int64_t kRidge = 300;  // 16-bit operations in the time of a byte: H100 295, B200 281, A100 153
+  constexpr std::int64_t kMost = 4096, kLogitsBytes = std::int64_t{1} << 30, kTile = 128;
+  const std::int64_t enough = width > kRidge ? 2 * 4 * width * kRidge / (width - kRidge) : kMost;
+  return std::max(kTile, std::min({kMost, enough, kLogitsBytes / (4 * vocab)}) / kTile * kTile);
+}
 
 }  // namespace
 
-std::int64_t LmHead::piece_rows(const Ctx& ctx, std::int64_t rows) const {
-  std::int64_t fitting = piece_bytes(ctx.stream.target()) / (4 * table.value.size(0)) / 16 * 16;
-  return std::min(rows, std::max<std::int64_t>(16, fitting));
+std::int64_t LmHead::piece_rows(Device device, std::int64_t rows, std::int64_t vocab, std::int64_t width) {
+  constexpr std::int64_t kStep = 16;
+  if (device == Device::cpu) {
+    constexpr std::int64_t kLogitsBytes = std::int64_t{64} << 20;
+    return std::min(rows, std::max(kStep, kLogitsBytes / (4 * vocab) / kStep * kStep));
+  }
+  const std::int64_t most = most_gpu_rows(vocab, width), pieces = (rows + most - 1) / most;
+  const std::int64_t equal = (rows + pieces - 1) / pieces;
+  return std::min(rows, (equal + kStep - 1) / kStep * kStep);
 }
 
 /// Writes the losses and, if it exists, dlogits. Overwrites logits.
@@ -54,7 +66,8 @@ void LmHead::compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor 
 }
 
 void LmHead::compute_all_pieces(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
-  std::int64_t rows = x.size(0), step = piece_rows(ctx, rows);
+  const std::int64_t rows = x.size(0);
+  const std::int64_t step = piece_rows(ctx.stream.target(), rows, table.value.size(0), table.value.size(1));
   Tensor flat_losses = losses.view({rows}), labels = batch.labels.view({rows});
   for (std::int64_t row = 0; row < rows; row += step) {
     std::int64_t count = std::min(step, rows - row);

@@ -1,11 +1,10 @@
 // The output layer and the loss: logits = x table^T, cross-entropy with the labels and, in training, the gradients in
 // the same pass.
 //
-// Rows are processed in pieces. A piece's logits take a fixed number of bytes. An entire micro-batch's logits, which
-// would be the largest tensor in a small GPT, are never in memory at the same time. The vocabulary is split over the
-// tensor-parallel ranks, which exchange three numbers per row before they compute the gradient. A rank that holds the
-// entire vocabulary computes losses and gradient in a single pass over the logits. The table may be the token
-// embedding.
+// Rows are processed in pieces, because an entire micro-batch's logits would be the largest tensor in a small GPT. The
+// vocabulary is split over the tensor-parallel ranks, which exchange three numbers per row before they compute the
+// gradient. A rank that holds the entire vocabulary computes losses and gradient in a single pass over the logits. The
+// table may be the token embedding.
 #pragma once
 
 #include "nn/batch.h"
@@ -27,8 +26,12 @@ struct LmHead {
   /// Writes the logits (N, V) for x (N, C), without vocabulary padding. This rank must hold the entire vocabulary.
   void logits(Ctx& ctx, Tensor out, Tensor x) const;
 
+  /// Returns how many of the `rows` rows a piece has; the last may have fewer. A rank's table is (vocab, width). On the
+  /// CPU, a piece's fp32 logits take at most 64 MiB, as measured; on a GPU at most 1 GiB, for thousands of rows,
+  /// because each piece reads and writes the table's gradient. One tile of rows may take more.
+  static std::int64_t piece_rows(Device device, std::int64_t rows, std::int64_t vocab, std::int64_t width);
+
  private:
-  std::int64_t piece_rows(const Ctx& ctx, std::int64_t rows) const;
   void cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor weights) const;
   void compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const;
   void compute_all_pieces(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;

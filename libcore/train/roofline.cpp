@@ -2,6 +2,7 @@
 
 #include "base/str.h"
 #include "engine/step_profile.h"
+#include "nn/lm_head.h"
 #include "train/flops.h"
 #include "train/run_plan.h"
 
@@ -22,7 +23,8 @@ std::string heading(const std::string& name, int width) {
 
 }  // namespace
 
-Roofline predict_step(const TrainOptions& options, const GptConfig& config, const Hardware& hardware) {
+Roofline predict_step(TrainOptions options, const GptConfig& config, const Hardware& hardware) {
+  options.device = Device::cuda;
   Roofline out;
   for (const RankPlan& plan : plan_run(options, config)) {
     const StepProfile step =
@@ -34,6 +36,11 @@ Roofline predict_step(const TrainOptions& options, const GptConfig& config, cons
     out.report = std::move(report);
   }
   const std::int64_t length = options.data.seq_length;
+  const RunShape shape = run_shape(options, config, out.rank);
+  const std::int64_t table_rows = shape.padded_vocab / shape.layout.grid.size(Axis::tensor);
+  out.logits_rows =
+      LmHead::piece_rows(Device::cuda, shape.micro_batch * shape.seq_length, table_rows, config.hidden_size);
+  out.logits_bytes = out.logits_rows * table_rows * static_cast<std::int64_t>(sizeof(float));
   out.tokens_per_second = double(options.step_samples() * length) / (out.step_ms * 1e-3);
   const double rate = hardware.tflops(precision_of(options.precision).compute, options.tf32);
   const double peak = rate * 1e12 * double(options.parallel.world);
@@ -54,6 +61,8 @@ std::string roofline_text(const Roofline& roofline) {
                 roofline.rank, roofline.step_ms,
                 with_commas(static_cast<std::int64_t>(roofline.tokens_per_second)).c_str(), 100 * roofline.mfu_a,
                 100 * roofline.mfu_b);
+  out += format("  output layer: pieces of %s rows, whose fp32 logits take %s bytes\n",
+                with_commas(roofline.logits_rows).c_str(), with_commas(roofline.logits_bytes).c_str());
   out += heading("  operator", 28);
   std::vector<ProfileRow> operators = roofline.report.by_operator(), rows = roofline.report.rows;
   for (const ProfileRow& row : operators) out += row_text(row, roofline.step_ms, "  " + row.name, 28);
@@ -71,6 +80,8 @@ Json roofline_json(const Roofline& roofline) {
   out.set("tokens_per_second", roofline.tokens_per_second);
   out.set("mfu_a", roofline.mfu_a);
   out.set("mfu_b", roofline.mfu_b);
+  out.set("logits_rows", roofline.logits_rows);
+  out.set("logits_bytes", roofline.logits_bytes);
   return out;
 }
 

@@ -79,10 +79,21 @@ grep -qE '^  step, rank 0: at least [0-9.]+ ms; at most [0-9,]+ tokens/s' out ||
 grep -qE '^  adamw_step +3 +[0-9.]+ .* memory$' out || fail "no adamw_step: $(cat out)"
 expect_exit 0 mtl-train --model gpt2-124m --micro-batch-size 8 --seq-length 1024 --tokenizer-type NullTokenizer --vocab-size 50257 \
   --bf16 --lr 1e-3 --dry-run --json --roofline H100
-bound=$(number out bound_ms)
+bound=$(sed -nE 's/^ {4}"bound_ms": ([-+.0-9eE]+),$/\1/p' out)  # of the step, not of one of its operators
 awk -v bound="$bound" -v flops="$(number out counted_flops_per_step)" \
   'BEGIN { least = flops / 989.4e9; exit !(least > 0 && bound >= least && bound < 2.5 * least) }' ||
   fail "a bound of $bound ms for $(number out counted_flops_per_step) FLOP is not plausible"
+# The output layer's products are bound by their FLOPs, with the pieces that a GPU uses, on a machine without one, too.
+gpt2=(--model gpt2-124m --micro-batch-size 32 --seq-length 1024 --tokenizer-type NullTokenizer --vocab-size 50257 --bf16
+  --lr 1e-3 --dry-run --roofline H100)
+expect_exit 0 mtl-train "${gpt2[@]}" --device cpu
+once out '^  output layer: pieces of 3,648 rows, whose fp32 logits take 734,035,968 bytes$'
+[ "$(grep -cE '^  backward +gemm .*50304.* compute$' out)" -ge 3 ] || fail "the output layer: $(grep 50304 out)"
+! grep -E '^  backward +gemm .*50304.* memory$' out || fail "the output layer is bound by its bytes"
+expect_exit 0 mtl-train "${gpt2[@]}" --json
+[ "$(number out logits_rows)" = 3648 ] && [ "$(number out logits_bytes)" = 734035968 ] || fail "pieces: $(cat out)"
+awk -v rate="$(number out tokens_per_second)" 'BEGIN { exit !(rate > 850000 && rate < 1100000) }' ||
+  fail "a bound of $(number out tokens_per_second) tokens/s"
 expect_exit 2 mtl-train "${model[@]}" --lr 1e-3 --dry-run --roofline V100
 grep -q -- '--roofline V100' err || fail "the error does not name --roofline V100: $(cat err)"
 finish
