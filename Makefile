@@ -49,7 +49,7 @@ bench-gpu: tools  ## measure training on a GPU against PyTorch, if installed, an
 
 gpu-bundle: deps  ## pack the tests for a machine with a GPU (tests/gpu/README.md) into build/mtl-gpu.tar.xz
 	@test -f build/gpu/build.ninja || cmake --preset release -B build/gpu -DMTL_CUDA=ON '-DMTL_CUDA_ARCHS=80;90a;100'
-	@ninja -j$(JOBS) -C build/gpu tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks
+	@ninja -j$(JOBS) -C build/gpu tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks mtl_older_glibc mtl_arc4random
 	@bash tests/gpu/bundle.sh build/gpu build/mtl-gpu.tar.xz
 
 install: tools  ## install programs, man pages and share files under DESTDIR/PREFIX

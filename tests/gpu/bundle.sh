@@ -38,6 +38,13 @@ for tool in mpirun orted; do cp -L "$(command -v $tool)" "$bundle/mpi/bin/"; don
   grep -vE '/(libc|libm|libdl|librt|libpthread|libcuda|libcublas.*|libnccl.*|libcudart)\.so' |
   while read -r library; do cp -L "$library" "$bundle/lib/"; done
 
+# Debian's libraries start with the C library of Ubuntu 22.04, too.
+"$bin/mtl_older_glibc" "$bundle"/lib/*
+cp "$bin/mtl_arc4random.so" "$bundle/lib/"
+newer=$(find "$bundle" -type f \( -perm -u+x -o -name '*.so*' \) -exec objdump -T {} + 2>/dev/null |
+  awk '/file format/ {file = $1} match($0, /GLIBC_2\.[0-9]+/) && substr($0, RSTART + 8, RLENGTH - 8) + 0 > 35 {print file, $NF, $(NF - 1)}')
+[ -z "$newer" ] || { echo "bundle.sh: needs a newer C library than GLIBC_2.35:"; echo "$newer"; exit 1; } >&2
+
 cp -r "$root/share/gpt2" "$bundle/share/"
 cp "$root/share/demo/tinyshakespeare.txt.xz" "$root/share/demo/documents.awk" "$bundle/share/"
 xz -dc "$root/share/demo/tinyshakespeare.txt.xz" |

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Rehearses the archive from `make gpu-bundle` on a machine without a GPU. Uses a chroot with the archive, bash, the
-# tools that tests/gpu/run calls, and the C and C++ libraries they load. Every program must start, and `run` must end
-# with "no CUDA device". Needs root. Usage: rehearse.sh ARCHIVE.tar.xz|FOLDER
+# tools that tests/gpu/run calls, and the C and C++ libraries they load. Every program must start with a C library as old
+# as Ubuntu 22.04's, and `run` must end with "no CUDA device". Needs root. Usage: rehearse.sh ARCHIVE.tar.xz|FOLDER
 set -euo pipefail
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
@@ -22,6 +22,9 @@ for library in libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libgcc_
   cp -Lu "/lib/x86_64-linux-gnu/$library" "$room/lib/"
 done
 cp -Lu /lib64/ld-linux-x86-64.so.2 "$room/lib64/"
+# A program that requires a version newer than GLIBC_2.35 does not find it in this copy.
+mkdir "$room/older"
+sed -E 's/GLIBC_2\.(3[6-9]|[4-9][0-9])/GLIBC_X.\1/g' /lib/x86_64-linux-gnu/libc.so.6 >"$room/older/libc.so.6"
 
 for program in "$room"/mtl-gpu/bin/* "$room"/mtl-gpu/mpi/bin/*; do
   program=${program#"$room"}
@@ -33,7 +36,7 @@ for program in "$room"/mtl-gpu/bin/* "$room"/mtl-gpu/mpi/bin/*; do
     *) arguments=(--version) ;;
   esac
   # shellcheck disable=SC2016 # the inner shell expands it
-  chroot "$room" /bin/bash -c 'here=/mtl-gpu; . /mtl-gpu/environment.sh; exec "$@"' run "$program" "${arguments[@]}" >"$room/tmp/log" 2>&1 ||
+  chroot "$room" /bin/bash -c 'here=/mtl-gpu; . /mtl-gpu/environment.sh; LD_LIBRARY_PATH=/older:$LD_LIBRARY_PATH exec "$@"' run "$program" "${arguments[@]}" >"$room/tmp/log" 2>&1 ||
     { echo "rehearse.sh: $program does not start:"; cat "$room/tmp/log"; exit 1; }
 done
 code=0
