@@ -144,7 +144,7 @@ class Library : public StreamCache {
     }
     const std::string best = stream.choices().choose(key, candidates, [&](const std::string& candidate) {
       if (candidate == kUnfused) return unfused_seconds(stream, workspace, product, epilogue, d);
-      use(plan, candidate, epilogue);
+      if (!use(plan, candidate, epilogue)) return std::numeric_limits<double>::infinity();
       return seconds(plan, stream, workspace, product, epilogue, d);
     });
     if (!use(plan, best, epilogue)) choose(plan, stream, workspace, product, epilogue);  // all have failed

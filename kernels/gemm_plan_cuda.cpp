@@ -178,6 +178,7 @@ bool GemmPlan::run(Stream& stream, const Tensor& workspace, const Product& produ
       session_.handle, desc_, &alpha, product.b.tensor.raw(), first_, product.a.tensor.raw(), second_, &beta,
       product.c.raw(), out_, d, out_, &algorithm_, workspace.raw(), workspace.bytes(), stream.handle());
   if (status == CUBLAS_STATUS_SUCCESS) return true;
+  static_cast<void>(stream.is_captured());  // throws if an earlier kernel's fault is the reason
   has_algorithm_ = false;
   failed_.push_back(algorithm_);
   failures_ +=

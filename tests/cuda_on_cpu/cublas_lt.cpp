@@ -156,6 +156,8 @@ cublasStatus_t CublasLt::matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, con
                                 const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
                                 cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                                 std::size_t workspace_bytes, StreamHandle stream) {
+  // An earlier kernel's fault, too ("the GPU program failed to execute" in the cuBLAS documentation)
+  if (mirror::is_broken()) return CUBLAS_STATUS_EXECUTION_FAILED;
   const float alpha_value = *static_cast<const float*>(alpha), beta_value = *static_cast<const float*>(beta);
   if (alpha_value != 1 || (beta_value != 0 && beta_value != 1)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_supported(*desc, *a_layout, *b_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -6,6 +6,7 @@
 #include "kernels/gemm.h"
 #include "tests/error_of.h"
 #include "tests/kernels/reference.h"
+#include "tests/mirror/queue.h"
 #include "train/flops.h"
 
 using namespace mtl;
@@ -173,6 +174,20 @@ TEST_CASE("cublas_lt: if every algorithm fails, the error names the product, the
             "; it tried algorithm 1: refused by the emulated library (status 15); algorithm 2 split=2 reduction=2: "
             "refused by the emulated library (status 15); to see the reasons, run with CUBLASLT_LOG_LEVEL=2, and try "
             "another version of cuBLAS 13"));
+}
+
+TEST_CASE("cublas_lt: a product that fails because of an earlier kernel's fault reports that fault") {
+  Gradient gradient;
+  Owned product(DType::f32, {Gradient::k, Gradient::k});
+  const auto run = [&] { gemm(gradient.stream, gradient.scratch, product, {gradient.dy}, transposed(gradient.dy)); };
+  run();
+  const std::vector<double> expected = product.values();
+  mirror::break_device();
+  const std::string error = test::error_of(run);
+  mirror::repair_device();
+  CHECK(error == "GPU: querying a capture failed: an illegal memory access was encountered");
+  run();
+  CHECK(product.values() == expected);
 }
 
 TEST_CASE("cublas_lt: the workspace is aligned, whatever lies below it in scratch memory, and planned so") {

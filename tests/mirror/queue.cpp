@@ -214,6 +214,9 @@ void break_device() {
   for (CUstream_st* stream : queues().streams) stream->steps.clear();
 }
 
+bool is_broken() { return queues().broken; }
+void repair_device() { queues().broken = false; }
+
 void before_graph(std::int64_t number, std::function<void()> action) {
   queues().graphs_before_action = number;
   queues().before_graph = std::move(action);
@@ -355,7 +358,10 @@ GraphHandle end_capture(StreamHandle stream) {
   require(all_joined, "CUDA: a captured stream was not joined to the one that the capture began on");
   return out.release();
 }
-bool is_captured(StreamHandle stream) { return stream->captured; }
+bool is_captured(StreamHandle stream) {
+  expect_intact("querying a capture");
+  return stream->captured;
+}
 void drop_capture(StreamHandle) noexcept {
   queues().origin = nullptr;
   queues().capture.clear();

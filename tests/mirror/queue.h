@@ -44,6 +44,9 @@ void expect_device(const char* what);
 /// The device fails like a GPU after a kernel's illegal access: it drops all commands, and every later call that may
 /// return such an error throws (cudaErrorIllegalAddress in the documentation of the CUDA runtime).
 void break_device();
+bool is_broken();
+/// Ends that state, for the next test. A GPU needs a new process.
+void repair_device();
 
 /// Calls `action` once, on the host, before the `number`-th next launch of a graph.
 void before_graph(std::int64_t number, std::function<void()> action);
