@@ -69,8 +69,9 @@ RankDevice choose_own_device(TrainOptions& options, Flags& flags, const RankEnvi
 }
 
 /// Collective: selects each rank's GPU, then checks the largest plan against the GPU with the least free memory, before
-/// any rank allocates.
-void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Communicator& world) {
+/// any rank allocates. `besides` names what is allocated already, in the message.
+void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Communicator& world,
+                const std::string& besides) {
   const auto memory = [&] {
     cuda::use_device(own.ordinal);
     return cuda_memory();
@@ -78,7 +79,7 @@ void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainS
   const RankMemory least = least_free_memory(memory, world);
   work_on_first_rank(world, [&] {
     check_memory(options, setup.start, {0, world.size()},
-                 {.host = {}, .gpu = gpu_limit(least.memory, cat("rank ", least.rank, "'s GPU"))});
+                 {.host = {}, .gpu = gpu_limit(least.memory, cat("rank ", least.rank, "'s GPU", besides))});
     return std::string();
   });
 }
@@ -95,7 +96,7 @@ Device choose_common_device(TrainOptions& options, const RankDevice& own, const 
     throw UsageError(std::vector<Problem>{
         {"--tf32", "needs a GPU on every rank, because the CPU multiplies in fp32; leave the flag out"}});
   if (has_changed && ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
-  if (choice.device == Device::cuda) check_gpus(options, own, setup, *session.control_group());
+  if (choice.device == Device::cuda) check_gpus(options, own, setup, *session.control_group(), "");
   return choice.device;
 }
 
@@ -126,6 +127,8 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
     return choose_common_device(options, own, setup, ranks, session, console);
   };
   groups.groups = ranks.connect(rank_grid(options.parallel), options.parallel.timeout_minutes * 60, agree);
+  if (options.device == Device::cuda && groups.groups.world().size() > 1)
+    check_gpus(options, own, setup, groups.groups.world(), " (beside the buffers of NCCL's groups)");
   if (MpiSession* session = ranks.session()) {
     groups.hosts = session->hosts();
     session->warn_with([&](const std::string& what) { console.warn(what); });
