@@ -7,6 +7,10 @@ namespace mtl {
 
 namespace {
 
+/// Blocks for messages. A pipeline receives early: the operation occupies its blocks from then on until the message
+/// arrives, which can be most of a step, and computation has to do without these multiprocessors.
+constexpr int kMessageBlocks = 4;
+
 /// The caller's handle to an operation.
 class NcclWork final : public Work::Operation {
  public:
@@ -46,7 +50,7 @@ NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vect
     : transport_(transport),
       identity_{std::move(name), std::move(ranks)},
       rank_(rank),
-      collectives_{&transport.open(ids[0], rank, size(), identity_.name)} {
+      collectives_{&transport.open(ids[0], rank, size(), identity_.name, 0)} {
   connect_channels(ids);
 }
 
@@ -65,7 +69,7 @@ void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
     const bool sends = rank_ == from;
     const int peer = sends ? to : from;
     const std::string name = cat(identity_.name, " ", identity_.ranks[from], "-", identity_.ranks[to]);
-    (sends ? to_ : from_)[peer].channel = &transport_.open(ids[i + 1], sends ? 0 : 1, 2, name);
+    (sends ? to_ : from_)[peer].channel = &transport_.open(ids[i + 1], sends ? 0 : 1, 2, name, kMessageBlocks);
     (sends ? send(stream, value, peer) : receive(stream, value, peer)).join();
   }
 }

@@ -25,8 +25,9 @@ class NcclLibrary {
   /// Creates an id for a new group. One member calls this, and all members pass the id to open().
   virtual std::string unique_id() = 0;
   /// Creates a group. Collective: blocks until all members have called open(). `name` must exist until the group is
-  /// closed, because NCCL keeps the pointer since 2.27.
-  virtual NcclHandle open(const std::string& id, int rank, int size, const std::string& name) = 0;
+  /// closed, because NCCL keeps the pointer since 2.27. Operations use at most `blocks` blocks of the GPU, or as many
+  /// as NCCL chooses if it is 0.
+  virtual NcclHandle open(const std::string& id, int rank, int size, const std::string& name, int blocks) = 0;
   /// Closes a group. Collective. All operations in the group must be done, and no graph may contain any.
   virtual void close(NcclHandle group) noexcept = 0;
   /// Aborts operations in progress so that their streams can finish. Then waits until no graph contains operations of

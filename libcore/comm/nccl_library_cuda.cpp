@@ -54,13 +54,14 @@ class Nccl final : public NcclLibrary {
     check(f_.unique_id(&id), nullptr, "a unique id");
     return {id.internal, sizeof(id.internal)};
   }
-  NcclHandle open(const std::string& id, int rank, int size, const std::string& name) override {
+  NcclHandle open(const std::string& id, int rank, int size, const std::string& name, int blocks) override {
     ncclUniqueId unique{};
     require(id.size() == sizeof(unique.internal), "NCCL: a unique id of ", id.size(), " bytes");
     std::memcpy(unique.internal, id.data(), id.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
     config.commName = name.c_str();
+    if (blocks > 0) config.maxCTAs = blocks;  // NCCL_MAX_CTAS overrides it
     NcclHandle out = nullptr;
     check(f_.open(&out, size, unique, rank, &config), nullptr, cat("making group '", name, "'"));
     return out;

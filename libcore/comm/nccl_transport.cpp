@@ -50,11 +50,11 @@ std::shared_ptr<Communicator> NcclTransport::group(Communicator& control, const 
   return groups_.back();
 }
 
-NcclChannel& NcclTransport::open(const std::string& id, int rank, int size, const std::string& name) {
+NcclChannel& NcclTransport::open(const std::string& id, int rank, int size, const std::string& name, int blocks) {
   std::list<NcclChannel> opened(1);
   NcclChannel& channel = opened.front();
   channel.name = name;
-  channel.handle = library_.open(id, rank, size, channel.name);
+  channel.handle = library_.open(id, rank, size, channel.name, blocks);
   auto lock = progress_.enter();
   channels_.splice(channels_.end(), opened);
   return channel;

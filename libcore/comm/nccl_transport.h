@@ -58,8 +58,9 @@ class NcclTransport final : public DeviceWatch {
   OperationProgress check();
   /// Must be called when an operation has been enqueued on its stream. From then on, supervises it.
   void started(std::shared_ptr<NcclOperation> operation);
-  /// Opens a channel with `size` members. Collective over the members. close() closes the channel.
-  NcclChannel& open(const std::string& id, int rank, int size, const std::string& name);
+  /// Opens a channel with `size` members. Collective over the members. close() closes the channel. `blocks` is as in
+  /// NcclLibrary::open().
+  NcclChannel& open(const std::string& id, int rank, int size, const std::string& name, int blocks);
   /// See Communicator::register_memory().
   std::shared_ptr<void> register_memory(NcclHandle group, const Tensor& memory);
   /// Returns false if operations have been aborted. See Communicator::is_intact().

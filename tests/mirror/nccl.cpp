@@ -24,6 +24,7 @@ struct ncclComm {
   std::string folder, name;
   const char* callers_name = nullptr;  // NCCL keeps only the pointer (config.commName in NCCL's src/init.cc)
   int rank = 0, size = 1;
+  bool limited = false;      // to few blocks (config.maxCTAs)
   std::int64_t started = 0;  // counts messages too: a message group has one direction
   mtl::cuda::StreamHandle stream = nullptr;
   std::atomic<bool> aborted = false;
@@ -150,7 +151,7 @@ class EmulatedNccl final : public NcclLibrary {
     id.resize(128, '\0');
     return id;
   }
-  NcclHandle open(const std::string& id, int rank, int size, const std::string& name) override {
+  NcclHandle open(const std::string& id, int rank, int size, const std::string& name, int blocks) override {
     require(id.size() == 128, "emulated NCCL: an id of ", id.size(), " bytes");
     emulation().host = std::this_thread::get_id();
     auto* group = new ncclComm;
@@ -159,6 +160,7 @@ class EmulatedNccl final : public NcclLibrary {
     group->callers_name = name.c_str();
     group->rank = rank;
     group->size = size;
+    group->limited = blocks > 0;
     fs::create_directories(group->folder);
     publish(cat(group->folder, "/here-", rank), name, {});
     Bytes none;
@@ -219,6 +221,9 @@ class EmulatedNccl final : public NcclLibrary {
   // The receiver confirms with an empty message, and the sender waits for it. Callers must not rely on NCCL's
   // buffering.
   void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
+    // NCCL's kernel holds a block per channel while it waits; channels are as many as config.maxCTAs allows
+    // (ncclTopoComputeP2pChannels in src/graph/paths.cc).
+    require(group->limited, "emulated NCCL: a receive that may occupy the GPU");
     start(group, stream, {cat("message ", data.bytes()), {}, data, {peer}, [=](std::vector<Bytes>& parts) {
                             require(parts[0].size() == data.bytes(), "emulated NCCL: a message of another size");
                             copy_in(data, 0, parts[0]);
