@@ -135,8 +135,8 @@ __device__ void consume(const HopperForward<T>& hopper, const HopperShared<T, di
   }
   const std::int64_t first_row = (std::int64_t{own.b} * shape.groups * shape.heads + own.head) * shape.queries;
   const RowFactors factors = rows.finish(shape, f.logsumexp == nullptr ? nullptr : f.logsumexp + first_row, t);
-  store_sums<dim>(f.out.at(own.b, own.g, own.h, t), f.out.position, shape.queries - t,
-                  shared.staged + warp_row * kTileRow<dim>, out, factors.of[0], factors.of[1]);
+  store_sums<dim>(f.out.rows(own.b, own.g, own.h, t), shape.queries - t, shared.staged + warp_row * kTileRow<dim>, out,
+                  factors.of[0], factors.of[1]);
 }
 
 template <class T, int dim>

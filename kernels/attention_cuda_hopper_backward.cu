@@ -101,8 +101,7 @@ struct HopperBackwardShared {
 
 /// Writes sums (16, D) times a factor, like store_sums(), 64 columns at a time.
 template <int dim, class T>
-__device__ void store_panels(T* to, std::int64_t distance, int count, T* staged, const Sums<dim / 8>& sums,
-                             float factor) {
+__device__ void store_panels(const HeadRows<T>& to, int count, T* staged, const Sums<dim / 8>& sums, float factor) {
 #pragma unroll
   for (int column = 0; column < dim; column += kPanel) {
     Sums<kPanel / 8> panel;
@@ -111,7 +110,7 @@ __device__ void store_panels(T* to, std::int64_t distance, int count, T* staged,
 #pragma unroll
       for (int i = 0; i < 4; ++i) panel.v[j][i] = sums.v[column / 8 + j][i];
     }
-    store_sums<kPanel>(to + column, distance, count, staged, panel, factor, factor);
+    store_sums<kPanel>(HeadRows<T>{to.first + column, to.stride, kPanel}, count, staged, panel, factor, factor);
   }
 }
 
@@ -145,7 +144,7 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
   const SeenKeys seen(shape, own.b, first, 64);  // for the entire warpgroup: all of its warps must agree
   const T *queries = shared.own(0) + 64 * warpgroup * kPanel, *douts = shared.own(1) + 64 * warpgroup * kPanel;
   DqRows rows;
-  sum_delta<dim>(rows, f, own.b, own.head, t);
+  sum_delta<dim>(rows, f, dim, own.b, own.head, t);
   Sums<dim / 8> dq;
   Sums<Tile::kRows / 8> scores, dp;
   barrier_wait(shared.own_full, 0);
@@ -168,8 +167,8 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
     }
     shared.release(i);
   }
-  store_panels<dim>(f.dq.at(own.b, own.g, own.h, t), f.dq.position, shape.queries - t,
-                    shared.staged + warp_row * kTileRow<kPanel>, dq, shape.scale);
+  store_panels<dim>(f.dq.rows(own.b, own.g, own.h, t), shape.queries - t, shared.staged + warp_row * kTileRow<kPanel>,
+                    dq, shape.scale);
 }
 
 template <class T, int dim>
@@ -312,8 +311,8 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
   }
   T* staged = shared.staged + warp_row * kTileRow<kPanel>;
   const int count = shape.keys - own_key;
-  store_panels<dim>(f.dk.at(own.b, own.g, 0, own_key), f.dk.position, count, staged, dk, shape.scale);
-  store_panels<dim>(f.dv.at(own.b, own.g, 0, own_key), f.dv.position, count, staged, dv, 1);
+  store_panels<dim>(f.dk.rows(own.b, own.g, 0, own_key), count, staged, dk, shape.scale);
+  store_panels<dim>(f.dv.rows(own.b, own.g, 0, own_key), count, staged, dv, 1);
 }
 
 template <class T, int dim>

@@ -86,14 +86,14 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   const int first_key = keys.first / Tile::kKeys * Tile::kKeys;
   const auto load = [&](int key, int stage) {
     T* tile = stages + stage * Tile::kStage;
-    load_tile<Tile::kKeys, dim>(tile, f.k.at(b, g, 0, 0), f.k.position, key, keys);
-    load_tile<Tile::kKeys, dim>(tile + Tile::kStage / 2, f.v.at(b, g, 0, 0), f.v.position, key, keys);
+    load_tile<Tile::kKeys, dim>(tile, f.k.rows(b, g, 0), key, keys);
+    load_tile<Tile::kKeys, dim>(tile + Tile::kStage / 2, f.v.rows(b, g, 0), key, keys);
     cp_async_commit();
   };
   QueryPart<dim> part[kParts];
 #pragma unroll
   for (int p = 0; p < kParts; ++p) part[p].rows.see(shape, b, first_query + warp_row + 16 * p);
-  load_tile<Tile::kQueries, dim>(queries, f.q.at(b, g, h, 0), f.q.position, first_query, {first_query, shape.queries});
+  load_tile<Tile::kQueries, dim>(queries, f.q.rows(b, g, h), first_query, {first_query, shape.queries});
   load(first_key, 0);
   const float scale_log2 = shape.scale * kLog2E;
   for (int key = first_key, stage = 0; key < keys.end; key += Tile::kKeys, stage ^= 1) {
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
                            ? nullptr
                            : f.logsumexp + (std::int64_t{b} * shape.groups * shape.heads + head) * shape.queries;
     const auto factor = part[p].rows.finish(shape, logsumexp, t);
-    store_sums<dim>(f.out.at(b, g, h, t), f.out.position, shape.queries - t,
-                    queries + (warp_row + 16 * p) * kTileRow<dim>, part[p].out, factor.of[0], factor.of[1]);
+    store_sums<dim>(f.out.rows(b, g, h, t), shape.queries - t, queries + (warp_row + 16 * p) * kTileRow<dim>,
+                    part[p].out, factor.of[0], factor.of[1]);
   }
 }
 

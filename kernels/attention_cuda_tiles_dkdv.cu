@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     const int h = step / steps, query = queries.begin + step % steps * Tile::kQueries;
     T* tile = stages + stage * Tile::kStage;
     const KeyRange inside{queries.begin, shape.queries};
-    load_tile<Tile::kQueries, dim>(tile, f.q.at(b, g, h, 0), f.q.position, query, inside);
-    load_tile<Tile::kQueries, dim>(tile + Tile::kStage / 2, f.dout.at(b, g, h, 0), f.dout.position, query, inside);
+    load_tile<Tile::kQueries, dim>(tile, f.q.rows(b, g, h), query, inside);
+    load_tile<Tile::kQueries, dim>(tile + Tile::kStage / 2, f.dout.rows(b, g, h), query, inside);
     if (warp_in_block() == 0) {
       const int i = lane(), t = query + i;
       const bool exists = t < shape.queries;
@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     }
     cp_async_commit();
   };
-  load_tile<Tile::kKeys, dim>(keys, f.k.at(b, g, 0, 0), f.k.position, first_key, {first_key, shape.keys});
-  load_tile<Tile::kKeys, dim>(values, f.v.at(b, g, 0, 0), f.v.position, first_key, {first_key, shape.keys});
+  load_tile<Tile::kKeys, dim>(keys, f.k.rows(b, g, 0), first_key, {first_key, shape.keys});
+  load_tile<Tile::kKeys, dim>(values, f.v.rows(b, g, 0), first_key, {first_key, shape.keys});
   load(0, 0);
   Sums<dim / 8> dk, dv;
   for (int step = 0, stage = 0; step < steps * shape.heads; ++step, stage ^= 1) {
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
   }
   const int count = shape.keys - own_key;
   T* staged = keys + warp_row * kTileRow<dim>;
-  store_sums<dim>(f.dk.at(b, g, 0, own_key), f.dk.position, count, staged, dk, shape.scale, shape.scale);
-  store_sums<dim>(f.dv.at(b, g, 0, own_key), f.dv.position, count, staged, dv, 1, 1);
+  store_sums<dim>(f.dk.rows(b, g, 0, own_key), count, staged, dk, shape.scale, shape.scale);
+  store_sums<dim>(f.dv.rows(b, g, 0, own_key), count, staged, dv, 1, 1);
 }
 
 }  // namespace

@@ -30,15 +30,15 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
   const int first_key = keys.first / Tile::kKeys * Tile::kKeys;
   const auto load = [&](int key, int stage) {
     T* tile = stages + stage * Tile::kStage;
-    load_tile<Tile::kKeys, dim>(tile, f.k.at(b, g, 0, 0), f.k.position, key, keys);
-    load_tile<Tile::kKeys, dim>(tile + Tile::kStage / 2, f.v.at(b, g, 0, 0), f.v.position, key, keys);
+    load_tile<Tile::kKeys, dim>(tile, f.k.rows(b, g, 0), key, keys);
+    load_tile<Tile::kKeys, dim>(tile + Tile::kStage / 2, f.v.rows(b, g, 0), key, keys);
     cp_async_commit();
   };
-  load_tile<Tile::kQueries, dim>(queries, f.q.at(b, g, h, 0), f.q.position, first_query, own);
-  load_tile<Tile::kQueries, dim>(douts, f.dout.at(b, g, h, 0), f.dout.position, first_query, own);
+  load_tile<Tile::kQueries, dim>(queries, f.q.rows(b, g, h), first_query, own);
+  load_tile<Tile::kQueries, dim>(douts, f.dout.rows(b, g, h), first_query, own);
   load(first_key, 0);
   DqRows rows;
-  sum_delta<dim>(rows, f, b, head, t);
+  sum_delta<dim>(rows, f, shape.dim, b, head, t);
   Sums<dim / 8> dq;
   for (int key = first_key, stage = 0; key < keys.end; key += Tile::kKeys, stage ^= 1) {
     cp_async_wait<0>();
@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
   }
   cp_async_wait<0>();  // in case no key is seen
   __syncthreads();
-  store_sums<dim>(f.dq.at(b, g, h, t), f.dq.position, shape.queries - t, queries + warp_row * kTileRow<dim>, dq,
-                  shape.scale, shape.scale);
+  store_sums<dim>(f.dq.rows(b, g, h, t), shape.queries - t, queries + warp_row * kTileRow<dim>, dq, shape.scale,
+                  shape.scale);
 }
 
 }  // namespace

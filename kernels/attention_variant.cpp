@@ -17,10 +17,11 @@ namespace {
 /// Under the key KEY + kRefused + VARIANT, the choices store why a variant was refused.
 constexpr const char* kRefused = " refuses ";
 
-/// True for 16-bit elements at a 16-byte aligned address, with a head size the tiles support.
+/// True for 16-bit elements and a head size that the tiles support, in rows that start at multiples of 16 bytes. The
+/// largest tile has 128 columns: with more, the sums of dk and dv would not fit in a warp's registers.
 bool has_tiles(const Tensor& heads) {
   const std::int64_t dim = heads.size(-1);
-  return size_of(heads.dtype()) == 2 && (dim == 64 || dim == 80 || dim == 96 || dim == 128) &&
+  return size_of(heads.dtype()) == 2 && dim % 8 == 0 && dim <= 128 &&
          reinterpret_cast<std::uintptr_t>(heads.raw()) % 16 == 0;
 }
 bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv.k.tensor) && has_tiles(qkv.v.tensor); }
@@ -131,7 +132,8 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
 bool attention_suits_cudnn(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   const bool is_masked = in.document_start.exists() || (in.window > 0 && in.window < sizes.keys);
-  return has_tiles(in.qkv) && in.is_whole() && sizes.queries > 1 && !is_masked && !in.dropout.active() &&
+  const bool is_known = sizes.dim == 64 || sizes.dim == 80 || sizes.dim == 96 || sizes.dim == 128;
+  return has_tiles(in.qkv) && is_known && in.is_whole() && sizes.queries > 1 && !is_masked && !in.dropout.active() &&
          (sizes.heads == 1 || sizes.groups == 1);
 }
 

@@ -10,6 +10,14 @@
 
 namespace mtl::cuda {
 
+/// A head's rows, at consecutive positions. `stride` is in elements; a row has `dim`.
+template <class T>
+struct HeadRows {
+  T* first;
+  std::int64_t stride;
+  int dim;
+};
+
 /// Locates the heads in a slice, or in attention's output. `sequence`, `position` and `group` are strides in elements.
 template <class T>
 struct Heads {
@@ -34,6 +42,8 @@ struct Heads {
   __device__ T* at(int b, int g, int h, std::int64_t t) const {
     return first + b * sequence + t * position + g * group + std::int64_t{h} * dim;
   }
+  /// Returns that head's rows from position `t` on.
+  __device__ HeadRows<T> rows(int b, int g, int h, std::int64_t t = 0) const { return {at(b, g, h, t), position, dim}; }
 };
 
 /// Draws the attention masks of kernels/dropout.h.

@@ -24,20 +24,23 @@ struct DqRows {
   KeyRange seen[2];
 };
 
-/// Writes delta for the 16 queries starting at `t`, with two lanes per query, and sets `rows`.
+/// Writes delta for the 16 queries starting at `t`, with two lanes per query, and sets `rows`. Heads have `size`
+/// elements, at most dim.
 template <int dim, class T>
-__device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int head, int t) {
+__device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int size, int b, int head, int t) {
   const AttentionShape& shape = f.shape;
   const int query = t + lane() / 2, half = lane() % 2 * (dim / 2);
   const int clamped = query < shape.queries ? query : shape.queries - 1;
-  const T* out = f.out.at(b, head / shape.heads, head % shape.heads, clamped) + half;
-  const T* dout = f.dout.at(b, head / shape.heads, head % shape.heads, clamped) + half;
+  const T* out = f.out.at(b, head / shape.heads, head % shape.heads, clamped);
+  const T* dout = f.dout.at(b, head / shape.heads, head % shape.heads, clamped);
   float sum = 0;
 #pragma unroll
   for (int d = 0; d < dim / 2; d += 8) {
-    const Pack<8> x = load<8>(out + d), y = load<8>(dout + d);
+    const bool exists = half + d < size;
+    const int column = exists ? half + d : 0;  // without branches, all loads are in flight together
+    const Pack<8> x = load<8>(out + column), y = load<8>(dout + column);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum += x[i] * y[i];
+    for (int i = 0; i < 8; ++i) sum += x[i] * (exists ? y[i] : 0);
   }
   sum += __shfl_xor_sync(kAllLanes, sum, 1);
   const std::int64_t first = (std::int64_t{b} * shape.groups * shape.heads + head) * shape.queries;

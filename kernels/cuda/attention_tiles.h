@@ -1,6 +1,6 @@
 // Attention on tensor cores (Dao 2023): (rows, D) tiles in shared memory, and the matmuls that a warp computes with
-// them. Rows are padded by 8 elements. If D is a multiple of 16, the 8 rows that ldmatrix reads at the same time are
-// then in different banks.
+// them. D is a tile's number of columns, at least the head size. Rows are padded by 8 elements. If D is a multiple of
+// 16, the 8 rows that ldmatrix reads at the same time are then in different banks.
 #pragma once
 
 #include "kernels/cuda/attention.h"
@@ -17,15 +17,15 @@ inline constexpr float kLog2E = 1.4426950408889634f;
 template <int dim>
 inline constexpr int kTileRow = dim + 8;
 
-/// Starts copying rows [begin, begin + rows) of `from` into a tile. `from` has row stride `stride`. Rows outside
-/// `inside` become zeros. The whole block must call this.
+/// Starts copying rows [begin, begin + rows) of `from` into a tile. Rows outside `inside`, and columns that `from` does
+/// not have, become zeros. The whole block must call this.
 template <int rows, int dim, class T>
-__device__ void load_tile(T* tile, const T* from, std::int64_t stride, int begin, KeyRange inside) {
+__device__ void load_tile(T* tile, const HeadRows<T>& from, int begin, KeyRange inside) {
   constexpr int kPieces = dim / 8;
   for (int i = thread_in_block(); i < rows * kPieces; i += threads_in_block()) {
     const int row = i / kPieces, d = i % kPieces * 8, position = begin + row;
-    const bool is_inside = position >= inside.first && position < inside.end;
-    cp_async_16(tile + row * kTileRow<dim> + d, from + (is_inside ? position * stride : 0) + d, is_inside);
+    const bool is_inside = position >= inside.first && position < inside.end && d < from.dim;
+    cp_async_16(tile + row * kTileRow<dim> + d, from.first + (is_inside ? position * from.stride : 0) + d, is_inside);
   }
 }
 
@@ -96,10 +96,10 @@ __device__ void add_products(Sums<dim / 8>& sums, const Sums<n>& scores, const T
   }
 }
 
-/// Writes sums (16, D) to rows at `to`, `to` + stride, and so on; only the first `count` rows exist. Multiplies row g
-/// by `factor` and row g + 8 by `factor8`. `staged` is this warp's scratch memory: 16 tile rows.
+/// Writes the columns of sums (16, D) that `to` has to the rows `to`, of which only the first `count` exist. Multiplies
+/// row g by `factor` and row g + 8 by `factor8`. `staged` is this warp's scratch memory: 16 tile rows.
 template <int dim, class T>
-__device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, const Sums<dim / 8>& sums, float factor,
+__device__ void store_sums(const HeadRows<T>& to, int count, T* staged, const Sums<dim / 8>& sums, float factor,
                            float factor8) {
   const int g = lane() / 4, q = lane() % 4;
   __syncwarp();
@@ -115,10 +115,10 @@ __device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, con
   constexpr int kPieces = dim / 8;
   for (int i = lane(); i < 16 * kPieces; i += kWarp) {
     const int row = i / kPieces, d = i % kPieces * 8;
-    if (row >= count) continue;
-    expect_aligned(to + row * stride + d, sizeof(Piece));
-    *reinterpret_cast<Piece*>(to + row * stride + d) =
-        *reinterpret_cast<const Piece*>(staged + row * kTileRow<dim> + d);
+    if (row >= count || d >= to.dim) continue;
+    T* at = to.first + row * to.stride + d;
+    expect_aligned(at, sizeof(Piece));
+    *reinterpret_cast<Piece*>(at) = *reinterpret_cast<const Piece*>(staged + row * kTileRow<dim> + d);
   }
 }
 
@@ -158,8 +158,8 @@ struct QueryTile {
   }
 };
 
-/// Calls body(T(), std::integral_constant<int, D>()) for a 16-bit dtype and one of the head sizes `dims`. Throws for
-/// other head sizes.
+/// Calls body(T(), std::integral_constant<int, D>()) for a 16-bit dtype and one of the sizes `dims`. Throws for other
+/// sizes.
 template <int... dims, class Body>
 void with_head_size(DType dtype, std::int64_t dim, const Body& body) {
   const auto with_dim = [&](auto t) {
@@ -169,10 +169,11 @@ void with_head_size(DType dtype, std::int64_t dim, const Body& body) {
   if (dtype == DType::bf16) return with_dim(Bf16());
   with_dim(Half());
 }
-/// with_head_size() for AttentionVariant::tiles.
+/// with_head_size() for AttentionVariant::tiles: D is the smallest tile's with at least `dim` columns.
 template <class Body>
 void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
-  with_head_size<64, 80, 96, 128>(dtype, dim, body);
+  const std::int64_t columns = dim <= 64 ? 64 : dim <= 80 ? 80 : dim <= 96 ? 96 : dim <= 128 ? 128 : dim;
+  with_head_size<64, 80, 96, 128>(dtype, columns, body);
 }
 
 }  // namespace mtl::cuda

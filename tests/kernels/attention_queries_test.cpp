@@ -125,7 +125,8 @@ TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64
                                  AttentionCase{2, 77, 2, 2, 16}.with_documents().with_window(20).in_dtype(DType::bf16),
                                  AttentionCase{1, 260, 2, 3, 33}.with_documents().with_window(110).in_dtype(DType::f16),
                                  AttentionCase{2, 77, 2, 2, 64}.with_documents().with_window(20).in_dtype(DType::bf16),
-                                 AttentionCase{1, 260, 1, 2, 80}.in_dtype(DType::f16)}) {
+                                 AttentionCase{1, 260, 1, 2, 80}.in_dtype(DType::f16),
+                                 AttentionCase{1, 90, 2, 2, 112}.with_documents().in_dtype(DType::bf16)}) {
     AttentionProblem problem(c);
     AttentionReference expected = attention_reference(problem);
     for (std::int64_t count : {std::int64_t{1}, c.length / 3, c.length - 1}) {
@@ -163,7 +164,8 @@ TEST_CASE("attention: sequences with different numbers of keys before the querie
                                                   {6, 40, DType::bf16},
                                                   {1, 0, DType::bf16, 64},
                                                   {6, 0, DType::f16, 64},
-                                                  {40, 30, DType::bf16, 96}}) {
+                                                  {40, 30, DType::bf16, 96},
+                                                  {40, 0, DType::f16, 72}}) {
     AttentionProblem problem(AttentionCase{3, 140, 2, 2, dim}.with_window(window).in_dtype(dtype));
     const AttentionCase& c = problem.shape;
     AttentionReference expected = attention_reference(problem);

@@ -38,6 +38,11 @@ const AttentionCase kCases[] = {
     AttentionCase{1, 65, 1, 4, 32}.with_window(1000),
     AttentionCase{2, 70, 1, 2, 96}.with_documents().with_dropout(0.2f).with_window(40),
     AttentionCase{1, 150, 2, 1, 128}.with_dropout(0.1f),
+    // sizes between those of a GPU's tiles
+    AttentionCase{2, 70, 2, 3, 48}.with_documents().with_dropout(0.2f).with_window(40),
+    AttentionCase{1, 97, 1, 2, 72}.with_documents(),
+    AttentionCase{1, 66, 2, 2, 88}.with_dropout(0.1f),
+    AttentionCase{2, 130, 1, 2, 112}.with_dropout(0.1f).with_window(50),
 };
 
 /// Runs the problem and checks all results against the fp64 reference, and that four threads produce the same bits. In

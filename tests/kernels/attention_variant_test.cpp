@@ -57,9 +57,8 @@ TEST_CASE("attention variants: dtype, head size and GPU decide which accept forw
   for (const DType dtype : {DType::bf16, DType::f16}) {
     CHECK(Call(64, dtype).on(90) == Variants{tiles, hopper});
     CHECK(Call(128, dtype).on(90) == Variants{tiles, hopper});
-    CHECK(Call(80, dtype).on(90) == Variants{tiles});
-    CHECK(Call(96, dtype).on(90) == Variants{tiles});
-    CHECK(Call(72, dtype).on(90) == Variants{simple});
+    for (const std::int64_t dim : {8, 32, 48, 72, 80, 96, 112}) CHECK(Call(dim, dtype).on(90) == Variants{tiles});
+    for (const std::int64_t dim : {4, 60, 100, 136, 192, 256}) CHECK(Call(dim, dtype).on(90) == Variants{simple});
   }
   CHECK(Call(64, DType::f32).on(90) == Variants{simple});
   Call shifted(64);
@@ -116,6 +115,7 @@ TEST_CASE("attention variants: cudnn accepts whole causal sequences whose query 
   CHECK(refused([](AttentionInput& in) { in.dropout = {0.1f, {1, 2}}; }));
   CHECK(refused([](AttentionInput& in) { in.past = meta({2}, DType::i32); }));
   CHECK(refused([](AttentionInput& in) { in.rows.first_row = 1; }));
+  CHECK(refused([](AttentionInput& in) { in.qkv = unpack_qkv(meta({2, 70, 6, 3, 72}, DType::bf16)); }));
 }
 
 TEST_CASE("attention variants: a backend limits which may be used") {
