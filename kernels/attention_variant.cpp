@@ -17,11 +17,12 @@ namespace {
 /// Under the key KEY + kRefused + VARIANT, the choices store why a variant was refused.
 constexpr const char* kRefused = " refuses ";
 
-/// True for 16-bit elements and a head size that the tiles support, in rows that start at multiples of 16 bytes. The
-/// largest tile has 128 columns: with more, the sums of dk and dv would not fit in a warp's registers.
+/// True for a head size whose rows can start at multiples of 16 bytes, and that fits in a tile. The largest has 128
+/// columns: with more, the sums of dk and dv would not fit in a warp's registers.
+bool has_tiles(std::int64_t dim) { return dim % 8 == 0 && dim <= 128; }
+/// True for 16-bit elements at a 16-byte aligned address, with a head size the tiles support.
 bool has_tiles(const Tensor& heads) {
-  const std::int64_t dim = heads.size(-1);
-  return size_of(heads.dtype()) == 2 && dim % 8 == 0 && dim <= 128 &&
+  return size_of(heads.dtype()) == 2 && has_tiles(heads.size(-1)) &&
          reinterpret_cast<std::uintptr_t>(heads.raw()) % 16 == 0;
 }
 bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv.k.tensor) && has_tiles(qkv.v.tensor); }
@@ -141,6 +142,12 @@ std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp) 
   const AttentionSizes s = in.sizes();
   const std::int64_t rows = logsumexp.exists() ? 0 : s.batch * s.groups * s.heads * s.queries;
   return kCudnnWorkspace + rows * sizeof(float);
+}
+
+std::string scalar_attention_warning(DType dtype, std::int64_t dim) {
+  if (size_of(dtype) != 2 || has_tiles(dim)) return {};
+  return cat("attention runs on a scalar kernel, many times slower than tensor cores, because heads have ", dim,
+             " elements; in ", name_of(dtype), ", tensor cores need a head size that is a multiple of 8, up to 128");
 }
 
 std::string attention_forward_key(const AttentionInput& in) { return key_of("forward", in); }

@@ -4,6 +4,7 @@
 #include "cli/eval_tokenizer.h"
 #include "cli/model_flags.h"
 #include "cli/run_main.h"
+#include "kernels/attention_variant.h"
 
 namespace mtl {
 
@@ -27,7 +28,10 @@ ModelSource open_source(const ModelOptions& options, Console& console) {
 
 Model load_model(const ModelOptions& options, const ModelSource& source, Console& console) {
   const DType dtype = options.dtype == "bfloat16" ? DType::bf16 : options.dtype == "float16" ? DType::f16 : DType::f32;
-  return Model(source, resolve_threads(options.threads), dtype, device_to_use(options.device, console));
+  const Device device = device_to_use(options.device, console);
+  const std::string warning = device == Device::cuda ? scalar_attention_warning(dtype, source.config().head_dim) : "";
+  if (!warning.empty()) console.warn(warning);
+  return Model(source, resolve_threads(options.threads), dtype, device);
 }
 
 }  // namespace mtl

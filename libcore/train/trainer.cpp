@@ -7,6 +7,7 @@
 #include "ckpt/checkpoint_folder.h"
 #include "comm/agreement.h"
 #include "comm/rank_outcome.h"
+#include "kernels/attention_variant.h"
 #include "kernels/elementwise.h"
 #include "train/flops.h"
 #include "train/rank_failed.h"
@@ -176,7 +177,11 @@ Exit Trainer::run_to_end() {
 /// Determines the peak rate, opens the report sinks, and starts reading data at the current sample.
 void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
-  if (shape_.device == Device::cuda && is_rank_zero()) console_.info(graphs_text(shape_, optimizer_.sync()));
+  if (shape_.device == Device::cuda && is_rank_zero()) {
+    console_.info(graphs_text(shape_, optimizer_.sync()));
+    const std::string warning = scalar_attention_warning(shape_.precision.compute, config_.head_dim);
+    if (!warning.empty() && stream_.attention_backend() != AttentionBackend::unfused) console_.warn(warning);
+  }
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.device, shape_.threads);
   profiler_.prepare(shape_.device, shape_.threads, options_.tf32, peak_tflops_);

@@ -66,6 +66,18 @@ TEST_CASE("attention variants: dtype, head size and GPU decide which accept forw
   CHECK(shifted.on(90) == Variants{simple});
 }
 
+TEST_CASE("attention variants: a warning says that 16-bit heads of a size run on the scalar kernel") {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int64_t dim : {8, 64, 72, 128}) CHECK(scalar_attention_warning(dtype, dim).empty());
+    for (const std::int64_t dim : {60, 136, 256}) {
+      const std::string warning = scalar_attention_warning(dtype, dim);
+      CHECK(warning.find(cat("heads have ", dim, " elements")) != std::string::npos);
+      CHECK(Call(dim, dtype).on(90) == Variants{simple});
+    }
+  }
+  CHECK(scalar_attention_warning(DType::f32, 60).empty());
+}
+
 TEST_CASE("attention variants: decoding uses simple, and hopper does not accept a part of a sequence") {
   Call part(64);
   part.in.qkv.k.tensor = part.in.qkv.v.tensor = meta({2, 100, 2, 5, 64}, DType::bf16);

@@ -92,6 +92,28 @@ TEST_CASE("runs on a late device equal the cpu's bit for bit, in any order that 
   }
 }
 
+TEST_CASE("a 16-bit run warns once if its head size keeps attention from a GPU's tensor cores") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  const auto warnings = [&](std::int64_t heads, bool bf16, const std::string& backend) {
+    TrainOptions options = options_on(Device::cuda, scratch / "data", "");
+    options.architecture.num_attention_heads = heads;
+    options.precision.bf16 = bf16;
+    options.attention_backend = backend;
+    options.logging.log_jsonl = scratch / "log";
+    const std::string text = stderr_of([&] { CHECK(run(options) == Exit::ok); });
+    const std::size_t first = text.find("warning: attention runs on a scalar kernel");
+    if (first == std::string::npos) return 0;
+    CHECK(text.find("heads have 12 elements; in bfloat16, tensor cores need a head size that is a multiple of 8, up to "
+                    "128") != std::string::npos);
+    return text.find("scalar kernel", first + 40) == std::string::npos ? 1 : 2;
+  };
+  CHECK(warnings(2, true, "auto") == 1);
+  CHECK(warnings(2, true, "unfused") == 0);  // as requested
+  CHECK(warnings(3, true, "auto") == 0);     // heads of 8 elements
+  CHECK(warnings(2, false, "auto") == 0);
+}
+
 TEST_CASE("steps run as CUDA graphs produce the same bits, with few commands outside of them") {
   ScratchFolder scratch;
   write_data(scratch / "data");
