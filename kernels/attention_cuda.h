@@ -21,16 +21,26 @@ std::string attention_library();
 void attention_forward_cudnn(Stream& stream, const Tensor& work, const Tensor& out, const Tensor& logsumexp,
                              const AttentionInput& in);
 
-/// Compute backward with the variant `tiles`, which attention_backward_variants() must list for the call.
-/// attention_dq_tiles() writes dq and delta = rowsum(dout * out), laid out like logsumexp. attention_dk_dv_tiles()
-/// reads delta and must be called afterwards.
-void attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
-                        const AttentionInput& in);
-void attention_dk_dv_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
-                           const AttentionInput& in);
+/// Backward's workspace: memory of attention_backward_work() bytes, 16-byte aligned.
+struct BackwardWork {
+  float* partials;  // dk and dv of the parts (B, G, parts, Tk, 2, D), before scaling; none unless there are several
+  float* delta;     // rowsum(dout * out), laid out like logsumexp
+  BackwardWork(const Tensor& memory, const AttentionInput& in);
+};
 
-/// Writes dq, dk, dv and `delta` with the variant `hopper`, which attention_backward_variants() must list for the call.
-void attention_backward_hopper(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out,
+/// Compute backward with the variant `tiles`, which attention_backward_variants() must list for the call.
+/// attention_dq_tiles() writes dq and delta. attention_dk_dv_tiles() reads delta and must be called afterwards.
+void attention_dq_tiles(Stream& stream, const BackwardWork& work, const Qkv& grads, Tensor dout, Tensor out,
+                        Tensor logsumexp, const AttentionInput& in);
+void attention_dk_dv_tiles(Stream& stream, const BackwardWork& work, const Qkv& grads, Tensor dout, Tensor out,
+                           Tensor logsumexp, const AttentionInput& in);
+
+/// Writes dq, dk, dv and delta with the variant `hopper`, which attention_backward_variants() must list for the call.
+void attention_backward_hopper(Stream& stream, const BackwardWork& work, const Qkv& grads, Tensor dout, Tensor out,
                                Tensor logsumexp, const AttentionInput& in);
+
+/// The last step of `tiles` and `hopper`: writes dk and dv, the sums of work.partials in the order of the parts. Does
+/// nothing if there is one part, whose blocks have written dk and dv.
+void attention_add_parts(Stream& stream, const BackwardWork& work, const Qkv& grads, const AttentionInput& in);
 
 }  // namespace mtl::cuda

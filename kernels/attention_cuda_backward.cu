@@ -6,6 +6,7 @@
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/attention_rows.h"
 #include "kernels/cuda/capability.h"
+#include "kernels/cuda/tile_order.h"
 
 namespace mtl::cuda {
 
@@ -113,9 +114,23 @@ __global__ void write_dk_dv(const __grid_constant__ BackwardOperands<T> b) {
 
 }  // namespace
 
+namespace {
+
+/// Returns the number of elements in BackwardWork::partials.
+std::int64_t count_partials(const AttentionInput& in) {
+  const AttentionSizes s = in.sizes();
+  const int parts = attention_suits_tiles(in) ? key_parts(s) : 1;
+  return parts == 1 ? 0 : s.batch * s.groups * parts * s.keys * 2 * s.dim;
+}
+
+}  // namespace
+
+BackwardWork::BackwardWork(const Tensor& memory, const AttentionInput& in)
+    : partials(static_cast<float*>(memory.raw())), delta(partials + count_partials(in)) {}
+
 std::size_t attention_backward_work(const Stream&, const AttentionInput& in) {
-  const AttentionSizes sizes = in.sizes();
-  return sizes.batch * sizes.groups * sizes.heads * sizes.queries * sizeof(float);
+  const AttentionSizes s = in.sizes();
+  return (count_partials(in) + s.batch * s.groups * s.heads * s.queries) * sizeof(float);
 }
 
 namespace {
@@ -139,16 +154,16 @@ void attention_backward_simple(Stream& stream, float* delta, const Qkv& grads, c
 
 void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in) {
-  auto* delta = static_cast<float*>(work.raw());
+  const BackwardWork parts(work, in);
   const auto compute_from = [&](const Tensor& gradient, AttentionVariant variant) {
     switch (variant) {
       case AttentionVariant::simple:
-        return attention_backward_simple(stream, delta, grads, gradient, out, logsumexp, in);
+        return attention_backward_simple(stream, parts.delta, grads, gradient, out, logsumexp, in);
       case AttentionVariant::tiles:
-        attention_dq_tiles(stream, delta, grads, gradient, out, logsumexp, in);
-        return attention_dk_dv_tiles(stream, delta, grads, gradient, out, logsumexp, in);
+        attention_dq_tiles(stream, parts, grads, gradient, out, logsumexp, in);
+        return attention_dk_dv_tiles(stream, parts, grads, gradient, out, logsumexp, in);
       case AttentionVariant::hopper:
-        return attention_backward_hopper(stream, delta, grads, gradient, out, logsumexp, in);
+        return attention_backward_hopper(stream, parts, grads, gradient, out, logsumexp, in);
       case AttentionVariant::cudnn:
         break;  // has no backward
     }

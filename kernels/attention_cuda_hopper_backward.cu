@@ -1,9 +1,9 @@
 // The attention backward pass on sm_90a tensor cores, structured like the forward pass (attention_cuda_hopper.cu). One
 // kernel computes dq: its blocks own queries and loop over key tiles. The other computes dk and dv: its blocks own keys
-// and loop over query tiles, one head at a time. kernels/cuda/attention_gradients.h has the equations. The operands for
-// S and dP are in shared memory. dS and, in the second kernel, P are operands in registers; the second kernel computes
-// them transposed, so that nothing is transposed in shared memory. P is computed from S while the tensor cores compute
-// dP.
+// and loop over query tiles, one head of their part of a group at a time. kernels/cuda/attention_gradients.h has the
+// equations. The operands for S and dP are in shared memory. dS and, in the second kernel, P are operands in registers;
+// the second kernel computes them transposed, so that nothing is transposed in shared memory. P is computed from S
+// while the tensor cores compute dP.
 //
 // The kernels compute seven products with B H T^2 D / 2 multiply-adds each for the half of the scores that causality
 // leaves, 7 B H T^2 D FLOPs in total. A single kernel for all three gradients would need only five products, but its
@@ -46,12 +46,12 @@ struct HopperBackward {
   int first_q, first_k, first_v;  // HeadSlice::first of each
 
   HopperBackward(const TileOrder& order, int query_rows, int key_rows, const AttentionInput& in, const Qkv& grads,
-                 const Tensor& dout, const Tensor& out, const Tensor& logsumexp, float* delta)
+                 const Tensor& dout, const Tensor& out, const Tensor& logsumexp, const BackwardWork& work)
       : q_map(make_tensor_map(panel_map(in.qkv.q, query_rows))),
         k_map(make_tensor_map(panel_map(in.qkv.k, key_rows))),
         v_map(make_tensor_map(panel_map(in.qkv.v, key_rows))),
         dout_map(make_tensor_map(panel_map({heads_of(dout, in.sizes())}, query_rows))),
-        f({in, grads, dout, out, logsumexp, delta}, order),
+        f(in, grads, dout, out, logsumexp, work, order),
         first_q(static_cast<int>(in.qkv.q.first)),
         first_k(static_cast<int>(in.qkv.k.first)),
         first_v(static_cast<int>(in.qkv.v.first)) {}
@@ -193,16 +193,12 @@ __global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
 #endif
 }
 
-/// A block's key tile, and the queries that may see it; tiles with the most queries come first.
-struct HopperKeys {
-  int b, g, first;
+/// A block's key tile, and the queries that may see it.
+struct HopperKeys : KeyTile {
   SeeingQueries queries;
   template <class Tile, class T>
   __device__ HopperKeys(Tile, const TiledBackward<T>& f, int* shared)
-      : b(f.order.at(block_in_grid()).head / f.shape.groups),
-        g(f.order.at(block_in_grid()).head % f.shape.groups),
-        first(f.order.at(block_in_grid()).tile * Tile::kOwn),
-        queries(f.shape, first, Tile::kOwn) {
+      : KeyTile(f, Tile::kOwn), queries(f.shape, first, Tile::kOwn) {
     if (f.shape.document_start != nullptr) exclude_later_documents(queries, f.shape, b, first + Tile::kOwn - 1, shared);
   }
 };
@@ -231,7 +227,7 @@ __device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwa
     copy_tile<dim>(shared.own(0), hopper.k_map, shared.own_full, Tile::kOwn, hopper.first_k, own.g, own.first, own.b);
     copy_tile<dim>(shared.own(1), hopper.v_map, shared.own_full, Tile::kOwn, hopper.first_v, own.g, own.first, own.b);
   }
-  for (int h = 0, i = 0; h < hopper.f.shape.heads; ++h) {
+  for (int h = own.first_head, i = 0; h < own.end_head; ++h) {
     for (int query = own.queries.begin; query < own.queries.end; query += Tile::kRows, ++i) {
       const int stage = i % Tile::kStages;
       shared.wait_until_empty(i);
@@ -280,7 +276,7 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
   Sums<dim / 8> dk, dv;
   Sums<Tile::kRows / 8> scores, dp;
   barrier_wait(shared.own_full, 0);
-  for (int h = 0, i = 0; h < shape.heads; ++h) {
+  for (int h = own.first_head, i = 0; h < own.end_head; ++h) {
     for (int query = own.queries.begin; query < own.queries.end; query += Tile::kRows, ++i) {
       const int stage = i % Tile::kStages;
       const T *queries = shared.tile(stage, 0), *douts = shared.tile(stage, 1);
@@ -309,6 +305,7 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
       shared.release(i);
     }
   }
+  if (f.parts > 1) return store_partials<dim>(f, own_key, dk, dv);
   T* staged = shared.staged + warp_row * kTileRow<kPanel>;
   const int count = shape.keys - own_key;
   store_panels<dim>(f.dk.rows(own.b, own.g, 0, own_key), count, staged, dk, shape.scale);
@@ -333,19 +330,20 @@ __global__ void __launch_bounds__(HopperDkDvTile<dim>::kThreads, 1)
 
 }  // namespace
 
-void attention_backward_hopper(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out,
+void attention_backward_hopper(Stream& stream, const BackwardWork& work, const Qkv& grads, Tensor dout, Tensor out,
                                Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   with_head_size<64, 128>(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using ForDq = HopperDqTile<dim>;
     using ForKeys = HopperDkDvTile<dim>;
     const HopperBackward<T> dq(query_order(sizes, ForDq::kOwn), ForDq::kOwn, ForDq::kRows, in, grads, dout, out,
-                               logsumexp, delta);
+                               logsumexp, work);
     const HopperBackward<T> keys(key_order(sizes, ForKeys::kOwn), ForKeys::kRows, ForKeys::kOwn, in, grads, dout, out,
-                                 logsumexp, delta);
+                                 logsumexp, work);
     launch(stream, write_dq_hopper<T, dim>, {dq.f.order.blocks(), ForDq::kThreads, ForDq::kBytes}, dq);
     launch(stream, write_dk_dv_hopper<T, dim>, {keys.f.order.blocks(), ForKeys::kThreads, ForKeys::kBytes}, keys);
   });
+  attention_add_parts(stream, work, grads, in);
 }
 
 }  // namespace mtl::cuda

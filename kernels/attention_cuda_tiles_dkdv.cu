@@ -1,8 +1,8 @@
 // Attention's dk = scale dS^T q and dv = dropout(P)^T dout on tensor cores (Dao 2023). A block owns one group's key and
-// value tile and loops over the query tiles that see these keys, one head at a time. While it computes with one stage,
-// the next is copied. S and dP are computed transposed, (keys, queries), so that P^T and dS^T can be multiplied by dout
-// and q from registers. Sums have a fixed order. Predicted: bound by mma.sync, with four products of B H T^2 D / 2
-// multiply-adds.
+// value tile and loops over the query tiles that see these keys, one head of its part of the group at a time. While it
+// computes with one stage, the next is copied. S and dP are computed transposed, (keys, queries), so that P^T and dS^T
+// can be multiplied by dout and q from registers. Sums have a fixed order. Predicted: bound by mma.sync, with four
+// products of B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_gradients.h"
 
@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     write_dk_dv_tiles(const __grid_constant__ TiledBackward<T> f) {
   using Tile = DkDvTile<dim>;
   const AttentionShape& shape = f.shape;
-  const TileOrder::Place place = f.order.at(block_in_grid());
-  const int first_key = place.tile * Tile::kKeys, g = place.head % shape.groups, b = place.head / shape.groups;
+  const KeyTile own_tile(f, Tile::kKeys);
+  const int b = own_tile.b, g = own_tile.g, first_key = own_tile.first;
   const int warp_row = warp_in_block() * 16, own_key = first_key + warp_row;
   T *keys = shared_memory<T>(), *values = keys + Tile::kOwnTile, *stages = values + Tile::kOwnTile;
   auto* statistics = reinterpret_cast<QueryStatistics<Tile::kQueries>*>(stages + 2 * Tile::kStage);
@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
   SeeingQueries queries(shape, first_key, Tile::kKeys);
   if (shape.document_start != nullptr)
     exclude_later_documents(queries, shape, b, first_key + Tile::kKeys - 1, shared_memory<int>());
-  const int steps = (queries.end - queries.begin + Tile::kQueries - 1) / Tile::kQueries;
+  const int steps = (queries.end - queries.begin + Tile::kQueries - 1) / Tile::kQueries;  // per head
+  const int first_step = own_tile.first_head * steps, end_step = own_tile.end_head * steps;
   const auto load = [&](int step, int stage) {
     const int h = step / steps, query = queries.begin + step % steps * Tile::kQueries;
     T* tile = stages + stage * Tile::kStage;
@@ -53,12 +54,12 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
   };
   load_tile<Tile::kKeys, dim>(keys, f.k.rows(b, g, 0), first_key, {first_key, shape.keys});
   load_tile<Tile::kKeys, dim>(values, f.v.rows(b, g, 0), first_key, {first_key, shape.keys});
-  load(0, 0);
+  load(first_step, 0);
   Sums<dim / 8> dk, dv;
-  for (int step = 0, stage = 0; step < steps * shape.heads; ++step, stage ^= 1) {
+  for (int step = first_step, stage = 0; step < end_step; ++step, stage ^= 1) {
     cp_async_wait<0>();
     __syncthreads();  // this stage is loaded, and the other has been read
-    if (step + 1 < steps * shape.heads) load(step + 1, stage ^ 1);
+    if (step + 1 < end_step) load(step + 1, stage ^ 1);
     const int query = queries.begin + step % steps * Tile::kQueries, last = query + Tile::kQueries - 1;
     if (own_key >= shape.keys || last < own_key || query >= own.end) continue;
     const QueryStatistics<Tile::kQueries>& of_queries = statistics[stage];
@@ -77,6 +78,7 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     add_products<T, dim>(dv, scores, douts);
     add_products<T, dim>(dk, dp, tile);
   }
+  if (f.parts > 1) return store_partials<dim>(f, own_key, dk, dv);
   const int count = shape.keys - own_key;
   T* staged = keys + warp_row * kTileRow<dim>;
   store_sums<dim>(f.dk.rows(b, g, 0, own_key), count, staged, dk, shape.scale, shape.scale);
@@ -85,13 +87,14 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
 
 }  // namespace
 
-void attention_dk_dv_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
-                           const AttentionInput& in) {
+void attention_dk_dv_tiles(Stream& stream, const BackwardWork& work, const Qkv& grads, Tensor dout, Tensor out,
+                           Tensor logsumexp, const AttentionInput& in) {
   with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = DkDvTile<dim>;
-    const TiledBackward<T> f({in, grads, dout, out, logsumexp, delta}, key_order(in.sizes(), Tile::kKeys));
+    const TiledBackward<T> f(in, grads, dout, out, logsumexp, work, key_order(in.sizes(), Tile::kKeys));
     launch(stream, write_dk_dv_tiles<T, dim>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
   });
+  attention_add_parts(stream, work, grads, in);
 }
 
 }  // namespace mtl::cuda

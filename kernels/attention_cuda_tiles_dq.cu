@@ -62,11 +62,11 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
 
 }  // namespace
 
-void attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
-                        const AttentionInput& in) {
+void attention_dq_tiles(Stream& stream, const BackwardWork& work, const Qkv& grads, Tensor dout, Tensor out,
+                        Tensor logsumexp, const AttentionInput& in) {
   with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = DqTile<dim>;
-    const TiledBackward<T> f({in, grads, dout, out, logsumexp, delta}, query_order(in.sizes(), Tile::kQueries));
+    const TiledBackward<T> f(in, grads, dout, out, logsumexp, work, query_order(in.sizes(), Tile::kQueries));
     launch(stream, write_dq_tiles<T, dim>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
   });
 }

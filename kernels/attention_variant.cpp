@@ -130,6 +130,8 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
   return variants;
 }
 
+bool attention_suits_tiles(const AttentionInput& in) { return has_tiles(in.qkv); }
+
 bool attention_suits_cudnn(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   const bool is_masked = in.document_start.exists() || (in.window > 0 && in.window < sizes.keys);

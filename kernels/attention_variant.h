@@ -36,6 +36,9 @@ std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
 std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend,
                                                         std::vector<AttentionVariant> variants);
 
+/// True if `tiles` supports q, k and v: 16 bits, 16-byte aligned, and a head size that is a multiple of 8, at most 128.
+bool attention_suits_tiles(const AttentionInput& in);
+
 /// True if cuDNN can compute the call: sequences are whole and have at least two positions; `tiles` supports the
 /// operands (16 bits, 16-byte aligned), and D is 64, 80, 96 or 128; there is one head per group or only one group, so
 /// that query heads have a single stride; and there is no dropout, no document boundary, and no window shorter than the

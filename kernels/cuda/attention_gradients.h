@@ -7,6 +7,7 @@
 
 #include <climits>
 
+#include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_softmax.h"
 
 namespace mtl::cuda {
@@ -14,9 +15,52 @@ namespace mtl::cuda {
 template <class T>
 struct TiledBackward : BackwardOperands<T> {
   TileOrder order;  // of the tiles of queries or of keys
-  TiledBackward(const BackwardOperands<T>& operands, const TileOrder& tile_order)
-      : BackwardOperands<T>(operands), order(tile_order) {}
+  int parts;        // key_parts()
+  float* partials;
+  TiledBackward(const AttentionInput& in, const Qkv& grads, const Tensor& dout_rows, const Tensor& out_rows,
+                const Tensor& logsumexp_rows, const BackwardWork& work, const TileOrder& tile_order)
+      : BackwardOperands<T>(in, grads, dout_rows, out_rows, logsumexp_rows, work.delta),
+        order(tile_order),
+        parts(key_parts(in.sizes())),
+        partials(work.partials) {}
 };
+
+/// A block's key tile, which starts at key `first`, and the heads of group g whose queries it sums over. Tiles that the
+/// most queries see come first.
+struct KeyTile {
+  int b, g, first, first_head, end_head;
+  template <class T>
+  __device__ KeyTile(const TiledBackward<T>& f, int size) {
+    const AttentionShape& shape = f.shape;
+    const TileOrder::Place place = f.order.at(block_in_grid());
+    const int group = place.head / f.parts, part = place.head % f.parts;
+    b = group / shape.groups;
+    g = group % shape.groups;
+    first = place.tile * size;
+    first_head = shape.heads * part / f.parts;
+    end_head = shape.heads * (part + 1) / f.parts;
+  }
+};
+
+/// Writes the block's dk (16, dim) and dv of the keys from `key` on to its part's partial sums.
+template <int dim, class T>
+__device__ void store_partials(const TiledBackward<T>& f, int key, const Sums<dim / 8>& dk, const Sums<dim / 8>& dv) {
+  const int size = f.shape.dim;
+  const std::int64_t first_row = std::int64_t{f.order.at(block_in_grid()).head} * f.shape.keys;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const int s = key + lane() / 4 + 4 * i;
+    if (s >= f.shape.keys) continue;
+    float* row = f.partials + (first_row + s) * 2 * size;
+#pragma unroll
+    for (int j = 0; j < dim / 8; ++j) {
+      const int column = 8 * j + lane() % 4 * 2;
+      if (8 * j >= size) continue;
+      store(row + column, Pack<2>{{dk.v[j][i], dk.v[j][i + 1]}});
+      store(row + size + column, Pack<2>{{dv.v[j][i], dv.v[j][i + 1]}});
+    }
+  }
+}
 
 /// Statistics and visible keys for a lane's query rows g and g + 8.
 struct DqRows {

@@ -39,9 +39,21 @@ struct TileOrder {
 inline TileOrder query_order(const AttentionSizes& s, int size) {
   return {s.queries, size, s.batch * s.groups * s.heads, 2 * s.keys * s.dim * 2};
 }
-/// The order of key tiles, whose blocks read the queries of all heads in the group, and their dout.
+
+/// Returns into how many parts the heads of a group are divided for dk and dv. With more than one, each part has blocks
+/// of its own, which write partial sums. That pays if one block per key tile would use an H100's 132 processors for
+/// less than two thirds of the time. All parts together have up to 512 blocks, almost four per processor, so that the
+/// partial sums need at most 64 MiB. The number follows from the shape alone, so a plan needs no GPU.
+inline int key_parts(const AttentionSizes& s) {
+  constexpr std::int64_t kBlocks = 512, kKeys = 128;
+  const std::int64_t parts = kBlocks / (s.batch * s.groups * ((s.keys + kKeys - 1) / kKeys));
+  return parts < 3 ? 1 : static_cast<int>(std::min(parts, s.heads));
+}
+/// The order of key tiles of all parts, whose blocks read the queries of the heads in their part, and their dout.
 inline TileOrder key_order(const AttentionSizes& s, int size) {
-  return {s.keys, size, s.batch * s.groups, 2 * s.heads * s.queries * s.dim * 2};
+  const int parts = key_parts(s);
+  const std::int64_t heads = (s.heads + parts - 1) / parts;
+  return {s.keys, size, s.batch * s.groups * parts, 2 * heads * s.queries * s.dim * 2};
 }
 
 }  // namespace mtl::cuda

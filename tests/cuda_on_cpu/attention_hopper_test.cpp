@@ -37,12 +37,35 @@ const AttentionCase kBackwardCases[] = {
     {1, 330, 1, 1, 128},  // more tiles than stages
 };
 
+/// Runs the order's blocks on 132 processors, one on each at a time. Returns the share of the processors' time in which
+/// they compute. Checks that each tile of each head is computed once.
+double share_of_time(const TileOrder& order, const std::function<double(TileOrder::Place)>& seconds_of) {
+  std::vector<int> found(order.blocks());
+  std::priority_queue<double, std::vector<double>, std::greater<>> free_at;  // when each processor is free
+  for (int i = 0; i < 132; ++i) free_at.push(0);
+  double work = 0, end = 0;
+  for (int block = 0; block < static_cast<int>(order.blocks()); ++block) {
+    const TileOrder::Place place = order.at(block);
+    REQUIRE(place.tile < order.tiles);
+    REQUIRE(place.head < order.heads);
+    ++found[static_cast<std::size_t>(place.tile) * static_cast<std::size_t>(order.heads) +
+            static_cast<std::size_t>(place.head)];
+    const double seconds = seconds_of(place), start = free_at.top();
+    free_at.pop();
+    free_at.push(start + seconds);
+    work += seconds;
+    end = std::max(end, start + seconds);
+  }
+  CHECK(std::all_of(found.begin(), found.end(), [](int count) { return count == 1; }));
+  return work / (132 * end);
+}
+
 }  // namespace
 
 TEST_CASE("attention tiles: blocks compute every tile of every head once, and leave few processors without work") {
   struct Case {
     std::int64_t length, heads, bytes;
-    double least;  // share of 132 processors' time, one block on each at a time; the time of tile i of n is n - i
+    double least;  // share of the processors' time; the time of tile i of n is n - i
   };
   for (const Case& c : {Case{1, 1, 1, 0}, Case{300, 5, 1 << 20, 0}, Case{2048, 12, 1 << 19, 0.75},
                         Case{2048, 32, 1 << 19, 0.95}, Case{4096, 16, 1 << 20, 0.95}, Case{1024, 96, 1 << 18, 0.95},
@@ -51,23 +74,32 @@ TEST_CASE("attention tiles: blocks compute every tile of every head once, and le
     CAPTURE(c.heads);
     const TileOrder order(c.length, 128, c.heads, c.bytes);
     CHECK(order.section * c.bytes <= 32 << 20);
-    std::vector<int> found(order.blocks());
-    std::priority_queue<double, std::vector<double>, std::greater<>> free_at;  // when each processor is free
-    for (int i = 0; i < 132; ++i) free_at.push(0);
-    double work = 0, end = 0;
-    for (int block = 0; block < static_cast<int>(order.blocks()); ++block) {
-      const auto [tile, head] = order.at(block);
-      REQUIRE(tile < order.tiles);
-      REQUIRE(head < c.heads);
-      ++found[static_cast<std::size_t>(tile) * static_cast<std::size_t>(c.heads) + static_cast<std::size_t>(head)];
-      const double seconds = order.tiles - tile, start = free_at.top();
-      free_at.pop();
-      free_at.push(start + seconds);
-      work += seconds;
-      end = std::max(end, start + seconds);
-    }
-    CHECK(std::all_of(found.begin(), found.end(), [](int count) { return count == 1; }));
-    CHECK(work / (132 * end) >= c.least);
+    CHECK(share_of_time(order, [&](TileOrder::Place place) { return order.tiles - place.tile; }) >= c.least);
+  }
+}
+
+TEST_CASE("attention tiles: few groups are divided into parts of their heads, so that dk and dv keep processors busy") {
+  struct Case {
+    std::int64_t groups, heads, length;  // groups: of all sequences
+    int parts;
+    double least;
+  };
+  for (const Case& c :
+       {Case{1, 4, 8192, 4, 0.95}, Case{2, 4, 8192, 4, 0.95}, Case{8, 4, 2048, 4, 0.95}, Case{1, 4, 4096, 4, 0.45},
+        Case{1, 32, 2048, 32, 0.95}, Case{1, 32, 8192, 8, 0.95}, Case{1, 7, 8192, 7, 0.9}, Case{10, 8, 2048, 3, 0.8},
+        Case{11, 8, 2048, 1, 0.7}, Case{8, 4, 4096, 1, 0.95}, Case{1, 1, 2048, 1, 0}}) {
+    CAPTURE(c.groups);
+    CAPTURE(c.heads);
+    CAPTURE(c.length);
+    const AttentionSizes sizes{1, c.length, c.length, c.groups, c.heads, 128};
+    CHECK(key_parts(sizes) == c.parts);
+    const TileOrder order = key_order(sizes, 128);
+    const auto seconds_of = [&](TileOrder::Place place) {
+      const std::int64_t part = place.head % c.parts;
+      return (order.tiles - place.tile) * (c.heads * (part + 1) / c.parts - c.heads * part / c.parts);
+    };
+    CHECK(share_of_time(order, seconds_of) >= c.least);
+    CHECK((c.parts == 1 || order.blocks() <= 512));
   }
 }
 
@@ -96,17 +128,31 @@ TEST_CASE("attention hopper: backward equals the fp64 reference") {
       const AttentionProblem problem(c.in_dtype(dtype));
       Stream stream(Device::cuda);
       attention_forward_tiles(stream, problem.out, problem.logsumexp, problem.input());
-      const Owned delta(problem.logsumexp.shape());
-      attention_backward_hopper(stream, delta.tensor().data<float>(), unpack_qkv(problem.dqkv), problem.dout,
-                                problem.out, problem.logsumexp, problem.input());
+      const auto bytes = static_cast<std::int64_t>(attention_backward_work(stream, problem.input()));
+      const Owned memory({bytes / 4});
+      const BackwardWork work(memory, problem.input());
+      attention_backward_hopper(stream, work, unpack_qkv(problem.dqkv), problem.dout, problem.out, problem.logsumexp,
+                                problem.input());
       const AttentionReference expected = attention_reference(problem);
       CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(dtype, kTolerance.reduction));
       const AttentionProblem again(c.in_dtype(dtype));
-      attention_backward_hopper(stream, delta.tensor().data<float>(), unpack_qkv(again.dqkv), problem.dout, problem.out,
-                                problem.logsumexp, problem.input());
+      attention_backward_hopper(stream, work, unpack_qkv(again.dqkv), problem.dout, problem.out, problem.logsumexp,
+                                problem.input());
       CHECK(again.dqkv.values() == problem.dqkv.values());  // threads and blocks run in a different order
     }
   }
+}
+
+TEST_CASE("attention hopper: blocks that sum dk and dv over all heads of their group equal the fp64 reference") {
+  const AttentionProblem problem({3, 2, 59, 2, 64, false, 0, 0, DType::bf16});
+  REQUIRE(key_parts(problem.input().sizes()) == 1);
+  Stream stream(Device::cuda);
+  attention_forward_tiles(stream, problem.out, problem.logsumexp, problem.input());
+  const Owned delta(problem.logsumexp.shape());
+  attention_backward_hopper(stream, {delta, problem.input()}, unpack_qkv(problem.dqkv), problem.dout, problem.out,
+                            problem.logsumexp, problem.input());
+  const AttentionReference expected = attention_reference(problem);
+  CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(DType::bf16, kTolerance.reduction));
 }
 
 TEST_CASE("attention hopper: forward and backward choose between tiles and hopper, each at its first call") {

@@ -43,6 +43,9 @@ const AttentionCase kCases[] = {
     AttentionCase{1, 97, 1, 2, 72}.with_documents(),
     AttentionCase{1, 66, 2, 2, 88}.with_dropout(0.1f),
     AttentionCase{2, 130, 1, 2, 112}.with_dropout(0.1f).with_window(50),
+    // so many groups that a GPU sums the key gradients over all heads of one at once, or in three parts
+    AttentionCase{3, 5, 60, 2, 16}.with_dropout(0.1f),
+    AttentionCase{4, 5, 33, 7, 16}.with_documents(),
 };
 
 /// Runs the problem and checks all results against the fp64 reference, and that four threads produce the same bits. In
