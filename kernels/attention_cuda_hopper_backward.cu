@@ -250,18 +250,13 @@ struct TileOverlap {
   template <class Tile>
   __device__ TileOverlap(Tile, const AttentionShape& shape, const typename Tile::Statistics& statistics, int query,
                          int key) {
-    const SeeingQueries seeing(shape, key, 64);
-    const int last = query + Tile::kRows - 1;
-    any = key < shape.keys && last >= key && query < seeing.end;
-    masked = key + 63 > query || last >= shape.queries || (shape.window > 0 && last - key >= shape.window);
-    if (shape.document_start == nullptr) return;
     bool sees_some = false, misses_some = false;
     for (int i = lane(); i < Tile::kRows; i += kWarp) {
       sees_some |= statistics.first_key[i] < key + 64;
       misses_some |= statistics.first_key[i] > key;
     }
-    any = __any_sync(kAllLanes, sees_some) && any;
-    masked = __any_sync(kAllLanes, misses_some) || masked;
+    any = __any_sync(kAllLanes, sees_some) && key < shape.keys && query + Tile::kRows > key;
+    masked = __any_sync(kAllLanes, misses_some) || key + 63 > query;
   }
 };
 
