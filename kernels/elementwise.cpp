@@ -20,13 +20,18 @@ void copy(Stream& stream, Tensor out, Tensor in) {
   run<cpu::copy, cuda::copy>(stream, out, in);
 }
 
-void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode) {
+void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, const std::vector<Tensor>& in) {
   expect_tensor("sum_of_squares out", out, DType::f64, {1});
-  expect_computed("sum_of_squares in", in);
+  double bytes = 0;
+  for (const Tensor& tensor : in) {
+    expect_computed("sum_of_squares in", tensor);
+    expect_tensor("sum_of_squares in", tensor, in[0].dtype(), tensor.shape());
+    bytes += bytes_of(tensor);
+  }
   Arena::Mark mark(scratch);
-  Tensor work = make_work<cpu::sum_of_squares_work, cuda::sum_of_squares_work>(stream, scratch, in.numel());
-  stream.count(0, bytes_of(in));
-  run<cpu::sum_of_squares, cuda::sum_of_squares>(stream, work, out, in, mode);
+  Tensor work = make_work<cpu::sum_of_squares_work, cuda::sum_of_squares_work>(stream, scratch, in);
+  stream.count(0, bytes);
+  run<cpu::sum_of_squares, cuda::sum_of_squares>(stream, work, out, in);
 }
 
 void find_nonfinite(Stream& stream, Tensor found, Tensor in) {

@@ -1,4 +1,5 @@
 // Elementwise kernels over flat ranges, which are split into blocks. All kernels are memory-bound.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -79,18 +80,22 @@ void copy(Stream& stream, Tensor out, Tensor in) {
               [&](std::int64_t begin, std::size_t n) { std::memcpy(to + begin, from + begin, n); });
 }
 
-void sum_of_squares(Stream& stream, Tensor work, Tensor out, Tensor in, GradMode mode) {
+void sum_of_squares(Stream& stream, Tensor work, Tensor out, const std::vector<Tensor>& in) {
   auto* sums = work_as<double>(work);
-  Blocks blocks{in.numel(), kSumOfSquaresBlock};
-  parallel_for(stream.threads(), blocks.number(), in.numel(),
-               [&](std::int64_t block) { sums[block] = MTL_DISPATCH(sum_of_squares_range)(in, blocks[block]); });
-  double sum = mode == GradMode::accumulate ? *out.data<double>() : 0;
-  for (std::int64_t block = 0; block < blocks.number(); ++block) sum += sums[block];
+  double sum = 0;
+  for (const Tensor& tensor : in) {
+    Blocks blocks{tensor.numel(), kSumOfSquaresBlock};
+    parallel_for(stream.threads(), blocks.number(), tensor.numel(),
+                 [&](std::int64_t block) { sums[block] = MTL_DISPATCH(sum_of_squares_range)(tensor, blocks[block]); });
+    for (std::int64_t block = 0; block < blocks.number(); ++block) sum += sums[block];
+  }
   *out.data<double>() = sum;
 }
 
-std::size_t sum_of_squares_work(const Stream&, std::int64_t count) {
-  return Blocks{count, kSumOfSquaresBlock}.number() * sizeof(double);
+std::size_t sum_of_squares_work(const Stream&, const std::vector<Tensor>& in) {
+  std::int64_t most = 0;
+  for (const Tensor& tensor : in) most = std::max(most, tensor.numel());
+  return Blocks{most, kSumOfSquaresBlock}.number() * sizeof(double);
 }
 
 void find_nonfinite(Stream& stream, Tensor found, Tensor in) {

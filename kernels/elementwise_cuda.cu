@@ -10,6 +10,9 @@ namespace mtl::cuda {
 namespace {
 
 constexpr std::int64_t kSumBlock = 65536;  // elements that one thread block sums
+constexpr int kSumThreads = 512, kAddThreads = 1024;
+
+std::int64_t sum_blocks(const Tensor& tensor) { return (tensor.numel() + kSumBlock - 1) / kSumBlock; }
 
 /// The fill and copy kernels move bytes as words, whose size with_words() chooses.
 template <class Word>
@@ -21,25 +24,86 @@ __global__ void copy_words(Word* out, const Word* in, std::int64_t count) {
   for (std::int64_t i = first_element(); i < count; i += all_threads()) out[i] = in[i];
 }
 
+/// Tensors whose squares are summed by the same launches. It is passed by value, so that a captured graph keeps it.
+struct Summed {
+  struct Part {
+    const void* data;
+    std::int64_t count;
+    int first_block;  // of the blocks that sum this tensor
+  };
+  static constexpr int kMost = 320;  // 8 KiB
+  int count = 0;
+  int blocks = 0;
+  Part parts[kMost];
+
+  /// Returns the tensor that `block` sums.
+  __device__ const Part& of_block(int block) const {
+    int low = 0;
+    for (int high = count; high - low > 1;) {
+      const int middle = (low + high) / 2;
+      (parts[middle].first_block <= block ? low : high) = middle;
+    }
+    return parts[low];
+  }
+};
+
+/// Returns this thread's share of the sum of squares over elements [begin, end).
 template <int n, class T>
-__global__ void sum_squares_of_blocks(double* sums, const T* in, std::int64_t count) {
-  const std::int64_t begin = std::int64_t{blockIdx.x} * kSumBlock;
-  const std::int64_t end = begin + kSumBlock < count ? begin + kSumBlock : count;
+__device__ double squares_of(const T* in, std::int64_t begin, std::int64_t end) {
   double sum = 0;
   for (std::int64_t i = begin + std::int64_t{threadIdx.x} * n; i < end; i += std::int64_t{blockDim.x} * n) {
     const Pack<n> x = load<n>(in + i);
     for (int j = 0; j < n; ++j) sum += double{x[j]} * double{x[j]};
   }
+  return sum;
+}
+
+template <class T>
+__global__ void sum_squares_of_blocks(double* sums, const __grid_constant__ Summed summed) {
+  const Summed::Part& part = summed.of_block(block_in_grid());
+  const T* in = static_cast<const T*>(part.data);
+  const std::int64_t begin = std::int64_t{block_in_grid() - part.first_block} * kSumBlock;
+  const std::int64_t end = begin + kSumBlock < part.count ? begin + kSumBlock : part.count;
+  const bool wide = part.count % 8 == 0 && reinterpret_cast<std::uintptr_t>(in) % kAccess == 0;
+  double sum = wide ? squares_of<8>(in, begin, end) : squares_of<1>(in, begin, end);
   sum = block_sum(sum, shared_memory<double>());
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/// Runs as one block. Each thread sums its share, and then the block adds up the threads' sums.
-__global__ void add_sums(double* out, bool accumulate, const double* sums, int count) {
-  double sum = 0;
-  for (int i = thread_in_block(); i < count; i += threads_in_block()) sum += sums[i];
-  sum = block_sum(sum, shared_memory<double>());
-  if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + sum;
+/// Adds up a tensor's sums with one warp, in the order of a block of kSumThreads threads: each thread's share, then
+/// each warp's threads, then the warps.
+__device__ inline double sum_as_block(const double* sums, int count) {
+  constexpr int kWarps = kSumThreads / kWarp;
+  double shares[kWarps] = {};
+  for (int begin = lane(); begin < count; begin += kSumThreads) {
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp)
+      shares[warp] += begin + warp * kWarp < count ? sums[begin + warp * kWarp] : 0;
+  }
+  double of_warps = 0;
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) {
+    const double sum = warp_sum(shares[warp]);
+    if (lane() == warp) of_warps = sum;
+  }
+  return warp_sum(of_warps);
+}
+
+/// Runs as one block, in which a warp sums a tensor. Then one thread adds the tensors' sums in order.
+__global__ void __launch_bounds__(kAddThreads)
+    add_sums(double* out, bool accumulate, const double* sums, const __grid_constant__ Summed summed) {
+  auto* of_parts = shared_memory<double>();
+  for (int p = warp_in_block(); p < summed.count; p += warps_in_block()) {
+    const int begin = summed.parts[p].first_block;
+    const int end = p + 1 < summed.count ? summed.parts[p + 1].first_block : summed.blocks;
+    const double sum = sum_as_block(sums + begin, end - begin);
+    if (lane() == 0) of_parts[p] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  double sum = accumulate ? *out : 0;
+  for (int p = 0; p < summed.count; ++p) sum += of_parts[p];
+  *out = sum;
 }
 
 /// Sets *found to 1 if any element's exponent bits are all ones (infinity or NaN). Multiple threads may find such an
@@ -87,22 +151,29 @@ void copy(Stream& stream, Tensor out, Tensor in) {
   });
 }
 
-void sum_of_squares(Stream& stream, Tensor work, Tensor out, Tensor in, GradMode mode) {
+void sum_of_squares(Stream& stream, Tensor work, Tensor out, const std::vector<Tensor>& in) {
   auto* sums = static_cast<double*>(work.raw());
-  const auto blocks = static_cast<unsigned>((in.numel() + kSumBlock - 1) / kSumBlock);
-  constexpr unsigned kThreads = 512;
-  constexpr std::size_t kShared = kWarp * sizeof(double);
-  with_float_type(in.dtype(), [&]<class T>(T) {
-    with_pack_size(in.numel(), {in}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, sum_squares_of_blocks<n, T>, {blocks, kThreads, kShared}, sums, in.data<T>(), in.numel());
-    });
-  });
-  launch(stream, add_sums, {1, kThreads, kShared}, out.data<double>(), mode == GradMode::accumulate, sums,
-         static_cast<int>(blocks));
+  std::size_t done = 0;
+  do {
+    Summed summed{};
+    for (; done < in.size() && summed.count < Summed::kMost; ++done) {
+      summed.parts[summed.count++] = {in[done].raw(), in[done].numel(), summed.blocks};
+      summed.blocks += static_cast<int>(sum_blocks(in[done]));
+    }
+    if (summed.count > 0)
+      with_float_type(in[0].dtype(), [&]<class T>(T) {
+        launch(stream, sum_squares_of_blocks<T>,
+               {static_cast<unsigned>(summed.blocks), kSumThreads, kWarp * sizeof(double)}, sums, summed);
+      });
+    launch(stream, add_sums, {1, kAddThreads, Summed::kMost * sizeof(double)}, out.data<double>(),
+           done > static_cast<std::size_t>(summed.count), sums, summed);
+  } while (done < in.size());
 }
 
-std::size_t sum_of_squares_work(const Stream&, std::int64_t count) {
-  return (count + kSumBlock - 1) / kSumBlock * sizeof(double);
+std::size_t sum_of_squares_work(const Stream&, const std::vector<Tensor>& in) {
+  std::int64_t blocks = 0;
+  for (const Tensor& tensor : in) blocks += sum_blocks(tensor);
+  return blocks * sizeof(double);
 }
 
 void find_nonfinite(Stream& stream, Tensor found, Tensor in) {

@@ -24,13 +24,13 @@ void Optimizer::step(Arena& scratch, StepState* state) {
 void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   Arena::Mark mark(scratch);
   Tensor sum = scratch.make(DType::f64, {1});
-  fill_zero(stream_, sum);
   // Sum by parameter instead of by bucket, so that the order does not depend on bucket sizes.
+  std::vector<Tensor> gradients;
   for (int param = params_.size(); param-- > 0;) {
-    Tensor owned = params_.owned(param, kGradients);
-    if (owned.numel() == 0 || !params_.is_first_holder(param)) continue;
-    sum_of_squares(stream_, scratch, sum, owned, GradMode::accumulate);
+    const Tensor owned = params_.owned(param, kGradients);
+    if (owned.numel() > 0 && params_.is_first_holder(param)) gradients.push_back(owned);
   }
+  sum_of_squares(stream_, scratch, sum, gradients);
   for (AxisSet axes : {params_.layout().optimizer_shards, AxisSet(Axis::tensor), AxisSet(Axis::pipeline)})
     groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
   finish_grad_norm(stream_, state, sum, options_.clip_grad);

@@ -217,8 +217,7 @@ void bench_parameters(Bench& bench, std::int64_t n) {
   Arena scratch(Device::cpu, "scratch", 1 << 20);
   StepState state{{.step = 10, .lr = 1e-4, .weight_decay = 0.1}, {}};
   bench.run(cat("adamw                        ", n), [&](Stream& s) { adamw_step(s, {p, grad, m, v}, {}, &state); });
-  bench.run(cat("sum_of_squares               ", n),
-            [&](Stream& s) { sum_of_squares(s, scratch, sum, grad, GradMode::overwrite); });
+  bench.run(cat("sum_of_squares               ", n), [&](Stream& s) { sum_of_squares(s, scratch, sum, {grad}); });
   bench.run(cat("fill_zero                    ", n), [&](Stream& s) { fill_zero(s, grad); });
 }
 

@@ -54,7 +54,7 @@ for object in "${objects[@]}"; do
     # True if a kernel has packs of 8 and stores them. The 8 of the simple attention are elements per lane, and neighboring
     # lanes store neighbors.
     function stores_packs(name) {
-      return name ~ /ILi8E/ && name !~ /find_stats|sum_squares_of_blocks|(attend_rows|write_dq|write_dk_dv)ILi8E/
+      return name ~ /ILi8E/ && name !~ /find_stats|(attend_rows|write_dq|write_dk_dv)ILi8E/
     }
     # Returns how many stores of less than 16 bytes such a kernel may have.
     function narrow_stores(name) {

@@ -18,27 +18,42 @@ TEST_CASE("elementwise: fill and copy are exact at odd sizes") {
   }
 }
 
-TEST_CASE("sum_of_squares: fp64 accuracy, overwriting and accumulating, the same bits with any number of threads") {
+TEST_CASE("sum_of_squares: fp64 accuracy, the same bits with any number of threads, 16-bit elements are widened") {
   Arena scratch(kDevice, "scratch", 1 << 16);
+  Stream serial(kDevice, 1), parallel(kDevice, 4);
   for (std::int64_t n : {0, 1, 3, 7, 1031, 65536, 300001}) {
     Owned x = random_tensor({n}, 3), one(DType::f64, {1}), four(DType::f64, {1});
     double expected = 0;
     for (double value : x.values()) expected += value * value;
-    Stream serial(kDevice, 1), parallel(kDevice, 4);
     *four.host<double>() = 99;
-    sum_of_squares(serial, scratch, one, x, GradMode::overwrite);
-    sum_of_squares(parallel, scratch, four, x, GradMode::overwrite);
+    sum_of_squares(serial, scratch, one, {x});
+    sum_of_squares(parallel, scratch, four, {x});
     CHECK(*one.host<double>() == doctest::Approx(expected).epsilon(1e-12));
     CHECK(same_bits(one, four));
-    sum_of_squares(parallel, scratch, four, x, GradMode::accumulate);
-    CHECK(*four.host<double>() == doctest::Approx(2 * expected).epsilon(1e-12));
     for (DType dtype : {DType::bf16, DType::f16}) {
       const Owned narrow = rounded(x, dtype);
-      sum_of_squares(parallel, scratch, four, narrow, GradMode::overwrite);
-      sum_of_squares(serial, scratch, one, rounded(narrow.values(), x.shape()), GradMode::overwrite);
+      sum_of_squares(parallel, scratch, four, {narrow});
+      sum_of_squares(serial, scratch, one, {rounded(narrow.values(), x.shape())});
       CHECK(*four.host<double>() == doctest::Approx(*one.host<double>()).epsilon(1e-12));
     }
   }
+}
+
+TEST_CASE("sum_of_squares: adds the sums of the tensors in order, and gives 0 for none") {
+  Arena scratch(kDevice, "scratch", 1 << 16);
+  Stream stream(kDevice, 2);
+  Owned out(DType::f64, {1});
+  std::vector<Owned> owned;
+  double expected = 0;
+  for (std::int64_t n : {1031, 0, 65536, 1, 8, 0, 7, 4096}) {  // each is one block
+    owned.push_back(random_tensor({n}, static_cast<unsigned>(n)));
+    sum_of_squares(stream, scratch, out, {owned.back()});
+    expected += *out.host<double>();
+  }
+  sum_of_squares(stream, scratch, out, {owned.begin(), owned.end()});
+  CHECK(*out.host<double>() == expected);
+  sum_of_squares(stream, scratch, out, {});
+  CHECK(*out.host<double>() == 0);
 }
 
 TEST_CASE("elementwise: counts bytes and scratch on meta; wrong shapes throw") {
@@ -46,13 +61,16 @@ TEST_CASE("elementwise: counts bytes and scratch on meta; wrong shapes throw") {
   Arena scratch(Device::meta, "scratch", 0), real_scratch(kDevice, "scratch", 1 << 16);
   copy(stream, meta({100}), meta({100}));
   CHECK(stream.counters().bytes == 800);
-  sum_of_squares(stream, scratch, meta({1}, DType::f64), meta({200000}), GradMode::overwrite);
-  Owned x = filled({200000}, 1), out(DType::f64, {1});
-  sum_of_squares(real, real_scratch, out, x, GradMode::overwrite);
+  sum_of_squares(stream, scratch, meta({1}, DType::f64), {meta({200000}), meta({70000})});
+  CHECK(stream.counters().bytes == 800 + 4 * 270000);
+  Owned x = filled({200000}, 1), y = filled({70000}, 1), out(DType::f64, {1});
+  sum_of_squares(real, real_scratch, out, {x, y});
   CHECK(scratch.peak() == real_scratch.peak());
   CHECK_THROWS_AS(copy(stream, meta({100}), meta({99})), Error);
   CHECK_THROWS_AS(copy(stream, meta({100}), meta({100}, DType::i32)), Error);
-  CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}), meta({10}), GradMode::overwrite), Error);
+  CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}), {meta({10})}), Error);
+  const std::vector<Tensor> mixed{meta({10}), meta({10}, DType::bf16)};
+  CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}, DType::f64), mixed), Error);
 }
 
 TEST_CASE("find_nonfinite: accepts the largest 16-bit numbers, detects infinity and NaN anywhere") {

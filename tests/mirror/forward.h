@@ -27,6 +27,9 @@ struct Operands {
   void add(const Tensor& tensor) {
     if (tensor.exists()) add(tensor.raw(), tensor.bytes());
   }
+  void add(const std::vector<Tensor>& tensors) {
+    for (const Tensor& tensor : tensors) add(tensor);
+  }
   void add(const StepState* state) {
     if (state != nullptr) add(state, sizeof(StepState));
   }
