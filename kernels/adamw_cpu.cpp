@@ -153,22 +153,15 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-namespace {
-
-AdamWFactors factors_of(const StepState& state, const AdamWOptions& options, bool decays) {
+UpdateFactors factors_of(const StepState& state, const AdamWOptions& options) {
   const auto step = static_cast<double>(state.step);
-  AdamWFactors f{};
-  f.grad = static_cast<float>(state.clip_scale / state.loss_scale);
-  f.beta1 = static_cast<float>(options.beta1);
-  f.beta2 = static_cast<float>(options.beta2);
-  f.new1 = static_cast<float>(1 - options.beta1);
-  f.new2 = static_cast<float>(1 - options.beta2);
-  f.rate = static_cast<float>(state.lr / (1 - std::pow(options.beta1, step)));
-  f.root = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, step)));
-  f.eps = static_cast<float>(options.eps);
-  f.decay = decays ? static_cast<float>(state.lr * state.weight_decay) : 0.0f;
-  return f;
+  return {.grad = static_cast<float>(state.clip_scale / state.loss_scale),
+          .rate = static_cast<float>(state.lr / (1 - std::pow(options.beta1, step))),
+          .root = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, step))),
+          .decay = static_cast<float>(state.lr * state.weight_decay)};
 }
+
+namespace {
 
 /// Adds atomically. Deterministic, because integer sums do not depend on the order.
 void add_count(std::int64_t& total, std::int64_t count) {
@@ -178,7 +171,8 @@ void add_count(std::int64_t& total, std::int64_t count) {
 
 void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state, bool counted) {
   if (state->found_inf != 0) return;
-  const AdamWFactors factors = factors_of(*state, options, range.decays);
+  AdamWFactors factors(state->factors, options);
+  if (!range.decays) factors.decay = 0;
   Blocks blocks{range.param.numel(), kSerialElements};
   parallel_for(stream.threads(), blocks.number(), range.param.numel(), [&](std::int64_t block) {
     const UpdateCounts counts =

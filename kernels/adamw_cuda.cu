@@ -17,24 +17,10 @@ struct Update {
   bool decays, rounds_stochastically;
   PhiloxKey key;
   ElementMap elements;
-  AdamWOptions options;
+  AdamWFactors factors;  // the options; the step's come from the state
   StepState* state;
   std::int64_t begin, count;
 };
-
-__device__ inline AdamWFactors factors_of(const Update& u) {
-  const StepState& state = *u.state;
-  const double beta1 = u.options.beta1, beta2 = u.options.beta2, step = static_cast<double>(state.step);
-  return {static_cast<float>(state.clip_scale / state.loss_scale),
-          static_cast<float>(beta1),
-          static_cast<float>(beta2),
-          static_cast<float>(1 - beta1),
-          static_cast<float>(1 - beta2),
-          static_cast<float>(state.lr / (1 - pow(beta1, step))),
-          static_cast<float>(1 / sqrt(1 - pow(beta2, step))),
-          static_cast<float>(u.options.eps),
-          u.decays ? static_cast<float>(state.lr * state.weight_decay) : 0.0f};
-}
 
 /// The random bits for consecutive elements in the range, starting with `first`. One Philox call serves 8 elements that
 /// are consecutive in the entire tensor. Divides only once for all elements, because 64-bit divisions would take longer
@@ -121,11 +107,9 @@ __device__ void update_pack(const Update& u, const AdamWFactors& f, std::int64_t
 template <int n>
 __global__ void update_elements(const __grid_constant__ Update u) {
   if (u.state->found_inf != 0) return;
-  auto* factors = shared_memory<AdamWFactors>();
-  if (threadIdx.x == 0) *factors = factors_of(u);
-  __syncthreads();
-  const AdamWFactors f = *factors;
-  __syncthreads();  // the sums reuse this memory
+  AdamWFactors f = u.factors;
+  static_cast<UpdateFactors&>(f) = u.state->factors;
+  if (!u.decays) f.decay = 0;
   Counts counts;
   const std::int64_t end = u.begin + u.count;
   for (std::int64_t i = u.begin + first_element() * n; i < end; i += all_threads() * n) update_pack<n>(u, f, i, counts);
@@ -143,7 +127,7 @@ void launch_update(Stream& stream, Update update, std::int64_t begin, std::int64
   update.begin = begin;
   update.count = count;
   LaunchShape shape = flat_shape(count / n);
-  shape.shared_bytes = std::max(sizeof(AdamWFactors), kWarp * sizeof(int));
+  shape.shared_bytes = kWarp * sizeof(int);
   launch(stream, update_elements<n>, shape, update);
 }
 
@@ -160,7 +144,7 @@ void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& opt
                       range.rounding.has_value(),
                       range.rounding.value_or(PhiloxKey{}),
                       range.elements,
-                      options,
+                      AdamWFactors({}, options),
                       state,
                       0,
                       0};

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu.h"
+#include "kernels/adamw_cpu.h"
 
 namespace mtl::cpu {
 
-void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm) {
+void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm, const AdamWOptions& options) {
   double norm = std::sqrt(*sum.data<double>()) / state->loss_scale;
   state->grad_norm = norm;
   // found_inf still has its value from the previous step.
@@ -14,6 +14,7 @@ void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm) {
   state->clip_scale = 1;
   state->nonzero_updates = state->lost_updates = state->lost_copies = 0;
   if (max_norm > 0) state->clip_scale = std::min(1.0, max_norm / (norm + 1e-6));
+  state->factors = factors_of(*state, options);
 }
 
 }  // namespace mtl::cpu

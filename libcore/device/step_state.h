@@ -38,7 +38,17 @@ struct StepReport {
   std::int64_t nonzero_updates = 0, lost_updates = 0, lost_copies = 0;
 };
 
-struct StepState : StepInputs, StepReport {};
+/// What kernels/adamw.h multiplies by in this step. finish_grad_norm() computes them.
+struct UpdateFactors {
+  float grad = 0;   // clip_scale / loss_scale
+  float rate = 0;   // lr / (1 - beta1^step)
+  float root = 0;   // 1 / sqrt(1 - beta2^step)
+  float decay = 0;  // lr weight_decay
+};
+
+struct StepState : StepInputs, StepReport {
+  UpdateFactors factors = {};
+};
 
 /// A run's StepState. On cuda, inputs and reports are copied through pinned memory, which does not block the host.
 class StepMemory {

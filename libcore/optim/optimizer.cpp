@@ -33,7 +33,7 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   sum_of_squares(stream_, scratch, sum, gradients);
   for (AxisSet axes : {params_.layout().optimizer_shards, AxisSet(Axis::tensor), AxisSet(Axis::pipeline)})
     groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
-  finish_grad_norm(stream_, state, sum, options_.clip_grad);
+  finish_grad_norm(stream_, state, sum, options_.clip_grad, options_.rule.options);
 }
 
 void Optimizer::update_bucket(const Bucket& bucket, StepState* state) {

@@ -58,6 +58,7 @@ void measure(const Setting& setting, int threads) {
     for (int turn = 0; turn < 2; ++turn) {
       const bool counts = (turn + round) % 2 == 0;  // alternates which runs first
       ++state.step;
+      state.factors = cpu::factors_of(state, {});
       const auto begin = std::chrono::steady_clock::now();
       cpu::adamw_step(stream, range, {}, &state, counts);
       seconds[counts] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/adamw_cpu.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -18,14 +19,17 @@ struct Parameters {
   }
 };
 
-/// A StepState in device memory.
+const AdamWOptions kOptions{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+
+/// A StepState in device memory, with its factors.
 struct OnDevice {
   Owned memory{DType::u8, {sizeof(StepState)}};
-  explicit OnDevice(const StepState& state) { std::memcpy(memory.host<std::uint8_t>(), &state, sizeof state); }
+  explicit OnDevice(StepState state, const AdamWOptions& options = kOptions) {
+    state.factors = cpu::factors_of(state, options);
+    std::memcpy(memory.host<std::uint8_t>(), &state, sizeof state);
+  }
   StepState* state() const { return static_cast<StepState*>(memory.tensor().raw()); }
 };
-
-const AdamWOptions kOptions{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
 
 }  // namespace
 
@@ -135,7 +139,8 @@ struct Ones {
       : p(rounded(filled({n}, 1), DType::bf16)), grad(filled({n}, 1)), m(filled({n}, 0)), v(filled({n}, 0)) {}
   void step(std::int64_t number, const ElementMap& elements) const {
     Stream stream(kDevice, 2);
-    const OnDevice state({{.step = number, .lr = 0x1p-12}, {}});
+    constexpr AdamWOptions kGradientOnly{.beta1 = 0, .beta2 = 0, .eps = 0};
+    const OnDevice state({{.step = number, .lr = 0x1p-12}, {}}, kGradientOnly);
     const AdamWRange range{.param = p,
                            .grad = grad,
                            .exp_avg = m,
@@ -143,7 +148,7 @@ struct Ones {
                            .decays = false,
                            .rounding = PhiloxKey{5, 6},
                            .elements = elements};
-    adamw_step(stream, range, {.beta1 = 0, .beta2 = 0, .eps = 0}, state.state());
+    adamw_step(stream, range, kGradientOnly, state.state());
   }
 };
 
