@@ -37,8 +37,8 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
                             VocabSlice slice, const StepState* state = nullptr);
 
 /// Writes losses (N) and dlogits in one pass, for logits over the entire vocabulary, whose first `valid` columns are
-/// not padding. Produces the same bits as the two phases, but reads a row from memory only once if a cache still
-/// holds it when its gradient is written. Leaves `logits` undefined.
+/// not padding. Produces the same bits as the two phases, but reads a row from memory only once if it fits into a GPU's
+/// shared memory, or if a cache still holds it when its gradient is written. Leaves `logits` undefined.
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
                                     Tensor weights, std::int64_t valid, const StepState* state = nullptr);
 

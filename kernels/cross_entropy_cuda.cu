@@ -2,8 +2,9 @@
 // logits, memory-bound:
 //   statistics                read the N V logits once, keeping a running maximum and the sum relative to it
 //   backward                  reads them once and writes dlogits once
-//   forward with backward     reads them once and writes dlogits once: the second pass over a row hits in L2 as far as
-//                             concurrent blocks have not evicted it
+//   forward with backward     reads them once and writes dlogits once: a row that fits stays in shared memory (GPT-2's
+//                             does on sm_90). Of others, the second pass hits in L2 as far as concurrent blocks have
+//                             not evicted the row
 // Accesses are 16 bytes wide in rows of any width, except for a few columns at both ends.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
@@ -34,8 +35,9 @@ __device__ void add_pack(Running& running, const Pack<n>& z) {
   for (int j = 0; j < n; ++j) max = fmaxf(max, z[j]);
   running.sum = running.sum_relative_to(max);
   running.max = max;
+  const float base = max == -INFINITY ? 0 : max;  // exp(-inf - 0) is 0
 #pragma unroll
-  for (int j = 0; j < n; ++j) running.sum += z[j] == -INFINITY ? 0.0f : expf(z[j] - max);  // max may be -inf, too
+  for (int j = 0; j < n; ++j) running.sum += expf(z[j] - base);
 }
 
 enum class Order { forward, backward };
@@ -45,20 +47,23 @@ enum class Order { forward, backward };
 /// single elements, m = 1, before the first pack and after the last.
 template <int n, Order order = Order::forward, class Body>
 __device__ void over_columns(std::int64_t row, std::int64_t width, std::int64_t count, const Body& body) {
-  std::int64_t first = (n - row * width % n) % n;
-  if (first > count) first = count;
-  const std::int64_t end = first + (count - first) / n * n, stride = std::int64_t{blockDim.x} * n;
+  // int has room for a row and two strides: labels are int, too, and 64 bits would take twice the registers.
+  const int columns = static_cast<int>(count), unaligned = static_cast<int>((n - row * width % n) % n);
+  const int first = unaligned < columns ? unaligned : columns, end = first + (columns - first) / n * n;
+  const int threads = threads_in_block(), stride = threads * n;
   const auto ends = [&] {
-    for (std::int64_t i = threadIdx.x; i < first; i += blockDim.x) body(i, std::integral_constant<int, 1>());
-    for (std::int64_t i = end + threadIdx.x; i < count; i += blockDim.x) body(i, std::integral_constant<int, 1>());
+#pragma unroll 1
+    for (int i = thread_in_block(); i < first; i += threads) body(i, std::integral_constant<int, 1>());
+#pragma unroll 1
+    for (int i = end + thread_in_block(); i < columns; i += threads) body(i, std::integral_constant<int, 1>());
   };
-  const std::int64_t begin = first + std::int64_t{threadIdx.x} * n;
+  const int begin = first + thread_in_block() * n;
   if constexpr (order == Order::forward) {
-    for (std::int64_t i = begin; i < end; i += stride) body(i, std::integral_constant<int, n>());
+    for (int i = begin; i < end; i += stride) body(i, std::integral_constant<int, n>());
     ends();
   } else {
     ends();
-    for (std::int64_t i = begin + (end - 1 - first) / stride * stride; i >= begin; i -= stride)
+    for (int i = begin + (end - 1 - first) / stride * stride; i >= begin; i -= stride)
       if (i < end) body(i, std::integral_constant<int, n>());
   }
 }
@@ -68,11 +73,16 @@ struct RowStats {
   float max, sum;
 };
 
+/// Unless `copy` is null, also copies the valid columns to it.
 template <int n>
-__device__ RowStats stats_of_row(const float* z, std::int64_t row, std::int64_t width, std::int64_t valid) {
+__device__ RowStats stats_of_row(const float* z, std::int64_t row, std::int64_t width, std::int64_t valid,
+                                 float* copy = nullptr) {
   Running running;
-  over_columns<n>(row, width, valid,
-                  [&]<int m>(std::int64_t i, std::integral_constant<int, m>) { add_pack<m>(running, load<m>(z + i)); });
+  over_columns<n>(row, width, valid, [&]<int m>(int i, std::integral_constant<int, m>) {
+    const Pack<m> pack = load<m>(z + i);
+    if (copy != nullptr) store(copy + i, pack);
+    add_pack<m>(running, pack);
+  });
   const float max =
       block_reduce(running.max, -INFINITY, shared_memory<float>(), [](float a, float b) { return fmaxf(a, b); });
   return {max, static_cast<float>(block_sum(double{running.sum_relative_to(max)}, shared_memory<double>()))};
@@ -136,15 +146,16 @@ template <int n, Order order, class T>
 __device__ void write_gradient(const GradientRow<T>& g) {
   // cross-entropy backward: dlogits = weight (softmax(z) - onehot(label)), 0 in padding
   const float factor = g.weight / g.stats.sum;
-  over_columns<n, order>(g.row, g.width, g.width, [&]<int m>(std::int64_t i, std::integral_constant<int, m>) {
+  over_columns<n, order>(g.row, g.width, g.width, [&]<int m>(int i, std::integral_constant<int, m>) {
     Pack<m> z = load<m>(g.z + i);
 #pragma unroll
     for (int j = 0; j < m; ++j) {
       const bool real = i + j < g.valid;
-      z[j] = real ? expf(z[j] - g.stats.max) * factor : 0.0f;
+      const float probability = expf(z[j] - g.stats.max) * factor;
+      z[j] = real ? probability : 0.0f;
       if (real && i + j == g.label) z[j] -= g.weight;
     }
-    store(g.dlogits + i, z);
+    store_streaming(g.dlogits + i, z);
   });
 }
 
@@ -166,17 +177,26 @@ __global__ void find_gradients(T* dlogits, const float* logits, const float* sta
                                                    slice.valid});
 }
 
-/// The gradient pass begins at the end of the row, which was read last. dlogits can be logits.
-template <int n, class T>
+/// Returns how much shared memory find_losses_and_gradients() needs to keep a row. The row is aligned to 16 bytes as in
+/// the tensor, so up to 3 floats precede it.
+std::size_t shared_with_row(std::int64_t width) {
+  return kShared + static_cast<std::size_t>(width + 3) * sizeof(float);
+}
+
+/// If it `keeps` the row in shared memory, reads logits once. Otherwise, the gradient pass begins at the end of the
+/// row, which was read last. dlogits can be logits.
+template <int n, bool keeps, class T>
 __global__ void __launch_bounds__(kThreads, 2)
     find_losses_and_gradients(float* losses, T* dlogits, const float* logits, const std::int32_t* labels,
                               const float* weights, std::int64_t valid, const StepState* state, std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width, label = labels[row];
   const float target = threadIdx.x == 0 ? target_of(logits + begin, label, valid) : 0;  // dlogits may be logits
-  const RowStats stats = stats_of_row<n>(logits + begin, row, width, valid);
+  float* const kept = keeps ? shared_memory<float>() + kShared / sizeof(float) + begin % 4 : nullptr;
+  const RowStats stats = stats_of_row<n>(logits + begin, row, width, valid, kept);
   if (threadIdx.x == 0) losses[row] = loss_of(stats.max, stats.sum, target);
-  write_gradient<n, Order::backward>(GradientRow<T>{dlogits + begin, logits + begin, stats,
-                                                    scaled_weight(state, weights[row]), row, width, label, valid});
+  write_gradient<n, keeps ? Order::forward : Order::backward>(
+      GradientRow<T>{dlogits + begin, keeps ? kept : logits + begin, stats, scaled_weight(state, weights[row]), row,
+                     width, label, valid});
 }
 
 /// One block. Each thread adds every blockDim.x-th loss, then all threads' sums are added.
@@ -222,11 +242,13 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
                                     Tensor weights, std::int64_t valid, const StepState* state) {
   const std::int64_t width = logits.size(1);
-  const LaunchShape shape{static_cast<unsigned>(logits.size(0)), kThreads, kShared};
+  const bool keeps = shared_with_row(width) <= most_shared_bytes();
+  const LaunchShape shape{static_cast<unsigned>(logits.size(0)), kThreads, keeps ? shared_with_row(width) : kShared};
   with_float_type(dlogits.dtype(), [&]<class T>(T) {
     with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, find_losses_and_gradients<n, T>, shape, losses.data<float>(), dlogits.data<T>(),
-             logits.data<float>(), labels.data<std::int32_t>(), weights.data<float>(), valid, state, width);
+      launch(stream, keeps ? find_losses_and_gradients<n, true, T> : find_losses_and_gradients<n, false, T>, shape,
+             losses.data<float>(), dlogits.data<T>(), logits.data<float>(), labels.data<std::int32_t>(),
+             weights.data<float>(), valid, state, width);
     });
   });
 }

@@ -45,32 +45,50 @@ __device__ Pack<count> load(const T* from) {
   return out;
 }
 
-/// 16 bytes as one number, which one instruction stores. For sm_80 and sm_90a, nvcc 13 stores the elements of a struct
-/// one by one if the store is in a loop within a loop. tests/gpu/sass.sh checks the object code.
-using Wide [[gnu::may_alias]] = unsigned __int128;
 __device__ inline std::uint32_t stored_bits(float value) { return to_bits(value); }
 __device__ inline std::uint32_t stored_bits(Bf16 value) { return value.bits; }
 __device__ inline std::uint32_t stored_bits(Half value) { return value.bits; }
+
+/// Calls write(Wide* to, Wide bits) for each 16 bytes of a pack. One instruction stores them: for sm_80 and sm_90a,
+/// nvcc 13 stores the elements of a struct one by one if the store is in a loop within a loop. tests/gpu/sass.sh checks
+/// the object code.
+template <int count, class T, class Write>
+__device__ void store_wide(T* to, const Pack<count>& pack, const Write& write) {
+  using S = Stored<T, count>;
+#pragma unroll
+  for (int p = 0; p < S::kPieces; ++p) {
+    Wide bits = 0;
+#pragma unroll
+    for (int i = 0; i < S::kInPiece; ++i)
+      bits |= Wide{stored_bits(from_float<T>(pack[p * S::kInPiece + i]))} << 8 * sizeof(T) * i;
+    write(reinterpret_cast<Wide*>(to) + p, bits);
+  }
+}
 
 /// Rounds to nearest even.
 template <int count, class T>
 __device__ void store(T* to, const Pack<count>& pack) {
   using S = Stored<T, count>;
   expect_aligned(to, S::kAlign);
+  if constexpr (S::kAlign == kAccess) {
+    store_wide(to, pack, [](Wide* at, Wide bits) { *at = bits; });
+  } else {
+    typename S::Piece piece;
 #pragma unroll
-  for (int p = 0; p < S::kPieces; ++p) {
-    if constexpr (S::kAlign == kAccess) {
-      Wide bits = 0;
-#pragma unroll
-      for (int i = 0; i < S::kInPiece; ++i)
-        bits |= Wide{stored_bits(from_float<T>(pack[p * S::kInPiece + i]))} << 8 * sizeof(T) * i;
-      reinterpret_cast<Wide*>(to)[p] = bits;
-    } else {
-      typename S::Piece piece;
-#pragma unroll
-      for (int i = 0; i < S::kInPiece; ++i) piece.values[i] = from_float<T>(pack[p * S::kInPiece + i]);
-      reinterpret_cast<typename S::Piece*>(to)[p] = piece;
-    }
+    for (int i = 0; i < count; ++i) piece.values[i] = from_float<T>(pack[i]);
+    *reinterpret_cast<typename S::Piece*>(to) = piece;
+  }
+}
+
+/// Like store(), for results that are larger than L2: what is read again stays there. `to` is not in shared memory.
+template <int count, class T>
+__device__ void store_streaming(T* to, const Pack<count>& pack) {
+  using S = Stored<T, count>;
+  if constexpr (S::kAlign == kAccess) {
+    expect_aligned(to, kAccess);
+    store_wide(to, pack, [](Wide* at, Wide bits) { store_streaming(at, bits); });
+  } else {
+    store(to, pack);
   }
 }
 

@@ -11,6 +11,8 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "device/check_cuda.h"
 #include "device/dtype.h"
@@ -68,6 +70,21 @@ __device__ inline void add_count(std::int64_t* total, std::int64_t count) {
   atomicAdd(reinterpret_cast<unsigned long long*>(total), static_cast<unsigned long long>(count));
 }
 
+/// 16 bytes as one number.
+using Wide [[gnu::may_alias]] = unsigned __int128;
+/// Stores 16 bytes that L2 evicts first.
+__device__ inline void store_streaming(Wide* to, Wide bits) {
+  __stcs(reinterpret_cast<ulonglong2*>(to), make_ulonglong2(static_cast<unsigned long long>(bits), bits >> 64));
+}
+
+/// Returns the most shared memory that a block may have on the current GPU, in bytes.
+inline std::size_t most_shared_bytes() {
+  int device = 0, bytes = 0;
+  check(cudaGetDevice(&device), "querying the current GPU");
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "querying its shared memory");
+  return static_cast<std::size_t>(bytes);
+}
+
 struct LaunchShape {
   dim3 blocks;
   unsigned threads;  // per block, a multiple of kWarp
@@ -79,10 +96,11 @@ template <class... Parameters, class... Args>
 void launch(Stream& stream, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
   if (shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0) return;
   constexpr std::size_t kDefaultLimit = 48 << 10;
+  // The limit is the kernel's, also in graphs: a later launch that needs less must not lower it.
   if (shape.shared_bytes > kDefaultLimit)
-    check(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes)),
-        "reserving a kernel's shared memory");
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(std::max(shape.shared_bytes, most_shared_bytes()))),
+          "reserving a kernel's shared memory");
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
   config.blockDim = dim3(shape.threads);

@@ -16,11 +16,12 @@
 namespace mtl::emulated {
 
 Dim3 threadIdx, blockIdx, blockDim, gridDim;
+std::size_t most_shared_bytes = 227 << 10, last_shared_bytes = 0;
 
 namespace {
 
 constexpr unsigned kLanes = 32, kMostThreads = 1024;
-constexpr std::size_t kMostShared = 227 << 10, kPage = 4096;  // of sm_90
+constexpr std::size_t kPage = 4096;
 
 std::uint32_t first_seed() {
   const char* given = std::getenv("MTL_EMULATION_SEED");
@@ -50,7 +51,7 @@ class SharedMemory {
   std::byte* data() const { return at_; }
 
  private:
-  static constexpr std::size_t kReserved = (kMostShared + 2 * kPage) / kPage * kPage, kCanary = 64;
+  static constexpr std::size_t kReserved = 256 << 10, kCanary = 64;
   std::byte *base_ = nullptr, *at_ = nullptr;
 };
 
@@ -212,10 +213,11 @@ Block block;
 void run_grid(Dim3 blocks, unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread) {
   require(threads > 0 && threads <= kMostThreads && threads % kLanes == 0, "a launch with blocks of ", threads,
           " threads; they must be a multiple of ", kLanes, ", at most ", kMostThreads);
-  require(shared_bytes <= kMostShared, "a launch with ", shared_bytes, " bytes of shared memory, more than ",
-          kMostShared);
+  require(shared_bytes <= most_shared_bytes, "a launch with ", shared_bytes, " bytes of shared memory, more than ",
+          most_shared_bytes);
   require(blocks.y < 65536 && blocks.z < 65536, "a launch with ", blocks.y, " x ", blocks.z,
           " rows of blocks; each must be below 65536");
+  last_shared_bytes = shared_bytes;
   const std::size_t count = std::size_t{blocks.x} * blocks.y * blocks.z;
   mirror::Opened opened;
   gridDim = blocks;

@@ -30,6 +30,11 @@ extern Dim3 threadIdx, blockIdx, blockDim, gridDim;
 /// - a thread writes just before shared memory
 void run_grid(Dim3 blocks, unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread);
 
+/// The most shared memory that a block may have: that of sm_90 until a test assigns less.
+extern std::size_t most_shared_bytes;
+/// The shared memory of the last grid's blocks.
+extern std::size_t last_shared_bytes;
+
 /// Returns the running block's shared memory.
 void* shared_memory();
 

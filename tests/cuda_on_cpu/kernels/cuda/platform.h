@@ -73,6 +73,11 @@ T from_float(float value) {
 
 inline void add_count(std::int64_t* total, std::int64_t count) { *total += count; }
 
+using Wide [[gnu::may_alias]] = unsigned __int128;
+inline void store_streaming(Wide* to, Wide bits) { *to = bits; }
+
+inline std::size_t most_shared_bytes() { return emulated::most_shared_bytes; }
+
 struct LaunchShape {
   dim3 blocks;
   unsigned threads;
