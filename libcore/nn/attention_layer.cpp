@@ -81,17 +81,31 @@ void AttentionLayer::project_qkv(Ctx& ctx, Tensor x, const Batch& batch, Cache& 
        transposed(qkv.value.view({width, hidden})), GradMode::overwrite,
        {.bias = qkv_bias.exists() ? qkv_bias.value.view({width}) : Tensor()});
   cache.qkv = cache.projected;
-  if (qk_norm) normalize(ctx, cache);
-  if (is_rotary) rotary_forward(ctx.stream, {cache.qkv, 0, per_group - 1}, batch.rotary, interleaved);
+  if (qk_norm)
+    normalize(ctx, batch, cache);
+  else if (is_rotary)
+    rotary_forward(ctx.stream, {cache.qkv, 0, per_group - 1}, batch.rotary, interleaved);
 }
 
-void AttentionLayer::normalize(Ctx& ctx, Cache& cache) const {
+/// The operands of the norms and the rotation of q and k.
+QkNorm AttentionLayer::norm_of(const Batch& batch, const Cache& cache) const {
+  return {.q_gamma = q_norm.value,
+          .k_gamma = k_norm.value,
+          .q_rstd = cache.q_rstd,
+          .k_rstd = cache.k_rstd,
+          .angles = batch.rotary,
+          .interleaved = interleaved};
+}
+
+/// Normalizes q and k, and rotates them in a rotary model.
+void AttentionLayer::normalize(Ctx& ctx, const Batch& batch, Cache& cache) const {
   const Qkv from = unpack_qkv(cache.projected);
   const Shape shape = cache.projected.shape();
   cache.qkv = ctx.slot->like(cache.projected);
-  const Qkv to = unpack_qkv(cache.qkv);
   cache.q_rstd = ctx.slot->make(DType::f32, {shape[0], shape[1], shape[2], from.q.count});
   cache.k_rstd = ctx.slot->make(DType::f32, {shape[0], shape[1], shape[2], 1});
+  if (is_rotary) return qk_norm_rotary_forward(ctx.stream, cache.qkv, cache.projected, norm_of(batch, cache), norm_eps);
+  const Qkv to = unpack_qkv(cache.qkv);
   head_norm_forward(ctx.stream, to.q, cache.q_rstd, from.q, q_norm.value, norm_eps);
   head_norm_forward(ctx.stream, to.k, cache.k_rstd, from.k, k_norm.value, norm_eps);
 }
@@ -99,8 +113,13 @@ void AttentionLayer::normalize(Ctx& ctx, Cache& cache) const {
 /// Turns the gradient with respect to attention's input into the gradient with respect to the projection's output, in
 /// place.
 void AttentionLayer::prepare_backward(Ctx& ctx, Tensor dqkv, const Batch& batch, const Cache& cache) const {
-  if (is_rotary) rotary_backward(ctx.stream, {dqkv, 0, dqkv.size(3) - 1}, batch.rotary, interleaved);
-  if (!qk_norm) return;
+  if (!qk_norm) {
+    if (is_rotary) rotary_backward(ctx.stream, {dqkv, 0, dqkv.size(3) - 1}, batch.rotary, interleaved);
+    return;
+  }
+  if (is_rotary)
+    return qk_norm_rotary_backward(ctx.stream, ctx.scratch, dqkv, q_norm.take_grad(), k_norm.take_grad(),
+                                   cache.projected, norm_of(batch, cache));
   const Qkv grads = unpack_qkv(dqkv), from = unpack_qkv(cache.projected);
   head_norm_backward(ctx.stream, ctx.scratch, grads.q, q_norm.take_grad(), grads.q, from.q, cache.q_rstd, q_norm.value);
   head_norm_backward(ctx.stream, ctx.scratch, grads.k, k_norm.take_grad(), grads.k, from.k, cache.k_rstd, k_norm.value);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/attention.h"
+#include "kernels/qk_norm_rotary.h"
 #include "nn/batch.h"
 #include "nn/gpt_config.h"
 #include "nn/tp_region.h"
@@ -51,7 +52,8 @@ struct AttentionLayer {
  private:
   AttentionInput input(const Ctx& ctx, const Cache& cache, const Batch& batch) const;
   void project_qkv(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
-  void normalize(Ctx& ctx, Cache& cache) const;
+  QkNorm norm_of(const Batch& batch, const Cache& cache) const;
+  void normalize(Ctx& ctx, const Batch& batch, Cache& cache) const;
   Tensor make_attended(Arena& memory, const Cache& cache) const;
   Tensor make_logsumexp(Arena& memory, const Cache& cache) const;
   void prepare_backward(Ctx& ctx, Tensor dqkv, const Batch& batch, const Cache& cache) const;

@@ -54,13 +54,14 @@ for object in "${objects[@]}"; do
     # True if a kernel has packs of 8 and stores them. The 8 of the simple attention are elements per lane, and neighboring
     # lanes store neighbors.
     function stores_packs(name) {
-      return name ~ /ILi8E/ && name !~ /find_stats|(attend_rows|write_dq|write_dk_dv)ILi8E/
+      return name ~ /ILi8E|qk_norm_then|qk_rotate_back/ && name !~ /find_stats|(attend_rows|write_dq|write_dk_dv)ILi8E/
     }
     # Returns how many stores of less than 16 bytes such a kernel may have.
     function narrow_stores(name) {
       if (name ~ /(residual|norm)_backward_rows/) return 6             # sums over rows: neighbors, in an unrolled loop
       if (name ~ /normalize_rows/) return 2                            # the mean and rstd of a row
-      if (name ~ /rmsnorm_forward_rows/) return 1                      # rstd
+      if (name ~ /rmsnorm_forward_rows|qk_norm_then/) return 1         # rstd
+      if (name ~ /qk_rotate_back/) return 3                            # sums over rows
       if (name ~ /find_(losses_and_)?gradients/) return 7              # the few columns at both ends of a row, the loss
       return 0
     }

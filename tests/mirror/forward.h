@@ -42,6 +42,7 @@ struct Operands {
   void add(const Qkv& qkv) { add_all(qkv.q, qkv.k, qkv.v); }
   void add(const AttentionInput& in) { add_all(in.qkv, in.rows, in.past, in.document_start); }
   void add(const KvCache& cache) { add_all(cache.keys, cache.values, cache.lengths); }
+  void add(const QkNorm& norm) { add_all(norm.q_gamma, norm.k_gamma, norm.q_rstd, norm.k_rstd, norm.angles); }
   void add(const LayerNormCache& cache) { add_all(cache.x, cache.mean, cache.rstd); }
   void add(const RmsNormCache& cache) { add_all(cache.x, cache.rstd); }
   void add(const LayerNormGrads& grads) { add_all(grads.dx, grads.dgamma, grads.dbeta); }

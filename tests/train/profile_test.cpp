@@ -162,6 +162,29 @@ TEST_CASE("hardware is found by CUDA's names, and similar names do not match") {
   for (const Hardware& known : known_hardware()) CHECK(find_hardware(known.name) == &known);
 }
 
+TEST_CASE("one operator normalizes and rotates q and k; a model with only one of them keeps that operator") {
+  for (const bool is_normalized : {false, true}) {
+    for (const bool is_rotary : {false, true}) {
+      GptConfig config = qwen_of_size({.vocab = 61, .layers = 2, .hidden = 32, .heads = 4, .positions = 12});
+      config.qk_norm = is_normalized;
+      if (!is_rotary) config.position_embedding = PositionEmbedding::learned;
+      RunShape shape;
+      shape.seq_length = 8;
+      shape.padded_vocab = config.vocab_size;
+      const StepProfile step = profile_on_meta(config, {}, shape);
+      const auto calls = [&](const char* name) {
+        return std::ranges::count_if(step.profile.entries(), [&](const ProfileEntry& e) { return e.name == name; });
+      };
+      for (const std::string pass : {"forward", "backward"}) {
+        CAPTURE(pass);
+        CHECK(calls(("qk_norm_rotary_" + pass).c_str()) == (is_normalized && is_rotary ? 2 : 0));
+        CHECK(calls(("head_norm_" + pass).c_str()) == (is_normalized && !is_rotary ? 4 : 0));
+        CHECK(calls(("rotary_" + pass).c_str()) == (!is_normalized && is_rotary ? 2 : 0));
+      }
+    }
+  }
+}
+
 TEST_CASE("the operators of a step on meta count what its plan counts, for any number of micro-batches") {
   const GptConfig config = gpt_of_size({.vocab = 61, .layers = 2, .hidden = 24, .heads = 3, .positions = 12});
   for (std::int64_t micro_batches : {1, 2, 5}) {
