@@ -101,7 +101,7 @@ struct HopperBackwardShared {
 
 /// Writes sums (16, D) times a factor, like store_sums(), 64 columns at a time.
 template <int dim, class T>
-__device__ void store_panels(const HeadRows<T>& to, int count, T* staged, const Sums<dim / 8>& sums, float factor) {
+__device__ void store_panels(const RowsOfHead<T>& to, int count, T* staged, const Sums<dim / 8>& sums, float factor) {
 #pragma unroll
   for (int column = 0; column < dim; column += kPanel) {
     Sums<kPanel / 8> panel;
@@ -110,7 +110,7 @@ __device__ void store_panels(const HeadRows<T>& to, int count, T* staged, const 
 #pragma unroll
       for (int i = 0; i < 4; ++i) panel.v[j][i] = sums.v[column / 8 + j][i];
     }
-    store_sums<kPanel>(HeadRows<T>{to.first + column, to.stride, kPanel}, count, staged, panel, factor, factor);
+    store_sums<kPanel>(RowsOfHead<T>{to.first + column, to.stride, kPanel}, count, staged, panel, factor, factor);
   }
 }
 

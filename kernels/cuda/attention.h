@@ -12,7 +12,7 @@ namespace mtl::cuda {
 
 /// A head's rows, at consecutive positions. `stride` is in elements; a row has `dim`.
 template <class T>
-struct HeadRows {
+struct RowsOfHead {
   T* first;
   std::int64_t stride;
   int dim;
@@ -43,7 +43,9 @@ struct Heads {
     return first + b * sequence + t * position + g * group + std::int64_t{h} * dim;
   }
   /// Returns that head's rows from position `t` on.
-  __device__ HeadRows<T> rows(int b, int g, int h, std::int64_t t = 0) const { return {at(b, g, h, t), position, dim}; }
+  __device__ RowsOfHead<T> rows(int b, int g, int h, std::int64_t t = 0) const {
+    return {at(b, g, h, t), position, dim};
+  }
 };
 
 /// Draws the attention masks of kernels/dropout.h.

@@ -20,7 +20,7 @@ inline constexpr int kTileRow = dim + 8;
 /// Starts copying rows [begin, begin + rows) of `from` into a tile. Rows outside `inside`, and columns that `from` does
 /// not have, become zeros. The whole block must call this.
 template <int rows, int dim, class T>
-__device__ void load_tile(T* tile, const HeadRows<T>& from, int begin, KeyRange inside) {
+__device__ void load_tile(T* tile, const RowsOfHead<T>& from, int begin, KeyRange inside) {
   constexpr int kPieces = dim / 8;
   for (int i = thread_in_block(); i < rows * kPieces; i += threads_in_block()) {
     const int row = i / kPieces, d = i % kPieces * 8, position = begin + row;
@@ -99,7 +99,7 @@ __device__ void add_products(Sums<dim / 8>& sums, const Sums<n>& scores, const T
 /// Writes the columns of sums (16, D) that `to` has to the rows `to`, of which only the first `count` exist. Multiplies
 /// row g by `factor` and row g + 8 by `factor8`. `staged` is this warp's scratch memory: 16 tile rows.
 template <int dim, class T>
-__device__ void store_sums(const HeadRows<T>& to, int count, T* staged, const Sums<dim / 8>& sums, float factor,
+__device__ void store_sums(const RowsOfHead<T>& to, int count, T* staged, const Sums<dim / 8>& sums, float factor,
                            float factor8) {
   const int g = lane() / 4, q = lane() % 4;
   __syncwarp();
