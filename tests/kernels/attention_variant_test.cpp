@@ -288,16 +288,14 @@ TEST_CASE("attention hopper: results equal the reference on a GPU that supports 
         CAPTURE(c.length);
         CAPTURE(dim);
         Stream stream(kDevice);
-        Arena scratch(kDevice, "scratch", std::size_t{1} << 20);
         stream.choices().set(attention_forward_key(problem.input()), "hopper");
-        attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
+        attention_forward(stream, attention_scratch(), problem.out, problem.logsumexp, problem.input());
         const AttentionReference expected = attention_reference(problem);
         CHECK(relative_rms(problem.out, expected.out) < rounding_of(dtype, kTolerance.elementwise));
         CHECK(relative_rms(problem.logsumexp, expected.logsumexp) < kTolerance.elementwise);
         stream.choices().set(attention_backward_key(problem.input()), "hopper");
-        Arena work(kDevice, "scratch", std::size_t{1} << 20);
-        attention_backward(stream, work, unpack_qkv(problem.dqkv), problem.dout, problem.out, problem.logsumexp,
-                           problem.input());
+        attention_backward(stream, attention_scratch(), unpack_qkv(problem.dqkv), problem.dout, problem.out,
+                           problem.logsumexp, problem.input());
         CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(dtype, kTolerance.reduction));
       }
     }
