@@ -226,10 +226,12 @@ std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel
 
 std::shared_ptr<Task> message_task(const GroupLink& link, const OperationLabel& label, Tensor data, int peer) {
   auto task = std::make_shared<Exchange>(label);
-  bool sends = label.kind == OperationKind::send;
+  const bool sends = label.kind == OperationKind::send;
+  // Both ends use the same tags: one kind's for each channel.
+  const OperationKind tags = label.channel == Channel::activations ? OperationKind::send : OperationKind::receive;
   Lane::End end{.direction = sends ? Lane::Direction::send : Lane::Direction::receive,
                 .peer = peer,
-                .tag = tag_of(OperationKind::send, label.number)};
+                .tag = tag_of(tags, label.number)};
   task->lanes.add(link, &task->label(), end, bytes_of(data), data.bytes());
   return task;
 }

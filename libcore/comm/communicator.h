@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/channel.h"
 #include "device/profile.h"
 #include "device/stream.h"
 #include "device/tensor.h"
@@ -84,8 +85,8 @@ class Communicator {
   /// part rank() of `in`. Does not change the other parts. Accepts the same dtypes as all_reduce().
   virtual Work reduce_scatter(Stream& stream, Tensor out, Tensor in) = 0;
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
-  virtual Work send(Stream& stream, Tensor data, int peer) = 0;
-  virtual Work receive(Stream& stream, Tensor data, int peer) = 0;
+  virtual Work send(Stream& stream, Tensor data, int peer, Channel channel) = 0;
+  virtual Work receive(Stream& stream, Tensor data, int peer, Channel channel) = 0;
   /// Registers memory that operations use repeatedly, if the transport benefits from that. The returned object must be
   /// destroyed before the memory is freed.
   virtual std::shared_ptr<void> register_memory(const Tensor&) { return {}; }
@@ -116,8 +117,8 @@ class SelfCommunicator final : public Communicator {
   Work all_gather(Stream& stream, Tensor out, Tensor in) override;
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
   Work broadcast(Stream& stream, Tensor data, int root) override;
-  Work send(Stream& stream, Tensor data, int peer) override;
-  Work receive(Stream& stream, Tensor data, int peer) override;
+  Work send(Stream& stream, Tensor data, int peer, Channel channel) override;
+  Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
 };
 
 /// For planning: checks shapes and counts the bytes a rank would send, but does not communicate.
@@ -130,8 +131,8 @@ class MetaCommunicator final : public Communicator {
   Work all_gather(Stream& stream, Tensor out, Tensor in) override;
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
   Work broadcast(Stream& stream, Tensor data, int root) override;
-  Work send(Stream& stream, Tensor data, int peer) override;
-  Work receive(Stream& stream, Tensor data, int peer) override;
+  Work send(Stream& stream, Tensor data, int peer, Channel channel) override;
+  Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
 
   /// Returns how many bytes this rank would have sent with bandwidth-optimal algorithms. For p ranks and n bytes:
   ///   all-reduce                  2 n (p - 1) / p

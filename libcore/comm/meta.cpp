@@ -33,13 +33,13 @@ Work MetaCommunicator::broadcast(Stream&, Tensor data, int root) {
   return {};
 }
 
-Work MetaCommunicator::send(Stream&, Tensor data, int peer) {
+Work MetaCommunicator::send(Stream&, Tensor data, int peer, Channel) {
   require(peer >= 0 && peer < size_ && peer != rank_, "no peer ", peer, " in a group of ", size_);
   sent_bytes_ += data.bytes();
   return {};
 }
 
-Work MetaCommunicator::receive(Stream&, Tensor, int peer) {
+Work MetaCommunicator::receive(Stream&, Tensor, int peer, Channel) {
   require(peer >= 0 && peer < size_ && peer != rank_, "no peer ", peer, " in a group of ", size_);
   return {};
 }

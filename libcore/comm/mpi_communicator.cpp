@@ -37,8 +37,8 @@ MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, 
     : progress_(progress),
       identity_{std::move(name), std::move(ranks)},
       staging_(Device::cpu, staging_bytes(static_cast<int>(identity_.ranks.size()))),
-      sent_(identity_.ranks.size()),
-      received_(identity_.ranks.size()) {
+      sent_(identity_.ranks.size() * kChannels),
+      received_(identity_.ranks.size() * kChannels) {
   const std::vector<int>& members = identity_.ranks;
   auto self = std::find(members.begin(), members.end(), progress.wire().rank());
   require(self != members.end(), "group '", identity_.name, "': rank ", progress.wire().rank(), " is not a member");
@@ -90,21 +90,25 @@ Work MpiCommunicator::broadcast(Stream&, Tensor data, int root) {
   return start(broadcast_task(link_, label(OperationKind::broadcast, data, root), data, root));
 }
 
-Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer, std::vector<std::int64_t>& started) {
+Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer, Channel channel,
+                               std::vector<std::int64_t>& started) {
   require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
   auto lock = progress_.enter();
   OperationLabel message_label = label(kind, data, peer);
-  message_label.number = started[peer]++;
+  message_label.channel = channel;
+  message_label.number = started[peer * kChannels + static_cast<int>(channel)]++;
   auto task = message_task(link_, message_label, data, peer);
   task->advance();
   if (!task->finished()) messages_.push_back(task);
   return work_of(std::move(task));
 }
 
-Work MpiCommunicator::send(Stream&, Tensor data, int peer) { return exchange(OperationKind::send, data, peer, sent_); }
+Work MpiCommunicator::send(Stream&, Tensor data, int peer, Channel channel) {
+  return exchange(OperationKind::send, data, peer, channel, sent_);
+}
 
-Work MpiCommunicator::receive(Stream&, Tensor data, int peer) {
-  return exchange(OperationKind::receive, data, peer, received_);
+Work MpiCommunicator::receive(Stream&, Tensor data, int peer, Channel channel) {
+  return exchange(OperationKind::receive, data, peer, channel, received_);
 }
 
 void MpiCommunicator::progress() {

@@ -28,8 +28,8 @@ class MpiCommunicator final : public Communicator {
   Work all_gather(Stream& stream, Tensor out, Tensor in) override;
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
   Work broadcast(Stream& stream, Tensor data, int root) override;
-  Work send(Stream& stream, Tensor data, int peer) override;
-  Work receive(Stream& stream, Tensor data, int peer) override;
+  Work send(Stream& stream, Tensor data, int peer, Channel channel) override;
+  Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
   void progress() override;
   void interrupt_others() override;
 
@@ -45,7 +45,7 @@ class MpiCommunicator final : public Communicator {
  private:
   OperationLabel label(OperationKind kind, const Tensor& data, int peer = -1) const;
   Work start(std::shared_ptr<Task> task);
-  Work exchange(OperationKind kind, const Tensor& data, int peer, std::vector<std::int64_t>& started);
+  Work exchange(OperationKind kind, const Tensor& data, int peer, Channel channel, std::vector<std::int64_t>& started);
   Work work_of(std::shared_ptr<Task> task);
 
   MpiProgress& progress_;
@@ -55,7 +55,7 @@ class MpiCommunicator final : public Communicator {
   std::deque<std::shared_ptr<Task>> collectives_;  // only the first is in progress
   std::vector<std::shared_ptr<Task>> messages_;    // all in progress
   std::int64_t started_ = 0;                       // collectives started so far
-  std::vector<std::int64_t> sent_, received_;      // messages started so far, by peer
+  std::vector<std::int64_t> sent_, received_;      // messages started so far, by peer and channel
 };
 
 }  // namespace mtl

@@ -34,12 +34,13 @@ class NcclWork final : public Work::Operation {
 
 }  // namespace
 
-std::vector<std::pair<int, int>> NcclCommunicator::message_pairs(int size) {
-  std::vector<std::pair<int, int>> out;
+std::vector<NcclCommunicator::MessageLink> NcclCommunicator::message_links(int size) {
+  std::vector<MessageLink> out;
   for (int parity : {0, 1}) {
     for (int member = parity; member < (size == 2 ? 1 : size); member += 2) {
-      out.emplace_back(member, (member + 1) % size);
-      out.emplace_back((member + 1) % size, member);
+      const int next = (member + 1) % size;
+      out.push_back({member, next, Channel::activations});
+      out.push_back({next, member, Channel::gradients});
     }
   }
   return out;
@@ -62,15 +63,16 @@ void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
   const Tensor value = memory.tensor(DType::f32, {1});
   Stream stream(Device::cuda);
   all_reduce(stream, value).join();
-  const auto pairs = message_pairs(size());
+  const auto links = message_links(size());
   for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-    const auto [from, to] = pairs[i];
+    const auto [from, to, channel] = links[i];
     if (rank_ != from && rank_ != to) continue;
     const bool sends = rank_ == from;
     const int peer = sends ? to : from;
     const std::string name = cat(identity_.name, " ", identity_.ranks[from], "-", identity_.ranks[to]);
-    (sends ? to_ : from_)[peer].channel = &transport_.open(ids[i + 1], sends ? 0 : 1, 2, name, kMessageBlocks);
-    (sends ? send(stream, value, peer) : receive(stream, value, peer)).join();
+    (sends ? to_ : from_)[{peer, channel}].channel =
+        &transport_.open(ids[i + 1], sends ? 0 : 1, 2, name, kMessageBlocks);
+    (sends ? send(stream, value, peer, channel) : receive(stream, value, peer, channel)).join();
   }
 }
 
@@ -118,16 +120,18 @@ Work NcclCommunicator::broadcast(Stream& stream, Tensor data, int root) {
   return start(OperationKind::broadcast, stream, collectives_, data, root, &NcclLibrary::broadcast, data, root);
 }
 
-Work NcclCommunicator::send(Stream& stream, Tensor data, int peer) {
-  require(to_[peer].channel != nullptr, "group '", identity_.name, "': rank ", rank_, " sends no messages to rank ",
+Work NcclCommunicator::send(Stream& stream, Tensor data, int peer, Channel channel) {
+  CountedChannel& link = to_[{peer, channel}];
+  require(link.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " sends no such messages to rank ",
           peer);
-  return start(OperationKind::send, stream, to_[peer], data, peer, &NcclLibrary::send, data, 1);
+  return start(OperationKind::send, stream, link, data, peer, &NcclLibrary::send, data, 1);
 }
 
-Work NcclCommunicator::receive(Stream& stream, Tensor data, int peer) {
-  require(from_[peer].channel != nullptr, "group '", identity_.name, "': rank ", rank_,
-          " receives no messages from rank ", peer);
-  return start(OperationKind::receive, stream, from_[peer], data, peer, &NcclLibrary::receive, data, 0);
+Work NcclCommunicator::receive(Stream& stream, Tensor data, int peer, Channel channel) {
+  CountedChannel& link = from_[{peer, channel}];
+  require(link.channel != nullptr, "group '", identity_.name, "': rank ", rank_,
+          " receives no such messages from rank ", peer);
+  return start(OperationKind::receive, stream, link, data, peer, &NcclLibrary::receive, data, 0);
 }
 
 void NcclCommunicator::supervise(Stream& stream, const std::function<void()>& launch) {

@@ -6,8 +6,9 @@
 //   members get the same bits. Another run gets them too if it has the same layout and the same number and kind of
 //   hosts. For this, we disable algorithms that add inside network switches, unless the user sets NCCL_ALGO
 //   (comm/nccl_environment.h).
-// - Only neighbors in a pipeline exchange messages. Each ordered pair of neighbors has a separate channel, so that a
-//   receive that starts early does not delay a send. Other groups have no messages.
+// - Only neighbors in a pipeline exchange messages: activations to the next, gradients to the previous. Each direction
+//   has a communicator of its own, so that a receive that starts early does not delay a send. Other groups have no
+//   messages.
 // - Operations can be captured in a graph. The caller must wait for their Work within the same capture, and launch the
 //   graph through supervise(). The watchdog then supervises each launch, not the single operations.
 #pragma once
@@ -26,15 +27,19 @@ namespace mtl {
 class NcclCommunicator final : public Communicator {
  public:
   /// Collective over the members. `ids` contains a unique id for the group and, if its members exchange messages,
-  /// another id for each pair in message_pairs().
+  /// another id for each of message_links().
   NcclCommunicator(NcclTransport& transport, int rank, std::vector<int> ranks, std::string name,
                    const std::vector<std::string>& ids);
   NcclCommunicator(const NcclCommunicator&) = delete;
 
-  /// Returns the ordered pairs of members that exchange messages, in the order in which we open their channels.
-  /// Messages are exchanged only by neighbors in the ring. Pairs that start at an even member come before pairs that
-  /// start at an odd member, so that most links connect in parallel.
-  static std::vector<std::pair<int, int>> message_pairs(int size);
+  struct MessageLink {
+    int from, to;  // members
+    Channel channel;
+  };
+  /// Returns the links of a pipeline, in the order in which we open them. Those of an even member to the next come
+  /// before those of an odd one, so that most links connect in parallel. With more than two members, the last is
+  /// connected with the first, too.
+  static std::vector<MessageLink> message_links(int size);
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(identity_.ranks.size()); }
@@ -42,8 +47,8 @@ class NcclCommunicator final : public Communicator {
   Work all_gather(Stream& stream, Tensor out, Tensor in) override;
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
   Work broadcast(Stream& stream, Tensor data, int root) override;
-  Work send(Stream& stream, Tensor data, int peer) override;
-  Work receive(Stream& stream, Tensor data, int peer) override;
+  Work send(Stream& stream, Tensor data, int peer, Channel channel) override;
+  Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
   std::shared_ptr<void> register_memory(const Tensor& memory) override;
   bool take_captured() override { return std::exchange(captured_, false); }
   void supervise(Stream& stream, const std::function<void()>& launch) override;
@@ -67,7 +72,7 @@ class NcclCommunicator final : public Communicator {
   std::int64_t graphs_ = 0;  // launches that were supervised
   bool captured_ = false;
   CountedChannel collectives_;
-  std::map<int, CountedChannel> to_, from_;  // by peer
+  std::map<std::pair<int, Channel>, CountedChannel> to_, from_;  // by peer and channel
 };
 
 }  // namespace mtl

@@ -34,7 +34,7 @@ std::shared_ptr<Communicator> NcclTransport::group(Communicator& control, const 
                                                    const std::string& name) {
   const int size = static_cast<int>(ranks.size());
   const bool has_messages = name == "pipeline";
-  const std::size_t count = 1 + (has_messages ? NcclCommunicator::message_pairs(size).size() : 0);
+  const std::size_t count = 1 + (has_messages ? NcclCommunicator::message_links(size).size() : 0);
   std::vector<std::string> ids;
   if (size > 1 && ranks.front() == control.rank()) {
     for (std::size_t i = 0; i < count; ++i) ids.push_back(library_.unique_id());

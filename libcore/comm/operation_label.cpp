@@ -18,9 +18,11 @@ std::string OperationLabel::text() const {
   const std::string in_group = cat(" in group '", group == nullptr ? "" : group->name, "' (");
   if (kind == OperationKind::graph)
     return cat("CUDA graph #", number, " with operations", in_group, "a part of the step", at.text(), ")");
+  const char* content = channel == Channel::activations ? " of activations" : " of gradients";
   std::string from;
-  if (kind == OperationKind::send) from = cat(" to rank ", peer);
-  if (kind == OperationKind::receive || kind == OperationKind::broadcast) from = cat(" from rank ", peer);
+  if (kind == OperationKind::broadcast) from = cat(" from rank ", peer);
+  if (kind == OperationKind::send) from = cat(content, " to rank ", peer);
+  if (kind == OperationKind::receive) from = cat(content, " from rank ", peer);
   return cat(names[enum_index(kind)], " #", number, from, in_group, with_commas(bytes), " bytes", at.text(), ")");
 }
 

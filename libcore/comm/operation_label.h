@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/channel.h"
 #include "device/tensor.h"
 
 namespace mtl {
@@ -37,13 +38,15 @@ struct GroupIdentity {
 struct OperationLabel {
   OperationKind kind = OperationKind::all_reduce;
   const GroupIdentity* group = nullptr;
-  // Index from 0, among the group's collectives, its messages to or from `peer`, or its graphs' launches.
+  // Index from 0, among the group's collectives, its messages to or from `peer` in `channel`, or its graphs' launches.
   std::int64_t number = 0;
   std::size_t bytes = 0;
   int peer = -1;  // a broadcast's root or a message's peer, as a rank of the job; otherwise -1
   OperationProgress at;
+  Channel channel = Channel::activations;  // of a message
 
-  /// Returns text such as "all-reduce #12 in group 'data' (4,096 bytes, iteration 3, micro-batch 1)". For a graph:
+  /// Returns text such as "all-reduce #12 in group 'data' (4,096 bytes, iteration 3, micro-batch 1)". For a message:
+  /// "receive #4 of gradients from rank 1 in group 'pipeline' (...)". For a graph:
   /// "CUDA graph #12 with operations in group 'tensor' (a part of the step, iteration 3, micro-batch 1)".
   std::string text() const;
 };

@@ -31,8 +31,10 @@ Work SelfCommunicator::reduce_scatter(Stream& stream, Tensor out, Tensor in) {
 }
 
 Work SelfCommunicator::broadcast(Stream&, Tensor, int) { return {}; }
-Work SelfCommunicator::send(Stream&, Tensor, int) { fail(Exit::failure, "a group of one has no rank to send to"); }
-Work SelfCommunicator::receive(Stream&, Tensor, int) {
+Work SelfCommunicator::send(Stream&, Tensor, int, Channel) {
+  fail(Exit::failure, "a group of one has no rank to send to");
+}
+Work SelfCommunicator::receive(Stream&, Tensor, int, Channel) {
   fail(Exit::failure, "a group of one has no rank to receive from");
 }
 

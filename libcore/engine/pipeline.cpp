@@ -12,6 +12,12 @@ namespace mtl {
 
 namespace {
 
+/// Returns the channel of a send or receive.
+Channel channel_of(ActionKind kind) {
+  return kind == ActionKind::send_forward || kind == ActionKind::receive_forward ? Channel::activations
+                                                                                 : Channel::gradients;
+}
+
 /// Returns the name of an action's phase in profiles.
 const char* phase_of(ActionKind kind) {
   constexpr const char* names[] = {"forward", "backward", "weight gradients", "receive", "send", "receive", "send"};
@@ -176,8 +182,8 @@ void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& 
   Inbox& inbox = inbox_of(action);
   if (inbox.posted == action.micro_batch) return;
   Communicator& stages = groups_.over(Axis::pipeline);
-  inbox.receive =
-      stages.receive(stream_, buffer_of(ctx, action, batch), peer_stage(action, stages.size(), stages.rank()));
+  inbox.receive = stages.receive(stream_, buffer_of(ctx, action, batch),
+                                 peer_stage(action, stages.size(), stages.rank()), channel_of(action.kind));
   inbox.posted = action.micro_batch;
 }
 
@@ -204,7 +210,8 @@ Tensor Pipeline::receive(const Ctx& ctx, const Action& action, const Batch& batc
 
 void Pipeline::send(Slot& slot, Tensor tensor, const Action& action) {
   Communicator& stages = groups_.over(Axis::pipeline);
-  slot.sends.push_back(stages.send(stream_, tensor, peer_stage(action, stages.size(), stages.rank())));
+  slot.sends.push_back(
+      stages.send(stream_, tensor, peer_stage(action, stages.size(), stages.rank()), channel_of(action.kind)));
   Inbox& inbox = inbox_of(action);
   if (action.kind == ActionKind::send_backward && !inbox.sends.empty())
     inbox.sends[action.micro_batch % inbox.sends.size()] = slot.sends.back();

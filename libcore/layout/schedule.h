@@ -76,10 +76,9 @@ int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk =
 /// model's last chunk sends no activations and receives no gradients.
 ///
 /// A receive blocks. A send returns immediately, and only the next use of its buffer blocks until the send is complete.
-/// The actions assume two channels from each rank to another, one for activations and one for gradients. Within a
-/// channel, receives match sends in order. A Communicator has only one channel, which is enough unless two stages
-/// interleave groups of more than two micro-batches: then a rank sends both to the same rank, and a receive would get
-/// the wrong one (docs/limits.md).
+/// Activations and gradients have a channel each (comm/channel.h). Within a channel, receives match sends in order. If
+/// two stages interleave groups of more than two micro-batches, a rank receives both from the same rank, in another
+/// order than they are sent in.
 ///
 /// To avoid deadlock, a channel must be able to hold one unreceived message. If groups are larger than the number of
 /// stages, it must be able to hold group - stages + 1 messages.

@@ -53,7 +53,7 @@ expect_text "$WORK/err" "rank 0 \($HOST\) gave no answer"
 
 # One rank calls a different operation than the other ranks.
 run_ranks 1 20 --fault receive --deadline 1
-expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for receive #0 from rank 0 in group 'data'"
+expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for receive #0 of activations from rank 0 in group 'data'"
 expect_count 3 "^  rank [023] \($HOST\) waits for all-reduce #2 in group 'data'"
 run_ranks 1 20 --fault broadcast --deadline 1
 expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for all-reduce #3 "

@@ -28,13 +28,13 @@ TEST_CASE("meta communicator: counts bytes, checks shapes") {
   CHECK(sent() == 400 * 3);
   group.broadcast(stream, part, 0).wait(stream);
   CHECK(sent() == 0);
-  group.send(stream, part, 3).wait(stream);
+  group.send(stream, part, 3, Channel::activations).wait(stream);
   CHECK(sent() == 400);
-  group.receive(stream, part, 3).wait(stream);
+  group.receive(stream, part, 3, Channel::activations).wait(stream);
   CHECK(sent() == 0);
   CHECK_THROWS_AS(group.all_gather(stream, whole, whole), Error);
-  CHECK_THROWS_AS(group.send(stream, part, 1), Error);
-  CHECK_THROWS_AS(group.receive(stream, part, 4), Error);
+  CHECK_THROWS_AS(group.send(stream, part, 1, Channel::activations), Error);
+  CHECK_THROWS_AS(group.receive(stream, part, 4, Channel::gradients), Error);
 }
 
 TEST_CASE("meta groups: sizes and positions of every rank") {

@@ -172,9 +172,11 @@ TEST_CASE("send and receive: a ring in both directions at once keeps the order o
     }
     for (std::size_t i = 0; i < 2 * kMessages; ++i) {
       int to = i < kMessages ? next : previous, from = i < kMessages ? previous : next;
-      if (session->rank() % 2 == 0) works.push_back(control_group().send(stream, tensor_of(out[i]), to));
-      works.push_back(control_group().receive(stream, tensor_of(in[i]), from));
-      if (session->rank() % 2 == 1) works.push_back(control_group().send(stream, tensor_of(out[i]), to));
+      if (session->rank() % 2 == 0)
+        works.push_back(control_group().send(stream, tensor_of(out[i]), to, Channel::activations));
+      works.push_back(control_group().receive(stream, tensor_of(in[i]), from, Channel::activations));
+      if (session->rank() % 2 == 1)
+        works.push_back(control_group().send(stream, tensor_of(out[i]), to, Channel::activations));
     }
     for (Work& work : works) work.join();
     for (std::size_t i = 0; i < 2 * kMessages; ++i)
@@ -182,15 +184,33 @@ TEST_CASE("send and receive: a ring in both directions at once keeps the order o
   }
 }
 
+TEST_CASE("send and receive: the order of messages is free between channels, and kept within one") {
+  const int peer = session->rank() ^ 1;
+  constexpr std::uint64_t kMessages = 4;
+  std::vector<std::vector<float>> out, in;
+  std::vector<Work> works;
+  const auto channel_of = [](std::uint64_t i) { return i % 2 == 0 ? Channel::activations : Channel::gradients; };
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    out.push_back(contribution<float>(i, session->rank(), 400001));
+    in.emplace_back(out.back().size());
+  }
+  for (std::uint64_t i = 0; i < kMessages; ++i)
+    works.push_back(control_group().send(stream, tensor_of(out[i]), peer, channel_of(i)));
+  for (const std::uint64_t i : {1, 3, 0, 2})
+    works.push_back(control_group().receive(stream, tensor_of(in[i]), peer, channel_of(i)));
+  for (Work& work : works) work.join();
+  for (std::uint64_t i = 0; i < kMessages; ++i) CHECK(same_bits(in[i], contribution<float>(i, peer, 400001)));
+}
+
 TEST_CASE("a completed send releases its buffer, and collectives overtake a pending send") {
   int peer = session->rank() ^ 1;
   std::vector<double> out(200000, session->rank()), in(200000);
-  Work sent = control_group().send(stream, tensor_of(out), peer);
+  Work sent = control_group().send(stream, tensor_of(out), peer, Channel::activations);
   // The peer has not posted its receive yet, but all-reduces still complete.
   AllReduceTrial<float> sum(control_group(), all_ranks(), 3, 50000);
   sum.work.join();
   CHECK(sum.is_correct());
-  Work received = control_group().receive(stream, tensor_of(in), peer);
+  Work received = control_group().receive(stream, tensor_of(in), peer, Channel::activations);
   sent.join();
   std::fill(out.begin(), out.end(), -1);
   received.join();

@@ -42,7 +42,7 @@ void cause_fault(const std::string& fault, Communicator& group, Stream& stream) 
   if (fault == "stop") std::raise(SIGSTOP);
   if (fault == "kill") std::raise(SIGKILL);
   if (fault == "broadcast") group.broadcast(stream, one, group.rank()).join();  // no other rank joins
-  if (fault == "receive") group.receive(stream, one, 0).join();
+  if (fault == "receive") group.receive(stream, one, 0, Channel::activations).join();
   if (fault == "size") group.all_reduce(stream, Tensor(more.data(), DType::f32, {300})).join();
   if (fault == "data") fail(Exit::bad_data, "x.idx: broken");
   if (fault == "bug") throw std::runtime_error("surprise");

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,15 +47,15 @@ class ThreadGroup {
     if (round_ == round) check();
   }
 
-  void put(int from, int to, std::vector<std::byte> message) {
+  void put(int from, int to, Channel channel, std::vector<std::byte> message) {
     std::lock_guard lock(mutex_);
-    messages_[{from, to}].push_back(std::move(message));
+    messages_[{from, to, channel}].push_back(std::move(message));
     changed_.notify_all();
   }
 
-  std::vector<std::byte> take(int from, int to) {
+  std::vector<std::byte> take(int from, int to, Channel channel) {
     std::unique_lock lock(mutex_);
-    std::deque<std::vector<std::byte>>& queue = messages_[{from, to}];
+    std::deque<std::vector<std::byte>>& queue = messages_[{from, to, channel}];
     changed_.wait(lock, [&] { return !queue.empty() || broken_; });
     if (queue.empty()) check();
     std::vector<std::byte> message = std::move(queue.front());
@@ -79,7 +80,7 @@ class ThreadGroup {
   std::size_t arrived_ = 0;
   std::int64_t round_ = 0;
   bool broken_ = false;
-  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> messages_;
+  std::map<std::tuple<int, int, Channel>, std::deque<std::vector<std::byte>>> messages_;
 };
 
 class ThreadCommunicator final : public Communicator {
@@ -126,16 +127,16 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
-  Work send(Stream&, Tensor data, int peer) override {
+  Work send(Stream&, Tensor data, int peer, Channel channel) override {
     auto* bytes = static_cast<const std::byte*>(data.raw());
-    group_->put(rank_, peer, {bytes, bytes + data.bytes()});
+    group_->put(rank_, peer, channel, {bytes, bytes + data.bytes()});
     return {};
   }
 
   /// Runs only when joined, like all_gather.
-  Work receive(Stream&, Tensor data, int peer) override {
-    return Work(std::make_shared<Deferred>([this, data, peer] {
-      std::vector<std::byte> message = group_->take(peer, rank_);
+  Work receive(Stream&, Tensor data, int peer, Channel channel) override {
+    return Work(std::make_shared<Deferred>([this, data, peer, channel] {
+      std::vector<std::byte> message = group_->take(peer, rank_, channel);
       require(message.size() == data.bytes(), "a message of ", message.size(), " bytes for ", data.bytes());
       copy_bytes(data.raw(), message.data(), message.size());
     }));

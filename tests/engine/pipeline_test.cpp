@@ -46,12 +46,12 @@ class RecordingCommunicator final : public Communicator {
   Work all_gather(Stream& stream, Tensor out, Tensor in) override { return meta_.all_gather(stream, out, in); }
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override { return meta_.reduce_scatter(stream, out, in); }
   Work broadcast(Stream& stream, Tensor data, int root) override { return meta_.broadcast(stream, data, root); }
-  Work send(Stream& stream, Tensor, int peer) override {
+  Work send(Stream& stream, Tensor, int peer, Channel) override {
     std::vector<std::vector<double>*> notes;
     if (peer == rank() + 1) notes.push_back(&journal_.waited_output);
     return Work(std::make_shared<RecordedWork>(true, std::move(notes), stream));
   }
-  Work receive(Stream& stream, Tensor, int peer) override {
+  Work receive(Stream& stream, Tensor, int peer, Channel) override {
     journal_.started.push_back(stream.counters().flops);
     std::vector<std::vector<double>*> notes = {&journal_.waited};
     if (peer == rank() + 1) notes.push_back(&journal_.waited_gradient);

@@ -1,0 +1,11 @@
+// The channels of messages between two ranks.
+#pragma once
+
+namespace mtl {
+
+/// What a message holds. Messages from one rank to another are received in the order in which they were sent,
+/// separately for each channel: stages that send each other both kinds need not agree on an order between them.
+enum class Channel : int { activations, gradients };
+inline constexpr int kChannels = 2;
+
+}  // namespace mtl
