@@ -133,10 +133,9 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   BatchBuffers buffers(Device::meta, two);
   // Evaluation keeps one layer's activations in the slot. Training normally keeps more there, so evaluation affects the
   // peak only if training offloads activations.
-  if (pipeline.offloaded_layers() > 0 && model.stage.chunks.size() == 1)
-    pipeline.evaluate(buffers.batch(0), buffers.losses(0));
+  if (pipeline.offloaded_layers() > 0) pipeline.evaluate(buffers.batch(0), buffers.losses(0));
   auto count = [&](int micro_batches) {
-    StepSchedule schedule = rank_schedule(shape.layout, micro_batches);
+    const StepSchedule schedule = counting_schedule(shape.layout, micro_batches);
     model.params.begin_step();
     return model.count([&] { pipeline.train(buffers, nullptr, &schedule); });
   };

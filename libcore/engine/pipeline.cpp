@@ -341,16 +341,18 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
 }
 
 void Pipeline::evaluate(const Batch& batch, Tensor losses) {
-  require(stage_.chunks.size() == 1, "evaluation needs one chunk per stage");
-  const Chunk& chunk = stage_.chunks[0];
-  Slot& slot = slots_[0];
-  Ctx ctx = context(slot, false);
   clear_slots();
-  if (!chunk.range().has_embedding)
-    slot.input = receive(ctx, {.kind = ActionKind::receive_forward, .micro_batch = 0, .chunk = 0}, batch);
-  slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);
-  if (!chunk.range().has_head)
-    send(slot, slot.output, {.kind = ActionKind::send_forward, .micro_batch = 0, .chunk = 0});
+  for (std::size_t c = 0; c < stage_.chunks.size(); ++c) {
+    const Chunk& chunk = stage_.chunks[c];
+    const auto action = [&](ActionKind kind) {
+      return Action{.kind = kind, .micro_batch = 0, .chunk = static_cast<int>(c)};
+    };
+    Slot& slot = slots_[chunk_slots_[c][0]];
+    Ctx ctx = context(slot, false);
+    if (!chunk.range().has_embedding) slot.input = receive(ctx, action(ActionKind::receive_forward), batch);
+    slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);
+    if (!chunk.range().has_head) send(slot, slot.output, action(ActionKind::send_forward));
+  }
 }
 
 int Pipeline::offloaded_layers() const {

@@ -7,21 +7,17 @@
 
 #include "engine/meta_model.h"
 #include "layout/schedule.h"
-#include "layout/stages.h"
 
 namespace mtl {
 
 namespace {
 
-/// The inputs to plan_passes() that differ between ranks. Ranks with different keys may have equal plans, too. Ranks
-/// with equal keys have equal plans, with one exception that the key does not see: stages with equally many layers, of
-/// which different ones have a sliding window (GptConfig::first_window_layer). They get the first such stage's plan.
+/// The inputs to plan_passes() that differ between ranks. Ranks with equal keys have equal plans; so may others.
 struct PassKey {
-  bool is_first_stage, is_last_stage;
-  std::int64_t layers;
-  int in_flight;                     // micro-batches in flight
-  bool is_first_tensor_rank;         // counts replicated parameters in the gradient norm
-  std::int64_t unpadded_vocab_rows;  // in the token embedding; the last tensor-parallel ranks may have fewer
+  std::vector<ChunkKind> chunks = {};
+  std::vector<int> in_flight = {};       // by chunk: micro-batches in flight
+  bool is_first_tensor_rank = false;     // counts replicated parameters in the gradient norm
+  std::int64_t unpadded_vocab_rows = 0;  // in the token embedding; the last tensor-parallel ranks may have fewer
   auto operator<=>(const PassKey&) const = default;
 };
 /// The inputs to plan_update() that depend on the elements a rank owns. All ranks own the same number of elements.
@@ -34,30 +30,30 @@ struct OwnedKey {
 class PassKeys {
  public:
   PassKeys(const GptConfig& config, const RunShape& shape)
-      : vocab_(config.vocab_size), vocab_rows_(shape.padded_vocab / shape.layout.size(Axis::tensor)) {
-    auto layers = split_layers(shape.layout, config.num_layers);
-    for (int stage = 0; stage < shape.layout.stages(); ++stage) {
-      layers_.push_back(layers[stage][0].count);
-      in_flight_.push_back(max_in_flight(stage_schedule(shape.layout, stage, static_cast<int>(shape.micro_batches))));
-    }
-  }
+      : config_(config), micro_batches_(static_cast<int>(shape.micro_batches)), padded_vocab_(shape.padded_vocab) {}
 
-  PassKey of(const Layout& layout) const {
-    std::size_t stage = layout.stage();
-    std::int64_t tensor = layout.coordinate(Axis::tensor);
-    std::int64_t rows = std::clamp<std::int64_t>(vocab_ - tensor * vocab_rows_, 0, vocab_rows_);
-    return {.is_first_stage = stage == 0,
-            .is_last_stage = stage + 1 == layers_.size(),
-            .layers = layers_[stage],
-            .in_flight = in_flight_[stage],
-            .is_first_tensor_rank = tensor == 0,
-            .unpadded_vocab_rows = rows};
+  PassKey of(const Layout& layout) {
+    const auto [at, is_new] = stages_.try_emplace(layout.stage());
+    if (is_new) at->second = of_stage(layout);
+    PassKey key = at->second;
+    const std::int64_t tensor = layout.coordinate(Axis::tensor), rows = padded_vocab_ / layout.size(Axis::tensor);
+    key.is_first_tensor_rank = tensor == 0;
+    key.unpadded_vocab_rows = std::clamp<std::int64_t>(config_.vocab_size - tensor * rows, 0, rows);
+    return key;
   }
 
  private:
-  std::int64_t vocab_, vocab_rows_;
-  std::vector<std::int64_t> layers_;  // by stage
-  std::vector<int> in_flight_;
+  PassKey of_stage(const Layout& layout) const {
+    PassKey key{.chunks = stage_kind(config_, layout)};
+    const std::vector<Action> actions = stage_schedule(layout, layout.stage(), micro_batches_);
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) key.in_flight.push_back(max_in_flight(actions, chunk));
+    return key;
+  }
+
+  const GptConfig& config_;
+  int micro_batches_;
+  std::int64_t padded_vocab_;
+  std::map<int, PassKey> stages_;  // without the tensor-parallel rank
 };
 
 /// What ranks with the same PassKey share: their forward and backward plan, and their part of the model.

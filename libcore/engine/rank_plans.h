@@ -16,8 +16,7 @@ struct RankPlan {
 };
 
 /// Returns the distinct plans for a training run on all ranks of shape.layout.grid, ordered by the first rank that has
-/// each plan. Ignores shape.layout.rank. Does not distinguish stages that differ only in which of their layers have a
-/// sliding window (docs/limits.md). Throws Error(usage) if the layers cannot be distributed over the stages.
+/// each plan. Ignores shape.layout.rank. Throws Error(usage) if the layers cannot be distributed over the stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
 /// Returns the plan for the ranks that need the most memory: device memory if they compute on GPUs, otherwise host

@@ -4,6 +4,32 @@
 
 namespace mtl {
 
+namespace {
+
+/// Returns the layers of each of the stage's chunks.
+std::vector<ChunkRange> chunk_ranges(const Layout& layout, std::int64_t layers) {
+  const std::vector<LayerRange> own = split_layers(layout, layers)[layout.stage()];
+  std::vector<ChunkRange> out;
+  for (std::size_t c = 0; c < own.size(); ++c)
+    out.push_back({.first_layer = own[c].first,
+                   .num_layers = own[c].count,
+                   .has_embedding = layout.stage() == 0 && c == 0,
+                   .has_head = layout.stage() == layout.stages() - 1 && c + 1 == own.size()});
+  return out;
+}
+
+}  // namespace
+
+std::vector<ChunkKind> stage_kind(const GptConfig& config, const Layout& layout) {
+  std::vector<ChunkKind> out;
+  for (const ChunkRange& range : chunk_ranges(layout, config.num_layers)) {
+    out.push_back({.has_embedding = range.has_embedding, .has_head = range.has_head, .windows = {}});
+    for (std::int64_t layer = 0; layer < range.num_layers; ++layer)
+      out.back().windows.push_back(config.window_of(range.first_layer + layer));
+  }
+  return out;
+}
+
 Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size,
                   DType residual) {
   return make_stage(config, dropout, {}, padded_vocab_size, residual);
@@ -13,15 +39,9 @@ Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const L
                  std::int64_t padded_vocab_size, DType residual) {
   Stage stage;
   TpRegion region{layout.sequence_parallel && layout.size(Axis::tensor) > 1};
-  const std::vector<LayerRange> own = split_layers(layout, config.num_layers)[layout.stage()];
-  for (std::size_t c = 0; c < own.size(); ++c) {
-    ChunkRange range{.first_layer = own[c].first,
-                     .num_layers = own[c].count,
-                     .has_embedding = layout.stage() == 0 && c == 0,
-                     .has_head = layout.stage() == layout.stages() - 1 && c + 1 == own.size()};
+  for (const ChunkRange& range : chunk_ranges(layout, config.num_layers))
     stage.chunks.emplace_back(config, dropout, region, range, padded_vocab_size, layout.recompute, residual,
                               layout.offloaded_layers);
-  }
   return stage;
 }
 

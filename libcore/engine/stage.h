@@ -1,6 +1,7 @@
 // A pipeline rank's part of the model: a list of chunks. With an interleaved schedule, there are multiple chunks.
 #pragma once
 
+#include <compare>
 #include <vector>
 
 #include "layout/layout.h"
@@ -15,6 +16,16 @@ struct Stage {
     for (Chunk& chunk : chunks) chunk.params(visit);
   }
 };
+
+/// What a chunk's work and memory depend on besides what all chunks share. Chunks of equal kinds may be of different
+/// layers.
+struct ChunkKind {
+  bool has_embedding, has_head;
+  std::vector<std::int64_t> windows;  // by layer: GptConfig::window_of()
+  auto operator<=>(const ChunkKind&) const = default;
+};
+/// Returns the kinds of a stage's chunks. Throws Error(usage) if the layers cannot be split over the stages.
+std::vector<ChunkKind> stage_kind(const GptConfig& config, const Layout& layout);
 
 /// Returns the stage for a process that holds the entire model. `residual` is the dtype of the hidden states.
 Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size,

@@ -29,7 +29,7 @@ StepProfile profile_on_meta(const GptConfig& config, const DropoutOptions& dropo
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
   Pipeline pipeline(model.stage, model.stream, model.groups,
-                    rank_schedule(shape.layout, static_cast<int>(two.micro_batches)),
+                    counting_schedule(shape.layout, static_cast<int>(two.micro_batches)),
                     plan_training(config, dropout, two));
   const BatchBuffers buffers(Device::meta, two);
   model.params.begin_step();

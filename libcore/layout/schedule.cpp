@@ -111,6 +111,15 @@ StepSchedule rank_schedule(const Layout& layout, int micro_batches) {
                                          layout.stage(), layout.chunks));
 }
 
+StepSchedule counting_schedule(const Layout& layout, int micro_batches) {
+  std::vector<Action> actions;
+  for (int m = 0; m < micro_batches; ++m) {
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) actions.push_back({ActionKind::forward, m, chunk});
+    for (int chunk = layout.chunks; chunk-- > 0;) actions.push_back({ActionKind::backward, m, chunk});
+  }
+  return StepSchedule(with_communication(actions, layout.stages(), layout.stage(), layout.chunks));
+}
+
 namespace {
 
 /// Returns the action kind that finishes a micro-batch in a chunk.

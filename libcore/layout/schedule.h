@@ -66,6 +66,11 @@ struct StepSchedule {
 /// Returns the actions for layout.rank in a step, including communication.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 
+/// Returns a schedule with the kinds of actions of layout.rank, in which each micro-batch passes through all chunks and
+/// back before the next begins. It is for counting the work of a step by the work of one or two micro-batches: unlike
+/// rank_schedule(), it has no least number of micro-batches. Ranks that run it together would deadlock.
+StepSchedule counting_schedule(const Layout& layout, int micro_batches);
+
 /// Returns how many micro-batches are in flight at the same time, at most. A micro-batch is in flight from its forward
 /// to its last action (backward or weight). With `chunk`, counts only micro-batches in this chunk, which needs this
 /// number of slots.

@@ -23,7 +23,7 @@ AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_drop
       norm_eps(static_cast<float>(config.norm_eps)),
       is_rotary(config.position_embedding == PositionEmbedding::rotary),
       interleaved(config.rotary.interleaved),
-      window(layer < config.first_window_layer ? 0 : config.sliding_window),
+      window(config.window_of(layer)),
       dropout(probability_dropout),
       region(tp_region) {}
 

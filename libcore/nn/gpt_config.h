@@ -65,6 +65,8 @@ struct GptConfig {
 
   bool operator==(const GptConfig&) const = default;
 
+  /// Returns a layer's sliding window in tokens; 0: none.
+  std::int64_t window_of(std::int64_t layer) const { return layer < first_window_layer ? 0 : sliding_window; }
   /// Replaces sizes that are 0 with GPT-2's: num_query_groups = H, head_dim = C / H if H divides C, ffn_hidden_size = 4
   /// C.
   void complete();

@@ -284,6 +284,44 @@ TEST_CASE("planning all ranks together equals planning each, and covers every ra
   }
 }
 
+TEST_CASE("stages whose layers have different windows have plans of their own") {
+  GptSizes sizes = kSizes;
+  sizes.layers = 8;
+  GptConfig config = qwen_of_size(sizes);
+  config.sliding_window = 4;
+  config.first_window_layer = 4;
+  RunLayout layout = parse_layout("1 0 4 gpipe 1 0 0 2", config);
+  check_rank_plans(layout);
+  CHECK(plan_ranks(config, kLayoutDropout, layout.shape).size() == 4);  // the inner stages differ in FLOPs
+}
+
+TEST_CASE("interleaved chunks use their planned memory, and their losses equal those of one rank") {
+  GptSizes sizes = kSizes;
+  sizes.layers = 8;
+  const Architecture model{"gpt", gpt_of_size(sizes), 8};
+  const std::vector<double> expected = losses_of_one_rank(model);
+  struct Interleaved {
+    const char* layout;
+    int chunks, group;
+  };
+  // With two stages, both neighbors are the same rank. Groups of 3 leave a last group of 2.
+  for (const Interleaved& c : {Interleaved{"1 0 2 1f1b 1 0 0 2", 2, 2},
+                               {"1 0 2 1f1b 1 0 0 2", 2, 3},
+                               {"1 0 2 1f1b 1 0 0 2", 4, 4},
+                               {"1 0 4 1f1b 1 0 0 2", 2, 4},
+                               {"1 0 4 1f1b 1 0 0 2", 2, 8},
+                               {"2 1 2 1f1b 2 1 1 2", 2, 2}}) {
+    RunLayout layout = parse_layout(c.layout, model.config);
+    layout.shape.layout.schedule = ScheduleKind::interleaved;
+    layout.shape.layout.chunks = c.chunks;
+    layout.shape.layout.group = c.group;
+    layout.text = cat(c.layout, " in ", c.chunks, " chunks and groups of ", c.group);
+    CAPTURE(layout.text);
+    run_with_losses(layout, expected);
+    check_rank_plans(layout);
+  }
+}
+
 TEST_CASE("10,240 ranks are planned in a second") {
   const GptConfig config =
       test::gpt_of_size({.vocab = 50257, .layers = 96, .hidden = 12288, .heads = 96, .positions = 2048});  // GPT-3
