@@ -51,7 +51,7 @@ void head_norm_backward_of(const HeadSlice& dx, const HeadSlice& dy, const HeadS
     const RmsNormRow<T, T> row{
         .x = input.at(), .dy = from.at(), .gamma = gamma.data<T>(), .width = width, .rstd = rstd.data<float>()[n]};
     const float mean_gx = rmsnorm_row_sums(row, sums);
-    rmsnorm_row_dx(row, mean_gx, to.at(), false);
+    rmsnorm_row_dx<T, T>(row, mean_gx, to.at(), nullptr);
   }
 }
 

@@ -30,8 +30,9 @@ void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const 
   with_float_type(gamma.dtype(), [&]<class T>(T) {
     const RmsNormBackward<HeadRows<T>, HeadRows<T>, HeadRows<T>, T> operands{
         .dx = HeadRows<T>(dx),
+        .skip = HeadRows<T>(dx),
         .wants_dx = true,
-        .accumulate = false,
+        .has_skip = false,
         .partials = dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
         .dy = HeadRows<T>(dy),
         .x = HeadRows<T>(x),

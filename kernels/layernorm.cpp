@@ -27,19 +27,18 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Te
   run<cpu::layernorm_forward, cuda::layernorm_forward>(stream, y, cache, sum, gamma, beta, eps);
 }
 
-void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,
+void layernorm_backward(Stream& stream, Arena& scratch, StreamGrad dx, Grad dgamma, Grad dbeta, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma) {
   check_cache(cache, dy);
   const Shape width{dy.size(-1)};
   expect_tensor("layernorm gamma", gamma, dy.dtype(), width);
-  if (dx.wanted()) expect_tensor("layernorm dx", dx.tensor, cache.x.dtype(), dy.shape());
-  expect_in_place("layernorm dx", dx.tensor, dy);
+  check_stream_grad("layernorm dx", dx, cache.x, dy);
   expect_grad("layernorm dgamma", dgamma, width);
   expect_grad("layernorm dbeta", dbeta, width);
   Arena::Mark mark(scratch);
   const Tensor work =
       make_row_sums(stream, scratch, dgamma.wanted() || dbeta.wanted(), dy.row_count(), dy.size(-1), 2 * dy.size(-1));
-  const int passes = (dx.wanted() ? 1 : 0) + (dx.wanted() && dx.mode == GradMode::accumulate ? 1 : 0);
+  const int passes = (dx.wanted() ? 1 : 0) + (dx.skip.exists() ? 1 : 0);
   stream.count(0, static_cast<double>(dy.bytes() + cache.x.bytes()) + passes * static_cast<double>(cache.x.bytes()));
   run<cpu::layernorm_backward, cuda::layernorm_backward>(stream, work, LayerNormGrads{dx, dgamma, dbeta}, dy, cache,
                                                          gamma);

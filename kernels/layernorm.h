@@ -1,7 +1,7 @@
 // LayerNorm over the last axis.
 //
 //   y      = gamma * x_hat + beta,  x_hat = (x - mean) * rstd,  rstd = 1 / sqrt(var + eps), var biased
-//   dx     = rstd * (g - mean(g) - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
+//   dx     = skip + rstd * (g - mean(g) - x_hat * mean(g * x_hat)),  g = gamma * dy
 //   dgamma = sum over rows of dy * x_hat,   dbeta = sum over rows of dy             (both obey GradMode)
 //
 // There are N rows of width C. x and dx have the residual stream's dtype S. y, dy, gamma and beta have the compute
@@ -25,7 +25,8 @@ struct LayerNormCache {
 
 /// Backward's results. An absent gradient is not computed.
 struct LayerNormGrads {
-  Grad dx, dgamma, dbeta;
+  StreamGrad dx;
+  Grad dgamma, dbeta;
 };
 
 /// Reads cache.x, and writes y (N, C), cache.mean and cache.rstd. If `sum` is given, first writes the sum to cache.x.
@@ -34,9 +35,8 @@ struct LayerNormGrads {
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps,
                        const ResidualSum& sum = {});
 
-/// dx (N, C) may alias dy if S is T. dx obeys its GradMode: when accumulating, it already contains the skip
-/// connection's gradient, and the norm's gradient is added to it.
-void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,
+/// dx (N, C) may alias its skip, cache.x and, if S is T, dy.
+void layernorm_backward(Stream& stream, Arena& scratch, StreamGrad dx, Grad dgamma, Grad dbeta, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma);
 
 }  // namespace mtl

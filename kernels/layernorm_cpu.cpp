@@ -49,9 +49,9 @@ struct BackwardRow {
   }
 };
 
-/// dx = rstd (g - mean(g) - x_hat mean(g x_hat)), or += if `accumulate`, with g = gamma dy.
+/// dx = skip + rstd (g - mean(g) - x_hat mean(g x_hat)), with g = gamma dy. `skip` may be null.
 template <class S, class T>
-void write_dx(const BackwardRow<S, T>& row, S* dx, bool accumulate) {
+void write_dx(const BackwardRow<S, T>& row, S* dx, const S* skip) {
   const auto g = [&](std::size_t i, auto lanes)
                      HWY_ATTR { return hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i)); };
   const float n = static_cast<float>(row.width);
@@ -62,8 +62,7 @@ void write_dx(const BackwardRow<S, T>& row, S* dx, bool accumulate) {
   const VecF32 rstd = set(row.rstd);
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 centered = hn::NegMulAdd(row.x_hat(i, lanes), mean_gx, hn::Sub(g(i, lanes), mean_g));
-    // dx may hold the skip connection's gradient. We then add the norm's gradient to it.
-    const VecF32 before = accumulate ? lanes.load(dx + i) : set(0);
+    const VecF32 before = skip != nullptr ? lanes.load(skip + i) : set(0);
     lanes.store(hn::MulAdd(rstd, centered, before), dx + i);
   });
 }
@@ -90,8 +89,8 @@ void backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache&
                                 .width = static_cast<std::size_t>(width),
                                 .mean = cache.mean.data<float>()[n],
                                 .rstd = cache.rstd.data<float>()[n]};
-    if (sums != nullptr) add_parameter_sums(row, sums);  // before writing dx, which may be dy if S is T
-    if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, grads.dx.mode == GradMode::accumulate);
+    if (sums != nullptr) add_parameter_sums(row, sums);  // before writing dx, which may be dy or x
+    if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, grads.dx.skip_at<S>(n * width));
   }
 }
 

@@ -4,7 +4,7 @@
 // A team of threads shares a row (kernels/cuda/rows.h). Passes after the first find the row in the caches, so memory is
 // read and written once:
 //   forward   x and y                          2 N C elements; with a sum: residual, branch, x and y, 4 N C
-//   backward  x, dy, dx (twice to accumulate)  3 or 4 N C elements; gradients of gamma and beta in the same pass
+//   backward  x, dy, dx, maybe skip  3 or 4 N C elements; gradients of gamma and beta in the same pass
 // Predicted to be memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/residual_rows.h"
@@ -56,12 +56,12 @@ __global__ void normalize_rows(const __grid_constant__ Forward<X, T> f, Team tea
   });
 }
 
-/// The operands of the backward pass. `dx` is null if it is not wanted. `partials` is null if neither dgamma nor dbeta
-/// is wanted.
+/// The operands of the backward pass. `dx` is null if it is not wanted. `skip` is null if it is absent. `partials` is
+/// null if neither dgamma nor dbeta is wanted.
 template <class S, class T>
 struct LayerNormBackward {
   S* dx;
-  bool accumulate;
+  const S* skip;
   float* partials;
   const T *dy, *gamma;
   const S* x;
@@ -114,8 +114,7 @@ __device__ void write_dx(const LayerNormBackward<S, T>& b, std::int64_t row, int
   const float mean = width > 0 ? b.mean[row] : 0, rstd = width > 0 ? b.rstd[row] : 0;
   team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
-    // dx may hold the skip connection's gradient. We then add the norm's gradient to it.
-    Pack<n> out = b.accumulate ? load<n>(dx + i) : Pack<n>{};
+    Pack<n> out = b.skip == nullptr ? Pack<n>{} : load<n>(b.skip + row * b.width + i);
     for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - means.g - (in[j] - mean) * rstd * means.gx);
     store(dx + i, out);
   });
@@ -127,7 +126,8 @@ __global__ void layernorm_backward_rows(const __grid_constant__ LayerNormBackwar
   team.clear_sums<n>(sums, b.width);
   team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
     const Means means = read_row<n>(b, row, width, team, sums > 0 ? team.own_sums(sums) : nullptr);
-    if (b.dx != nullptr) write_dx<n>(b, row, width, team, means);  // dx may be dy: each thread has read its columns
+    if (b.dx != nullptr)
+      write_dx<n>(b, row, width, team, means);  // dx may alias dy and x: each thread has read its columns
   });
   if (sums > 0) team.write_sums(b.partials, sums);
 }
@@ -164,7 +164,7 @@ void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads
   with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
     const Tensor& dx = grads.dx.tensor;
     const LayerNormBackward<S, T> operands{.dx = grads.dx.wanted() ? dx.data<S>() : nullptr,
-                                           .accumulate = grads.dx.mode == GradMode::accumulate,
+                                           .skip = grads.dx.skip_at<S>(0),
                                            .partials = static_cast<float*>(work.raw()),
                                            .dy = dy.data<T>(),
                                            .gamma = gamma.data<T>(),
@@ -173,7 +173,7 @@ void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads
                                            .rstd = cache.rstd.data<float>(),
                                            .rows = rows,
                                            .width = static_cast<int>(width)};
-    with_pack_size(width, {dx, dy, cache.x, gamma}, [&]<int n>(std::integral_constant<int, n>) {
+    with_pack_size(width, {dx, grads.dx.skip, dy, cache.x, gamma}, [&]<int n>(std::integral_constant<int, n>) {
       launch(stream, layernorm_backward_rows<n, S, T>, shape.launch, operands, Team{shape.team});
     });
   });

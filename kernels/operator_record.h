@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "device/profile.h"
 #include "kernels/gemm.h"
+#include "kernels/residual.h"
 
 namespace mtl {
 
@@ -27,6 +28,7 @@ class OperandShapes {
     if (tensor.exists() && tensor.dtype() != DType::u8 && !first_.exists()) first_ = tensor;
   }
   void add(const Grad& grad) { add(grad.tensor); }
+  void add(const StreamGrad& grad) { add(grad.tensor); }
   void add(const Operand& operand) {
     if (!a_.tensor.exists())
       a_ = operand;

@@ -23,6 +23,12 @@ void ResidualSum::check(const Tensor& out, DType compute) const {
   if (bias.exists()) expect_tensor("residual bias", bias, branch.dtype(), {out.size(-1)});
 }
 
+void check_stream_grad(const char* what, const StreamGrad& dx, const Tensor& x, const Tensor& dy) {
+  if (dx.wanted()) expect_tensor(what, dx.tensor, x.dtype(), x.shape());
+  if (dx.skip.exists()) expect_tensor(what, dx.skip, x.dtype(), x.shape());
+  expect_in_place(what, dx.tensor, dy);
+}
+
 void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
   sum.check(out, sum.branch.dtype());
   stream.count(0, static_cast<double>(out.bytes() + sum.bytes()));
@@ -31,7 +37,8 @@ void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
 
 void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
                        const RowMap& rows) {
-  check_hidden("residual dbranch", dout, dbranch, dropout, rows);
+  require(dbranch.exists() || (dbias.wanted() && !dropout.active()), "residual dbranch is absent");
+  check_hidden("residual dbranch", dout, dbranch.exists() ? dbranch : dout, dropout, rows);
   expect_in_place("residual dbranch", dbranch, dout);
   expect_grad("residual dbias", dbias, {dout.size(-1)});
   Arena::Mark mark(scratch);

@@ -30,11 +30,28 @@ struct ResidualSum {
   std::size_t bytes() const { return residual.bytes() + branch.bytes() + bias.bytes(); }
 };
 
+/// Where a norm that reads the residual stream writes the stream's gradient. If `skip` exists, it holds the skip
+/// connection's gradient, and the norm adds its own gradient to it. If no gradient is wanted, this is
+/// default-constructed.
+struct StreamGrad {
+  Tensor tensor, skip = {};
+  bool wanted() const { return tensor.exists(); }
+  /// Returns the address of an element of `skip`, or null if `skip` is absent.
+  template <class S>
+  const S* skip_at(std::int64_t element) const {
+    return skip.exists() ? skip.data<S>() + element : nullptr;
+  }
+};
+
+/// Throws unless dx fits x and dy.
+void check_stream_grad(const char* what, const StreamGrad& dx, const Tensor& x, const Tensor& dy);
+
 /// Writes `out`, which may alias sum.residual. If a norm reads `out` next, pass the ResidualSum to the norm instead
 /// (kernels/layernorm.h, kernels/rmsnorm.h). The norm then writes `out` in the same pass over memory.
 void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum);
 
-/// dbranch may alias dout if S is T. If it does and dropout is off, only dbias is computed.
+/// dbranch may alias dout if S is T. Without dropout, dbranch may be absent if dbias is wanted: only dbias is then
+/// computed.
 void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
                        const RowMap& rows);
 

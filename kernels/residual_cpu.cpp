@@ -25,15 +25,15 @@ void add_branch(Tensor out, const ResidualSum& sum, Range rows) {
   }
 }
 
-/// Writes rows of dbranch. Unless `sums` (C) is null, also adds the rows to `sums`.
+/// Writes rows of dbranch if it exists. Unless `sums` (C) is null, also adds the rows to `sums`.
 template <class S, class T>
 void pass_to_branch(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows, float* sums) {
   const std::int64_t width = dout.size(-1);
   const HiddenMask mask(dropout, map, width);
-  const bool writes = dropout.active() || dbranch.raw() != dout.raw();
+  const bool writes = dbranch.exists();
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const S* from = dout.data<S>() + row * width;
-    T* to = dbranch.data<T>() + row * width;
+    T* to = writes ? dbranch.data<T>() + row * width : nullptr;
     const auto pass = [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       const VecF32 dx = hn::Mul(lanes.load(from + i), factor);
       if (writes) lanes.store(dx, to + i);
@@ -50,7 +50,7 @@ void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows) {
 
 void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows,
                             float* sums) {
-  with_stream(dout.dtype(), dbranch.dtype(), [&](auto s, auto t) HWY_ATTR {
+  with_stream(dout.dtype(), (dbranch.exists() ? dbranch : dout).dtype(), [&](auto s, auto t) HWY_ATTR {
     pass_to_branch<decltype(s), decltype(t)>(dbranch, dout, dropout, map, rows, sums);
   });
 }
@@ -84,8 +84,6 @@ void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
 
 void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
                        const RowMap& rows) {
-  const bool same = dbranch.raw() == dout.raw() && !dropout.active();
-  if (same && !dbias.wanted()) return;
   const std::int64_t width = dout.size(-1);
   for_row_sum_blocks(stream, work, dout.row_count(), width, dout.numel(), [&](Range block, float* sums) {
     MTL_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, rows, block, sums);

@@ -1,8 +1,7 @@
 // out = residual + dropout(branch + bias). A team of threads shares a row (kernels/cuda/rows.h). Forward and backward
 // each make one pass over memory:
 //   forward   branch, residual and out      3 N C elements
-//   backward  dout and dbranch              2 N C elements, or dout alone if dbranch is dout and dropout is off;
-//                                           dbias in the same pass
+//   backward  dout and dbranch              2 N C elements, or dout alone for dbias alone; dbias in the same pass
 // The mask is never stored: backward draws it again. Predicted to be memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/residual_rows.h"
@@ -18,8 +17,7 @@ __global__ void add_branch(const __grid_constant__ SummedRows<S, T> sum, std::in
                  [&](std::int64_t row, int width) { first_pass<n>(sum, row, width, team, [](const Pack<n>&) {}); });
 }
 
-/// `dbranch` is null if it is dout and dropout is off, because we then have nothing to write. `partials` is null if
-/// dbias is not wanted.
+/// `dbranch` and `partials` are null if dbranch or dbias is not wanted.
 template <class S, class T>
 struct ResidualBackward {
   T* dbranch;
@@ -82,12 +80,10 @@ void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
 
 void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
                        const RowMap& rows) {
-  const bool writes = dropout.active() || dbranch.raw() != dout.raw();
-  if (!writes && !dbias.wanted()) return;
   const std::int64_t count = dout.row_count(), width = dout.size(-1);
   const RowsShape shape = rows_shape(count, width, dbias.wanted() ? width : 0);
-  with_stream_types(dout.dtype(), dbranch.dtype(), [&]<class S, class T>(S, T) {
-    const ResidualBackward<S, T> operands{.dbranch = writes ? dbranch.data<T>() : nullptr,
+  with_stream_types(dout.dtype(), (dbranch.exists() ? dbranch : dout).dtype(), [&]<class S, class T>(S, T) {
+    const ResidualBackward<S, T> operands{.dbranch = dbranch.exists() ? dbranch.data<T>() : nullptr,
                                           .partials = dbias.wanted() ? static_cast<float*>(work.raw()) : nullptr,
                                           .dout = dout.data<S>(),
                                           .hidden = HiddenMask(dropout, rows, width),

@@ -25,16 +25,15 @@ void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor
   run<cpu::rmsnorm_forward, cuda::rmsnorm_forward>(stream, y, cache, sum, gamma, eps);
 }
 
-void rmsnorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,
+void rmsnorm_backward(Stream& stream, Arena& scratch, StreamGrad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,
                       Tensor gamma) {
   check_rmsnorm(cache, dy, gamma);
-  if (dx.wanted()) expect_tensor("rmsnorm dx", dx.tensor, cache.x.dtype(), dy.shape());
-  expect_in_place("rmsnorm dx", dx.tensor, dy);
+  check_stream_grad("rmsnorm dx", dx, cache.x, dy);
   expect_grad("rmsnorm dgamma", dgamma, {dy.size(-1)});
   Arena::Mark mark(scratch);
   const std::int64_t width = dy.size(-1);
   const Tensor work = make_row_sums(stream, scratch, dgamma.wanted(), dy.row_count(), width, width);
-  const int passes = 1 + (dx.wanted() ? 1 : 0) + (dx.wanted() && dx.mode == GradMode::accumulate ? 1 : 0);
+  const int passes = 1 + (dx.wanted() ? 1 : 0) + (dx.skip.exists() ? 1 : 0);
   stream.count(0, static_cast<double>(dy.bytes()) + passes * static_cast<double>(cache.x.bytes()));
   run<cpu::rmsnorm_backward, cuda::rmsnorm_backward>(stream, work, dx, dgamma, dy, cache, gamma);
 }

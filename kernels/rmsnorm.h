@@ -1,7 +1,7 @@
 // RMSNorm over the last axis.
 //
 //   y      = gamma * x_hat,  x_hat = x * rstd,  rstd = 1 / sqrt(mean(x^2) + eps)
-//   dx     = rstd * (g - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
+//   dx     = skip + rstd * (g - x_hat * mean(g * x_hat)),  g = gamma * dy
 //   dgamma = sum over rows of dy * x_hat                                  (obeys GradMode)
 //
 // There are N rows of width C. x and dx have the residual stream's dtype S. y, dy and gamma have the compute dtype T.
@@ -29,9 +29,9 @@ struct RmsNormCache {
 void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps,
                      const ResidualSum& sum = {});
 
-/// Reads x, dy and gamma once for both gradients. An absent gradient is not computed. dx (N, C) may alias dy if S is T.
-/// When accumulating, dx must already contain the skip connection's gradient, and the norm's gradient is added to it.
-void rmsnorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,
+/// Reads x, dy and gamma once for both gradients. An absent gradient is not computed. dx (N, C) may alias its skip,
+/// cache.x and, if S is T, dy.
+void rmsnorm_backward(Stream& stream, Arena& scratch, StreamGrad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,
                       Tensor gamma);
 
 }  // namespace mtl

@@ -18,7 +18,8 @@ void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float
 
 /// Writes rows of dx if dx is wanted. Unless `sums` (C) is null, also adds these rows' dgamma to `sums`.
 template <class S, class T>
-void rmsnorm_backward_of(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows, float* sums) {
+void rmsnorm_backward_of(const StreamGrad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows,
+                         float* sums) {
   const std::int64_t width = dy.size(-1);
   for (std::int64_t n = rows.begin; n < rows.end; ++n) {
     const RmsNormRow<S, T> row{.x = cache.x.data<S>() + n * width,
@@ -27,7 +28,7 @@ void rmsnorm_backward_of(const Grad& dx, Tensor dy, const RmsNormCache& cache, T
                                .width = static_cast<std::size_t>(width),
                                .rstd = cache.rstd.data<float>()[n]};
     const float mean_gx = rmsnorm_row_sums(row, sums);
-    if (dx.wanted()) rmsnorm_row_dx(row, mean_gx, dx.tensor.data<S>() + n * width, dx.mode == GradMode::accumulate);
+    if (dx.wanted()) rmsnorm_row_dx(row, mean_gx, dx.tensor.data<S>() + n * width, dx.skip_at<S>(n * width));
   }
 }
 
@@ -37,7 +38,7 @@ void rmsnorm_forward_rows(Tensor y, const RmsNormCache& cache, Tensor gamma, flo
   });
 }
 
-void rmsnorm_backward_rows(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows,
+void rmsnorm_backward_rows(const StreamGrad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows,
                            float* sums) {
   with_stream(cache.x.dtype(), dy.dtype(), [&](auto s, auto t) HWY_ATTR {
     rmsnorm_backward_of<decltype(s), decltype(t)>(dx, dy, cache, gamma, rows, sums);
@@ -56,7 +57,7 @@ void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const 
   });
 }
 
-void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& dgamma, Tensor dy,
+void rmsnorm_backward(Stream& stream, Tensor work, const StreamGrad& dx, const Grad& dgamma, Tensor dy,
                       const RmsNormCache& cache, Tensor gamma) {
   const std::int64_t width = dy.size(-1);
   for_row_sum_blocks(stream, work, dy.row_count(), width, dy.numel(), [&](Range rows, float* sums) {

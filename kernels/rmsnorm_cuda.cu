@@ -1,6 +1,6 @@
 // Applies the kernels in kernels/cuda/rmsnorm_rows.h to rows of width C. Memory is read and written once:
 //   forward   x and y                          2 N C elements; with a sum: residual, branch, x and y, 4 N C
-//   backward  x, dy, dx (twice to accumulate)  3 or 4 N C elements; the gradient of gamma in the same pass
+//   backward  x, dy, dx, maybe skip  3 or 4 N C elements; the gradient of gamma in the same pass
 // Predicted to be memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/rmsnorm_rows.h"
@@ -26,15 +26,16 @@ void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const 
   });
 }
 
-void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& dgamma, Tensor dy,
+void rmsnorm_backward(Stream& stream, Tensor work, const StreamGrad& dx, const Grad& dgamma, Tensor dy,
                       const RmsNormCache& cache, Tensor gamma) {
   const auto width = static_cast<int>(dy.size(-1));
   const std::int64_t rows = dy.row_count();
   with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
     const RmsNormBackward<DenseRows<const S>, DenseRows<S>, DenseRows<const T>, T> operands{
         .dx = {dx.wanted() ? dx.tensor.data<S>() : nullptr, width},
+        .skip = {dx.skip.exists() ? dx.skip.data<S>() : nullptr, width},
         .wants_dx = dx.wanted(),
-        .accumulate = dx.mode == GradMode::accumulate,
+        .has_skip = dx.skip.exists(),
         .partials = dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
         .dy = {dy.data<T>(), width},
         .x = {cache.x.data<S>(), width},
@@ -42,7 +43,7 @@ void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& d
         .gamma = gamma.data<T>(),
         .rows = rows,
         .width = width};
-    with_pack_size(width, {dx.tensor, dy, cache.x, gamma},
+    with_pack_size(width, {dx.tensor, dx.skip, dy, cache.x, gamma},
                    [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows_backward<n>(stream, operands); });
   });
   if (dgamma.wanted()) rmsnorm_add_dgamma(stream, dgamma, work, rows, width);

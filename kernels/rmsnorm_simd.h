@@ -50,15 +50,14 @@ HWY_INLINE float rmsnorm_row_sums(const RmsNormRow<S, T>& row, float* sums) {
   return sum_of(row.width, term) / static_cast<float>(row.width);
 }
 
-/// Writes the row's gradient to dx, or adds it if `accumulate`. dx may alias dy.
+/// Writes dx, which may alias dy, x and `skip`. Unless `skip` is null, adds it.
 template <class S, class T>
-HWY_INLINE void rmsnorm_row_dx(const RmsNormRow<S, T>& row, float mean_gx, S* dx, bool accumulate) {
+HWY_INLINE void rmsnorm_row_dx(const RmsNormRow<S, T>& row, float mean_gx, S* dx, const S* skip) {
   const VecF32 rstd = set(row.rstd), slope = set(row.rstd * mean_gx);
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 g = hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i));
     const VecF32 centered = hn::NegMulAdd(lanes.load(row.x + i), slope, g);
-    // dx may hold the skip connection's gradient. We then add the norm's gradient to it.
-    const VecF32 before = accumulate ? lanes.load(dx + i) : set(0);
+    const VecF32 before = skip != nullptr ? lanes.load(skip + i) : set(0);
     lanes.store(hn::MulAdd(rstd, centered, before), dx + i);
   });
 }

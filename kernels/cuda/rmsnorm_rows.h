@@ -60,7 +60,8 @@ __global__ void rmsnorm_forward_rows(const __grid_constant__ RmsNormForward<X, Y
 template <class X, class Dx, class Dy, class T>
 struct RmsNormBackward {
   Dx dx;
-  bool wants_dx, accumulate;
+  Dx skip;
+  bool wants_dx, has_skip;
   float* partials;
   Dy dy;
   X x;
@@ -101,8 +102,7 @@ __device__ void rmsnorm_write_dx(const RmsNormBackward<X, Dx, Dy, T>& b, std::in
   auto* dx = b.dx.at(row);
   team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
-    // dx may hold the skip connection's gradient. We then add the norm's gradient to it.
-    Pack<n> out = b.accumulate ? load<n>(dx + i) : Pack<n>{};
+    Pack<n> out = b.has_skip ? load<n>(b.skip.at(row) + i) : Pack<n>{};
     for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - in[j] * rstd * mean_gx);
     store(dx + i, out);
   });
@@ -115,7 +115,7 @@ __global__ void rmsnorm_backward_rows(const __grid_constant__ RmsNormBackward<X,
   team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
     const float rstd = width > 0 ? b.rstd[row] : 0;
     const float mean_gx = rmsnorm_mean_gx<n>(b, row, width, team, rstd, sums > 0 ? team.own_sums(sums) : nullptr);
-    // dx may alias dy: each thread writes only columns it has already read.
+    // dx may alias dy and x: each thread writes only columns it has already read.
     if (b.wants_dx) rmsnorm_write_dx<n>(b, row, width, team, rstd, mean_gx);
   });
   if (sums > 0) team.write_sums(b.partials, sums);

@@ -41,22 +41,35 @@ void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cac
   residual_forward(ctx.stream, y, {middle, mlp_out, mlp.down_bias.value, dropout_in(ctx, mlp_dropout), rows});
 }
 
-void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const {
+void Block::backward(Ctx& ctx, Tensor dx, Tensor dy, bool keeps_dy, const Batch& batch, const Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
-  const RowMap rows = region.map_outside(ctx, batch.rows(), dx.size(0));
-  // The branch gradient is a separate tensor, because dx changes before the queued weight gradients are computed.
-  auto branch_gradient = [&](const Param& bias, const Dropout& dropout) {
-    Tensor dbranch = ctx.slot->make(mlp.down.value.dtype(), dx.shape());
-    residual_backward(ctx.stream, ctx.scratch, dbranch, bias.take_grad(), dx, dropout_in(ctx, dropout), rows);
-    return dbranch;
+  const RowMap rows = region.map_outside(ctx, batch.rows(), dy.size(0));
+  const DType compute = mlp.down.value.dtype();
+  // A queued weight gradient reads the branch's gradient later, so it must not change until then.
+  const auto is_dout = [&](const Dropout& dropout, bool keeps_dout) {
+    return keeps_dout && dy.dtype() == compute && !dropout_in(ctx, dropout).active();
   };
-  // dx already holds the skip connection's gradient, to which the norms add theirs.
-  const Grad total{dx, GradMode::accumulate};
-  Tensor dmlp = branch_gradient(mlp.down_bias, mlp_dropout), dattention;
-  if (parallel_residual) dattention = branch_gradient(attention.out_bias, attention_dropout);
-  norm2.backward(ctx, total, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
-  if (!parallel_residual) dattention = branch_gradient(attention.out_bias, attention_dropout);
-  norm1.backward(ctx, total, attention.backward(ctx, dattention, batch, cache.attention), cache.norm1);
+  const auto branch_gradient = [&](Tensor dout, bool keeps_dout, const Param& bias, const Dropout& dropout) {
+    const Tensor dbranch = is_dout(dropout, keeps_dout) ? Tensor() : ctx.slot->make(compute, dout.shape());
+    const Grad dbias = bias.take_grad();
+    if (dbranch.exists() || dbias.wanted())
+      residual_backward(ctx.stream, ctx.scratch, dbranch, dbias, dout, dropout_in(ctx, dropout), rows);
+    return dbranch.exists() ? dbranch : dout;
+  };
+  const Tensor dmlp = branch_gradient(dy, keeps_dy, mlp.down_bias, mlp_dropout);
+  // The norms add the skip connection's gradient. Their results overwrite tensors that nothing reads any more.
+  if (parallel_residual) {
+    const Tensor dattention = branch_gradient(dy, keeps_dy, attention.out_bias, attention_dropout);
+    const bool is_read = is_dout(mlp_dropout, keeps_dy) || is_dout(attention_dropout, keeps_dy);
+    const Tensor dsum = is_read ? ctx.slot->like(dy) : dy;
+    norm2.backward(ctx, {dsum, dy}, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
+    norm1.backward(ctx, {dx, dsum}, attention.backward(ctx, dattention, batch, cache.attention), cache.norm1);
+  } else {
+    const Tensor dmiddle = cache.norm2.x;
+    norm2.backward(ctx, {dmiddle, dy}, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
+    const Tensor dattention = branch_gradient(dmiddle, true, attention.out_bias, attention_dropout);
+    norm1.backward(ctx, {dx, dmiddle}, attention.backward(ctx, dattention, batch, cache.attention), cache.norm1);
+  }
 }
 
 }  // namespace mtl

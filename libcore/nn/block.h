@@ -32,8 +32,9 @@ struct Block {
   void params(const ParamVisitor& visit);
   /// x and y are (n, C) and in the slot: this rank holds n of the N = B T rows outside the tensor-parallel region.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
-  /// Turns dx from the gradient of y into the gradient of x, in place.
-  void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
+  /// Reads dy, the gradient of y, and writes dx, the gradient of x, which may overwrite x. With `keeps_dy`, dy does not
+  /// change until the queued weight gradients are computed. Otherwise, dx may overwrite dy, too.
+  void backward(Ctx& ctx, Tensor dx, Tensor dy, bool keeps_dy, const Batch& batch, const Cache& cache) const;
 };
 
 }  // namespace mtl

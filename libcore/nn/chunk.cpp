@@ -107,7 +107,10 @@ Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, C
                writes_result = is_head || (u + 1 == span.end && result.exists());
     Tensor y = writes_result ? result : spare.exists() ? spare : make_hidden(ctx, batch);
     std::optional<Arena::Mark> release;
-    if (!ctx.training) release.emplace(*ctx.slot);
+    if (!ctx.training)
+      release.emplace(*ctx.slot);
+    else
+      cache.units[u].input = x;
     std::visit([&](const auto& unit) { unit.forward(ctx, x, y, batch, cache_of(unit, cache.units[u])); }, unit);
     if (!ctx.training) spare = x;
     x = is_head ? Tensor() : y;
@@ -117,10 +120,10 @@ Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, C
 
 Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) const {
   const Batch batch = with_angles(ctx, given, cache);
-  if (range_.has_head) cache.dx = make_hidden(ctx, batch);  // allocated first, below all memory that backward releases
+  // Allocated first, below all memory that backward releases. The input's memory may have to receive a later input.
+  if (range_.has_head && !range_.has_embedding) cache.dinput = make_hidden(ctx, batch);
   Tensor x = input;
   for (const Span& span : spans_) {
-    if (span.is_recomputed) cache.units[span.begin].input = x;
     const bool is_offloaded = span.offloaded >= 0;
     Tensor y = span.is_recomputed || is_offloaded ? make_hidden(ctx, batch) : Tensor();
     const std::size_t after_y = ctx.slot->used();
@@ -151,18 +154,32 @@ void Chunk::logits(Ctx& ctx, Tensor out, const Batch& given, Cache& cache) const
   std::get<Head>(units_.back()).logits(ctx, out, x, batch);
 }
 
-void Chunk::backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, Cache& cache, std::size_t u) const {
+/// Returns memory for the gradient of the chunk's input, or no tensor for the first chunk.
+Tensor Chunk::dinput_of(Tensor dout, const Cache& cache) const {
+  if (range_.has_embedding) return {};
+  return range_.has_head ? cache.dinput : dout;
+}
+
+/// Runs a unit's backward. `dout` is the gradient of the chunk's output. It changes while gradients are still queued,
+/// because it receives the gradient of the chunk's input or the next micro-batch's `dout`.
+void Chunk::backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache, std::size_t u) const {
   const ProfileRange range = profiled(ctx, u);
   const Leases values = lease(ctx, Role::values, u), gradients = lease(ctx, Role::gradients, u);
   ctx.weight_grads = &cache.units[u].weight_grads;
   std::optional<Arena::Mark> release;
   if (!ctx.defers_weights) release.emplace(*ctx.slot);
+  const bool is_last = u + 1 == units_.size();
+  const Tensor dx = u == 0 ? dinput_of(dout, cache) : cache.units[u].input;
+  const Tensor dy = is_last ? dout : cache.units[u + 1].input;
   std::visit(
       [&]<class Layer>(const Layer& unit) {
+        const typename Layer::Cache& own = cache_of(unit, cache.units[u]);
         if constexpr (std::is_same_v<Layer, Head>)
-          unit.backward(ctx, dx, losses, batch, cache_of(unit, cache.units[u]));
+          unit.backward(ctx, dx, losses, batch, own);
+        else if constexpr (std::is_same_v<Layer, Block>)
+          unit.backward(ctx, dx, dy, !is_last, batch, own);
         else
-          unit.backward(ctx, dx, batch, cache_of(unit, cache.units[u]));
+          unit.backward(ctx, dy, batch, own);
       },
       units_[u]);
   if (ctx.defers_weights) return;
@@ -174,15 +191,14 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given,
   Batch batch = given;
   batch.rotary = cache.rotary;
   require(offloaded_ == 0 || !ctx.defers_weights, "deferred weight gradients cannot use offloaded activations");
-  Tensor dx = range_.has_head ? cache.dx : dout;
   for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
     if (!ctx.defers_weights) ctx.slot->release_to(cache.units[span->last()].slot_end);
     if (span->is_recomputed) run_units(ctx, cache.units[span->begin].input, {}, batch, cache, *span);
     if (span->offloaded >= 0) ctx.offload->begin_backward(ctx.stream, span->offloaded);
-    for (std::size_t u = span->end; u-- > span->begin;) backward_unit(ctx, dx, losses, batch, cache, u);
+    for (std::size_t u = span->end; u-- > span->begin;) backward_unit(ctx, dout, losses, batch, cache, u);
     if (span->offloaded >= 0) ctx.offload->end_backward(ctx.stream, span->offloaded);
   }
-  return range_.has_embedding ? Tensor() : dx;
+  return dinput_of(dout, cache);
 }
 
 void Chunk::weights(Ctx& ctx, Cache& cache) const {

@@ -4,7 +4,7 @@
 //
 // A chunk is a list of units, which run in order. A unit is a plain struct with these functions:
 //   forward(ctx, x, y, batch, cache)     y = f(x); keeps in `cache` and in the slot what backward needs
-//   backward(ctx, dx, ..., batch, cache) turns dx from the gradient of y into the gradient of x, in place
+//   backward(ctx, dx, dy, batch, cache)  computes dx, the gradient of x, from dy, the gradient of y
 //   params(visit)
 // The caller allocates y. If a unit's cache is not needed, all memory that the unit itself allocates can then be
 // released.
@@ -12,7 +12,7 @@
 // The chunk's loops do the work common to all units. Each unit runs while the chunk leases its parameter values and, in
 // backward, its gradients. Offloaded layers' activations are copied to the host and back (nn/activation_offload.h).
 // Recomputed layers run forward again before backward. Dropout draws the same numbers in both forward passes, so
-// recomputation affects only memory and time. Backward releases activations unit by unit.
+// recomputation affects only memory and time. Backward releases activations unit by unit. A unit's dx overwrites its x.
 //
 // Hidden states are (n, C), where n is the number of rows in a micro-batch that this rank holds outside the
 // tensor-parallel region. They form the residual stream and have its dtype. Within a unit, tensors have the dtype of
@@ -46,13 +46,13 @@ class Chunk {
   struct UnitSlot {
     std::variant<EmbeddingLayer::Cache, Block::Cache, Head::Cache> cache;
     WeightGradQueue weight_grads;
-    Tensor input = {};         // in a recomputed span's first unit: the span's input
+    Tensor input = {};         // x; in backward, its gradient overwrites it
     std::size_t slot_end = 0;  // in a span's last unit: bytes of the slot in use after the span
   };
   struct Cache {
     std::vector<UnitSlot> units;
     Tensor rotary;  // Batch::rotary, for backward
-    Tensor dx;      // last chunk only: the gradient of the hidden states
+    Tensor dinput;  // the gradient to return, if the chunk receives none whose memory it can use
   };
 
   /// Throws Error(usage) if the chunk has too few layers for `offloaded_layers`; kResidentLayers always stay on the
@@ -78,8 +78,8 @@ class Chunk {
   /// ignores it. Returns the next chunk's input; the last chunk returns no tensor.
   Tensor forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const;
   /// Writes each parameter's gradient, or adds to it (Param::take_grad()). `dout` is the gradient that the next chunk's
-  /// backward() returned. Overwrites `dout` with the gradient with respect to the input, and returns it; the first
-  /// chunk returns no tensor. The last chunk ignores `dout`, and writes the losses (B, T) for all tokens. With
+  /// backward() returned. Returns the gradient with respect to the input; the first chunk returns no tensor. Overwrites
+  /// `dout` and the hidden states. The last chunk ignores `dout`, and writes the losses (B, T) for all tokens. With
   /// ctx.defers_weights, linear layers' weight gradients are computed later, by weights().
   Tensor backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const;
   /// Computes the weight gradients that backward() deferred, in the same order.
@@ -110,7 +110,8 @@ class Chunk {
     std::size_t last() const { return end - 1; }
   };
   Tensor run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const;
-  void backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit) const;
+  void backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit) const;
+  Tensor dinput_of(Tensor dout, const Cache& cache) const;
   void end_gradients(const Ctx& ctx, std::size_t unit) const;
   /// Starts a unit's profile range.
   ProfileRange profiled(const Ctx& ctx, std::size_t unit) const;

@@ -55,11 +55,11 @@ void EmbeddingLayer::forward(Ctx& ctx, Tensor, Tensor y, const Batch& batch, Cac
                     region.map_outside(ctx, batch.rows(), y.size(0)));
 }
 
-void EmbeddingLayer::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache&) const {
+void EmbeddingLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache&) const {
   Arena::Mark scratch(ctx.scratch);
-  positions_backward(ctx.stream, ctx.scratch, position_table.take_grad(), dx, batch.positions, dropout_in(ctx, dropout),
-                     region.map_outside(ctx, batch.rows(), dx.size(0)));
-  embedding_backward(ctx.stream, ctx.scratch, tokens.take_grad(), region.enter(ctx, ctx.scratch, dx),
+  positions_backward(ctx.stream, ctx.scratch, position_table.take_grad(), dy, batch.positions, dropout_in(ctx, dropout),
+                     region.map_outside(ctx, batch.rows(), dy.size(0)));
+  embedding_backward(ctx.stream, ctx.scratch, tokens.take_grad(), region.enter(ctx, ctx.scratch, dy),
                      flat_tokens(batch), vocab_begin(ctx, tokens));
 }
 

@@ -34,8 +34,8 @@ struct EmbeddingLayer {
   void params(const ParamVisitor& visit);
   /// Writes y (n, C): this rank holds n of the N = B T rows outside the tensor-parallel region. Ignores x.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
-  /// Writes the gradients of both tables. Overwrites dx (n, C), the gradient of y.
-  void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
+  /// Writes the gradients of both tables. Overwrites dy (n, C), the gradient of y.
+  void backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const;
 };
 
 }  // namespace mtl

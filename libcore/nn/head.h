@@ -23,8 +23,8 @@ struct Head {
   /// In evaluation, writes the losses (B, T) for all tokens in x (n, C). In training, only keeps x: backward() computes
   /// the logits once, for both losses and gradients.
   void forward(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, Cache& cache) const;
-  /// Writes the losses (B, T), and dx (n, C), the gradient of loss scale * sum(losses * batch.loss_weights) with
-  /// respect to x.
+  /// Writes the losses (B, T), and dx (n, C), which may overwrite x, the gradient of loss scale * sum(losses *
+  /// batch.loss_weights) with respect to x.
   void backward(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, const Cache& cache) const;
   /// Depending on the shape of `out`, writes the logits (B T, V) for all positions in x, or the logits (B, V) for each
   /// sequence's last position.

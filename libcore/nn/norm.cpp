@@ -26,7 +26,7 @@ Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& s
   return y;
 }
 
-void NormLayer::backward(Ctx& ctx, Grad dx, Tensor dy, const Cache& cache) const {
+void NormLayer::backward(Ctx& ctx, const StreamGrad& dx, Tensor dy, const Cache& cache) const {
   if (kind == Norm::layernorm)
     layernorm_backward(ctx.stream, ctx.scratch, dx, gamma.take_grad(), beta.take_grad(), dy, cache, gamma.value);
   else

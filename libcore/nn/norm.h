@@ -25,9 +25,8 @@ struct NormLayer {
   /// Returns y = norm(x) in the slot, in the weights' dtype. x (n, C) must not change until backward. If `sum` is
   /// given, first writes that sum to x, in the same pass over memory.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum = {}) const;
-  /// Writes dx and the gamma and beta gradients. If dx already holds the skip connection's gradient, adds to it
-  /// instead.
-  void backward(Ctx& ctx, Grad dx, Tensor dy, const Cache& cache) const;
+  /// Writes dx, which may overwrite x, and the gamma and beta gradients.
+  void backward(Ctx& ctx, const StreamGrad& dx, Tensor dy, const Cache& cache) const;
 };
 
 }  // namespace mtl

@@ -135,12 +135,12 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   bench.run("layernorm forward            " + size,
             [&](Stream& s) { layernorm_forward(s, y, cache, gamma, beta, 1e-5f); });
   bench.run("layernorm backward           " + size, [&](Stream& s) {
-    layernorm_backward(s, scratch, {dx, accumulate}, {dgamma, accumulate}, {dbeta, accumulate}, dy, cache, gamma);
+    layernorm_backward(s, scratch, {dx, dx}, {dgamma, accumulate}, {dbeta, accumulate}, dy, cache, gamma);
   });
   const RmsNormCache rms_cache{x, rstd};
   bench.run("rmsnorm forward              " + size, [&](Stream& s) { rmsnorm_forward(s, y, rms_cache, gamma, 1e-5f); });
   bench.run("rmsnorm backward             " + size, [&](Stream& s) {
-    rmsnorm_backward(s, scratch, {dx, accumulate}, {dgamma, accumulate}, dy, rms_cache, gamma);
+    rmsnorm_backward(s, scratch, {dx, dx}, {dgamma, accumulate}, dy, rms_cache, gamma);
   });
   bench.run("residual forward             " + size, [&](Stream& s) { residual_forward(s, y, {x, dy, beta, {}, map}); });
   bench.run("residual, layernorm forward  " + size, [&](Stream& s) {
@@ -153,8 +153,8 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   bench.run("residual forward, dropout    " + size, [&](Stream& s) {
     residual_forward(s, y, {x, dy, beta, dropout, map});
   });
-  bench.run("residual backward in place   " + size, [&](Stream& s) {
-    residual_backward(s, scratch, dy, {dbeta, accumulate}, dy, {}, map);
+  bench.run("residual backward, dbias only " + size, [&](Stream& s) {
+    residual_backward(s, scratch, {}, {dbeta, accumulate}, dy, {}, map);
   });
   bench.run("residual backward, dropout   " + size, [&](Stream& s) {
     residual_backward(s, scratch, dx, {dbeta, accumulate}, dy, dropout, map);

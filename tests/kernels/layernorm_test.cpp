@@ -68,7 +68,8 @@ void check_layernorm(const LayerNorm& n, GradMode mode, DType grads) {
     add_to(expected.dgamma, dgamma.values());
     add_to(expected.dbeta, dbeta.values());
   }
-  layernorm_backward(stream, scratch, {dx, mode}, {dgamma, mode}, {dbeta, mode}, n.dy, n.cache(), n.gamma);
+  const Tensor skip = mode == GradMode::accumulate ? dx.tensor() : Tensor();
+  layernorm_backward(stream, scratch, {dx, skip}, {dgamma, mode}, {dbeta, mode}, n.dy, n.cache(), n.gamma);
   CHECK(relative_rms(dx, expected.dx) < rounding_of(n.types.stream, kTolerance.reduction));
   CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
   CHECK(relative_rms(dbeta, expected.dbeta) < rounding_of(grads, kTolerance.reduction));
@@ -129,6 +130,27 @@ TEST_CASE("layernorm: a row of one value produces beta and no gradient") {
   Owned dx({3, 1});
   layernorm_backward(stream, scratch, {dx}, {}, {}, n.dy, n.cache(), n.gamma);
   CHECK(std::abs(dx[1]) < 1e-4f);
+}
+
+TEST_CASE("layernorm: dx over dy, x and skip produce the bits of separate tensors") {
+  for (const auto& [rows, width] : {std::pair{37, 75}, {3, 2056}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Shape shape{rows, width};
+      LayerNorm n{rows, width, {dtype, dtype}};
+      n.forward();
+      Stream stream(kDevice);
+      Arena scratch(kDevice, "scratch", 1 << 18);
+      const Owned dx(dtype, shape), skip = random_tensor(dtype, shape, 5);
+      layernorm_backward(stream, scratch, {dx, skip}, {}, {}, n.dy, n.cache(), n.gamma);
+      Owned over_skip = random_tensor(dtype, shape, 5), over_dy = random_tensor(dtype, shape, 4);
+      layernorm_backward(stream, scratch, {over_skip, over_skip}, {}, {}, n.dy, n.cache(), n.gamma);
+      CHECK(same_bits(dx, over_skip));
+      layernorm_backward(stream, scratch, {over_dy, skip}, {}, {}, over_dy, n.cache(), n.gamma);
+      CHECK(same_bits(dx, over_dy));
+      layernorm_backward(stream, scratch, {n.x, skip}, {}, {}, n.dy, n.cache(), n.gamma);
+      CHECK(same_bits(dx, n.x));
+    }
+  }
 }
 
 TEST_CASE("layernorm: gradients equal finite differences") {

@@ -98,6 +98,11 @@ TEST_CASE("residual: in place, forward over the residual and backward over dout"
     }
     for (const Dropout& dropout : {Dropout{}, dropout_of(0.2f)}) {
       residual_backward(stream, scratch, dbranch, {dbias}, b.dout, dropout, rows_of(9));
+      if (!dropout.active()) {
+        const Owned dbias_alone({40});
+        residual_backward(stream, scratch, {}, {dbias_alone}, b.dout, dropout, {});
+        CHECK(same_bits(dbias, dbias_alone));
+      }
       residual_backward(stream, scratch, b.dout, {dbias_in_place}, b.dout, dropout, rows_of(9));
       CHECK(same_bits(dbias, dbias_in_place));
       CHECK(same_bits(dbranch, b.dout));
@@ -184,6 +189,12 @@ TEST_CASE("residual: one thread and four produce the same bits; meta counts the 
   residual_forward(counted, wide, {wide, narrow, meta({4}, DType::bf16), {}, {}});
   residual_backward(counted, counted_scratch, narrow, {meta({4})}, wide, {}, {});
   CHECK(counted.counters().bytes == 24 * (4 + 4 + 2) + 4 * 2 + 24 * (2 + 4) + 4 * 4);
+  counted.reset_counters();
+  residual_backward(counted, counted_scratch, {}, {meta({4})}, wide, {}, {});
+  CHECK(counted.counters().bytes == 24 * 4 + 4 * 4);
+  CHECK_THROWS_AS(residual_backward(counted, counted_scratch, {}, {}, wide, {}, {}), Error);
+  CHECK_THROWS_AS(residual_backward(counted, counted_scratch, {}, {meta({4})}, wide, dropout_of(0.1f), rows_of(6)),
+                  Error);
   const auto beyond = [&](const RowMap& rows) {
     return residual_forward(counted, meta({6, 4}), {meta({6, 4}), meta({6, 4}), {}, dropout_of(0.1f), rows});
   };

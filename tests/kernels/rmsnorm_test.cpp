@@ -40,7 +40,8 @@ void check_rmsnorm(const RmsNorm& n, GradMode mode, DType grads) {
     add_to(expected.dx, dx.values());
     add_to(expected.dgamma, dgamma.values());
   }
-  rmsnorm_backward(stream, scratch, {dx, mode}, {dgamma, mode}, n.dy, n.cache(), n.gamma);
+  const Tensor skip = mode == GradMode::accumulate ? dx.tensor() : Tensor();
+  rmsnorm_backward(stream, scratch, {dx, skip}, {dgamma, mode}, n.dy, n.cache(), n.gamma);
   CHECK(relative_rms(dx, expected.dx) < rounding_of(n.types.stream, kTolerance.reduction));
   CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
 }
@@ -117,7 +118,7 @@ TEST_CASE("rmsnorm: a row of zeros produces zeros and finite gradients") {
   CHECK(relative_rms(dgamma, expected.dgamma) < kTolerance.reduction);
 }
 
-TEST_CASE("rmsnorm: only one gradient, dx over dy and y over x produce the bits of separate tensors") {
+TEST_CASE("rmsnorm: only one gradient, dx over dy, x and skip, and y over x produce the bits of separate tensors") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     RmsNorm n{37, 75, {dtype, dtype}};
     n.forward();
@@ -129,11 +130,21 @@ TEST_CASE("rmsnorm: only one gradient, dx over dy and y over x produce the bits 
     rmsnorm_backward(stream, scratch, {}, {dgamma_alone}, n.dy, n.cache(), n.gamma);
     CHECK(same_bits(dx, dx_alone));
     CHECK(same_bits(dgamma, dgamma_alone));
-    rmsnorm_backward(stream, scratch, {n.dy}, {dgamma_alone}, n.dy, n.cache(), n.gamma);
-    CHECK(same_bits(dx, n.dy));
+    Owned in_place = random_tensor(dtype, {37, 75}, 4);
+    rmsnorm_backward(stream, scratch, {in_place}, {dgamma_alone}, in_place, n.cache(), n.gamma);
+    CHECK(same_bits(dx, in_place));
     CHECK(same_bits(dgamma, dgamma_alone));
-    rmsnorm_forward(stream, n.x, n.cache(), n.gamma, kRmsNormEps);
-    CHECK(same_bits(n.x, n.y));
+    Owned y = random_tensor(dtype, {37, 75}, 1, 2);
+    rmsnorm_forward(stream, y, {y, n.rstd}, n.gamma, kRmsNormEps);
+    CHECK(same_bits(y, n.y));
+    const Owned sum(dtype, {37, 75}), skip = random_tensor(dtype, {37, 75}, 5);
+    Owned over_skip = random_tensor(dtype, {37, 75}, 5);
+    rmsnorm_backward(stream, scratch, {sum, skip}, {}, n.dy, n.cache(), n.gamma);
+    rmsnorm_backward(stream, scratch, {over_skip, over_skip}, {}, n.dy, n.cache(), n.gamma);
+    CHECK(same_bits(sum, over_skip));
+    rmsnorm_backward(stream, scratch, {n.x, skip}, {dgamma_alone}, n.dy, n.cache(), n.gamma);
+    CHECK(same_bits(sum, n.x));
+    CHECK(same_bits(dgamma, dgamma_alone));
   }
 }
 
@@ -198,6 +209,9 @@ TEST_CASE("rmsnorm: meta counts the scratch and bytes of a real run; wrong shape
   CHECK_THROWS_AS(rmsnorm_forward(counted, meta({0, 0}), {meta({0, 0}), meta({0})}, meta({0}), kRmsNormEps), Error);
   CHECK_THROWS_AS(rmsnorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, meta({100, 32}), cache, meta({32})),
                   Error);
+  CHECK_THROWS_AS(
+      rmsnorm_backward(counted, counted_scratch, {cache.x, meta({99, 32})}, {}, meta({100, 32}), cache, meta({32})),
+      Error);
   CHECK_THROWS_AS(rmsnorm_backward(counted, counted_scratch, {}, {meta({31})}, meta({100, 32}), cache, meta({32})),
                   Error);
   const Tensor narrow = meta({100, 32}, DType::bf16), wide = meta({100, 32}), gamma = meta({32}, DType::bf16);
@@ -206,7 +220,7 @@ TEST_CASE("rmsnorm: meta counts the scratch and bytes of a real run; wrong shape
   CHECK_THROWS_AS(rmsnorm_backward(counted, counted_scratch, {narrow}, {}, narrow, {wide, meta({100})}, gamma), Error);
   counted.reset_counters();
   rmsnorm_forward(counted, narrow, {wide, meta({100})}, gamma, kRmsNormEps);
-  rmsnorm_backward(counted, counted_scratch, {wide, GradMode::accumulate}, {}, narrow, {wide, meta({100})}, gamma);
+  rmsnorm_backward(counted, counted_scratch, {wide, wide}, {}, narrow, {wide, meta({100})}, gamma);
   CHECK(counted.counters().bytes == 3200 * (4 + 2) + 400 + 64 + 3200 * (2 + 3 * 4));
 }
 

@@ -34,6 +34,7 @@ struct Operands {
     if (state != nullptr) add(state, sizeof(StepState));
   }
   void add(const Grad& grad) { add(grad.tensor); }
+  void add(const StreamGrad& grad) { add_all(grad.tensor, grad.skip); }
   void add(const Operand& operand) { add(operand.tensor); }
   void add(const RowMap& rows) { add(rows.samples); }
   void add(const ResidualSum& sum) { add_all(sum.residual, sum.branch, sum.bias, sum.rows); }

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "device/profile.h"
 #include "optim/param_store.h"
 #include "tests/gpt_of_size.h"
 
@@ -109,6 +110,13 @@ void check_params(const GptConfig& config, ChunkRange range, const ParamStore& s
   CHECK((store.find("output.weight") >= 0) == (range.has_head && !config.tied_embeddings));
 }
 
+Batch meta_batch() {
+  Batch batch;
+  batch.tokens = batch.positions = batch.labels = Tensor(nullptr, DType::i32, {1, 8});
+  batch.loss_weights = Tensor(nullptr, DType::f32, {1, 8});
+  return batch;
+}
+
 /// Runs a chunk's micro-batch on the meta device and checks how many leases it takes.
 void check_leases(const Plan& plan) {
   const auto& [config, range, defers, recompute] = plan;
@@ -121,9 +129,7 @@ void check_leases(const Plan& plan) {
   Stream stream(Device::meta);
   Arena slot(Device::meta, "slot", 0), scratch(Device::meta, "scratch", 0);
   ProcessGroups groups;
-  Batch batch;
-  batch.tokens = batch.positions = batch.labels = Tensor(nullptr, DType::i32, {1, 8});
-  batch.loss_weights = Tensor(nullptr, DType::f32, {1, 8});
+  const Batch batch = meta_batch();
   Ctx ctx{stream, &slot, scratch, groups, true, &owner};
   ctx.ends_gradients = true;
   ctx.defers_weights = defers;
@@ -157,6 +163,65 @@ void check_leases(const Plan& plan) {
 
 TEST_CASE("every unit with parameters is acquired before it runs, and its gradients finish once") {
   for_each_plan(check_leases);
+}
+
+namespace {
+
+/// A micro-batch on the meta device: its passes from the residual stream's gradient to the branches', the bytes that
+/// these read and write, and the slot's size.
+struct BranchGradients {
+  int passes = 0;
+  double bytes = 0;
+  std::size_t slot_bytes = 0;
+
+  BranchGradients(const GptConfig& config, const DropoutOptions& dropout, ChunkRange range) {
+    Chunk chunk(config, dropout, {}, range, 48);
+    ParamStore store(Device::meta, kPrecisionFp32, AdamW::states(),
+                     [&](const ParamVisitor& visit) { chunk.params(visit); });
+    store.begin_step();
+    Stream stream(Device::meta);
+    Profile profile(Device::meta);
+    Arena slot(Device::meta, "slot", 0), scratch(Device::meta, "scratch", 0);
+    ProcessGroups groups;
+    Batch batch = meta_batch();
+    batch.samples = Tensor(nullptr, DType::i64, {1});
+    Ctx ctx{stream, &slot, scratch, groups, true};
+    Chunk::Cache cache = chunk.make_cache();
+    const Tensor output =
+        chunk.forward(ctx, range.has_embedding ? Tensor() : chunk.make_hidden(ctx, batch), batch, cache);
+    stream.set_profile(&profile);
+    chunk.backward(ctx, output, batch.loss_weights, batch, cache);
+    stream.set_profile(nullptr);
+    for (const ProfileEntry& entry : profile.entries()) {
+      if (entry.name != "residual_backward") continue;
+      ++passes;
+      bytes += entry.work.bytes;
+    }
+    slot_bytes = slot.peak();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("without dropout, branches read the residual stream's gradient where it is") {
+  constexpr double kHiddenBytes = 8 * kHidden * 4, kBiasBytes = kHidden * 4;
+  const ChunkRange whole{0, 3, true, true}, middle{1, 1, false, false};
+  struct Expected {
+    GptConfig config;
+    int biases, copies;  // in a layer; copies: of what a stage receives and overwrites before the queue is computed
+  };
+  for (const auto& [config, biases, copies] :
+       {Expected{kArchitectures[0].config, 2, 1}, {kArchitectures[2].config, 0, 1}, {kArchitectures[4].config, 2, 2}}) {
+    CAPTURE(copies);
+    const BranchGradients gradients(config, {}, whole), dropped(config, kDropout, whole);
+    CHECK(gradients.passes == 3 * biases);
+    CHECK(gradients.bytes == 3 * biases * (kHiddenBytes + kBiasBytes));  // a bias only reads
+    CHECK(dropped.passes == 3 * 2);
+    CHECK(dropped.bytes == 3 * (2 * 2 * kHiddenBytes + biases * kBiasBytes));
+    CHECK(gradients.slot_bytes < dropped.slot_bytes);
+    CHECK(BranchGradients(config, {}, middle).bytes ==
+          copies * 2 * kHiddenBytes + (biases == 0 ? 0 : 2 - copies) * kHiddenBytes + biases * kBiasBytes);
+  }
 }
 
 namespace {
