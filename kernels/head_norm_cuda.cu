@@ -11,15 +11,16 @@ namespace mtl::cuda {
 void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps) {
   const auto width = static_cast<int>(gamma.numel());
   with_float_type(gamma.dtype(), [&]<class T>(T) {
-    const RmsNormForward<HeadRows<T>, HeadRows<T>, T> operands{.y = HeadRows<T>(y),
-                                                               .x = HeadRows<T>(x),
-                                                               .rstd = rstd.exists() ? rstd.data<float>() : nullptr,
-                                                               .gamma = gamma.data<T>(),
-                                                               .rows = x.heads().numel(),
-                                                               .width = width,
-                                                               .eps = eps};
-    with_pack_size(width, {y.tensor, x.tensor, gamma},
-                   [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows<n>(stream, operands); });
+    const NormForward<false, HeadRows<T>, HeadRows<T>, T> operands{.y = HeadRows<T>(y),
+                                                                   .x = HeadRows<T>(x),
+                                                                   .mean = nullptr,
+                                                                   .rstd = rstd.exists() ? rstd.data<float>() : nullptr,
+                                                                   .gamma = gamma.data<T>(),
+                                                                   .beta = nullptr,
+                                                                   .rows = x.heads().numel(),
+                                                                   .width = width,
+                                                                   .eps = eps};
+    norm_rows(stream, operands, {y.tensor, x.tensor, gamma});
   });
 }
 

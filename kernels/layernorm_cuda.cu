@@ -7,54 +7,12 @@
 //   backward  x, dy, dx, maybe skip  3 or 4 N C elements; gradients of gamma and beta in the same pass
 // Predicted to be memory-bound.
 #include "kernels/cuda.h"
-#include "kernels/cuda/residual_rows.h"
+#include "kernels/cuda/norm_rows.h"
 #include "kernels/cuda/types.h"
 
 namespace mtl::cuda {
 
 namespace {
-
-/// X locates the rows of x, which first_pass() reads.
-template <class X, class T>
-struct Forward {
-  T* y;
-  float *mean, *rstd;
-  X x;
-  const T *gamma, *beta;
-  std::int64_t rows;
-  int width;
-  float eps;
-};
-
-template <int n, class X, class T>
-__global__ void normalize_rows(const __grid_constant__ Forward<X, T> f, Team team) {
-  team.over_rows(f.rows, f.width, [&](std::int64_t row, int width) {
-    const auto* from = f.x.at(row);
-    T* to = f.y + row * f.width;
-    const float columns = static_cast<float>(f.width);
-    float sum = 0;
-    first_pass<n>(f.x, row, width, team, [&](const Pack<n>& in) {
-      for (int j = 0; j < n; ++j) sum += in[j];
-    });
-    const float mean = team.sum(sum) / columns;
-    float squares = 0;
-    team.over_row<n>(width, [&](int i) {
-      const Pack<n> in = load<n>(from + i);
-      for (int j = 0; j < n; ++j) squares += (in[j] - mean) * (in[j] - mean);
-    });
-    const float rstd = 1 / sqrtf(team.sum(squares) / columns + f.eps);
-    team.over_row<n>(width, [&](int i) {
-      const Pack<n> in = load<n>(from + i), weight = load<n>(f.gamma + i), bias = load<n>(f.beta + i);
-      Pack<n> out;
-      for (int j = 0; j < n; ++j) out[j] = (in[j] - mean) * rstd * weight[j] + bias[j];
-      store(to + i, out);
-    });
-    if (width > 0 && team.thread() == 0) {
-      f.mean[row] = mean;
-      f.rstd[row] = rstd;
-    }
-  });
-}
 
 /// The operands of the backward pass. `dx` is null if it is not wanted. `skip` is null if it is absent. `partials` is
 /// null if neither dgamma nor dbeta is wanted.
@@ -136,23 +94,19 @@ __global__ void layernorm_backward_rows(const __grid_constant__ LayerNormBackwar
 
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, const ResidualSum& sum, Tensor gamma,
                        Tensor beta, float eps) {
-  const std::int64_t rows = y.row_count(), width = y.size(-1);
-  const RowsShape shape = rows_shape(rows, width);
+  const auto width = static_cast<int>(y.size(-1));
   with_stream_types(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) {
     with_rows<S, T>(cache.x, sum, [&]<class X>(const X& x) {
-      const Forward<X, T> operands{.y = y.data<T>(),
-                                   .mean = cache.mean.data<float>(),
-                                   .rstd = cache.rstd.data<float>(),
-                                   .x = x,
-                                   .gamma = gamma.data<T>(),
-                                   .beta = beta.data<T>(),
-                                   .rows = rows,
-                                   .width = static_cast<int>(width),
-                                   .eps = eps};
-      with_pack_size(width, {y, cache.x, gamma, beta, sum.residual, sum.branch, sum.bias},
-                     [&]<int n>(std::integral_constant<int, n>) {
-                       launch(stream, normalize_rows<n, X, T>, shape.launch, operands, Team{shape.team});
-                     });
+      const NormForward<true, X, DenseRows<T>, T> operands{.y = {y.data<T>(), width},
+                                                           .x = x,
+                                                           .mean = cache.mean.data<float>(),
+                                                           .rstd = cache.rstd.data<float>(),
+                                                           .gamma = gamma.data<T>(),
+                                                           .beta = beta.data<T>(),
+                                                           .rows = y.row_count(),
+                                                           .width = width,
+                                                           .eps = eps};
+      norm_rows(stream, operands, {y, cache.x, gamma, beta, sum.residual, sum.branch, sum.bias});
     });
   });
 }

@@ -11,10 +11,12 @@ namespace mtl::cuda {
 
 namespace {
 
-template <int n, class S, class T>
+template <int n, int packs, class S, class T>
 __global__ void add_branch(const __grid_constant__ SummedRows<S, T> sum, std::int64_t rows, Team team) {
-  team.over_rows(rows, sum.width,
-                 [&](std::int64_t row, int width) { first_pass<n>(sum, row, width, team, [](const Pack<n>&) {}); });
+  team.over_rows(rows, sum.width, [&](std::int64_t row, int width) {
+    KeptRow<n, packs> out;
+    keep_row(out, sum, row, width, team);
+  });
 }
 
 /// `dbranch` and `partials` are null if dbranch or dbias is not wanted.
@@ -72,9 +74,11 @@ void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
   const std::int64_t rows = out.row_count(), width = out.size(-1);
   const RowsShape shape = rows_shape(rows, width);
   with_stream_types(out.dtype(), sum.branch.dtype(), [&]<class S, class T>(S, T) {
-    with_pack_size(width, {out, sum.residual, sum.branch, sum.bias}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, add_branch<n, S, T>, shape.launch, SummedRows<S, T>(out, sum), rows, Team{shape.team});
-    });
+    with_row_packs<4, 8>(width, shape.team, {out, sum.residual, sum.branch, sum.bias},
+                         [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
+                           launch(stream, add_branch<n, packs, S, T>, shape.launch, SummedRows<S, T>(out, sum), rows,
+                                  Team{shape.team});
+                         });
   });
 }
 

@@ -36,32 +36,38 @@ struct SummedRows {
   __device__ S* at(std::int64_t row) const { return out + row * width; }
 };
 
-/// Makes the first pass over a row of `width` elements: calls body(pack) for this thread's packs. Later passes read the
-/// row at rows.at(row).
-template <int n, class Rows, class Body>
-__device__ void first_pass(const Rows& rows, std::int64_t row, int width, const Team& team, const Body& body) {
+/// Makes the first pass over a row of `width` elements: keeps it. Later passes get the elements from `kept`, or from
+/// rows.at(row).
+template <int n, int packs, class Rows>
+__device__ void keep_row(KeptRow<n, packs>& kept, const Rows& rows, std::int64_t row, int width, const Team& team) {
   const auto* x = rows.at(row);
-  team.over_row<n>(width, [&](int i) { body(load<n>(x + i)); });
+  team.over_row<n, packs>(width, [&](int k, int i) { kept.keep(k, x + i); });
 }
 
-/// Like the function above, but computes and writes the row first. body() receives the elements as stored, that is,
-/// rounded to S.
-template <int n, class S, class T, class Body>
-__device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int width, const Team& team,
-                           const Body& body) {
+/// Like the function above, but computes and writes the row first. Keeps the elements as stored, that is, rounded to S.
+template <int n, int packs, class S, class T>
+__device__ void keep_row(KeptRow<n, packs>& kept, const SummedRows<S, T>& rows, std::int64_t row, int width,
+                         const Team& team) {
   const RowMask mask(rows.hidden, width > 0 ? row : 0);
   const std::int64_t begin = row * rows.width;
-  team.over_row<n>(width, [&](int i) {
-    const Pack<n> skip = load<n>(rows.residual + begin + i), x = load<n>(rows.branch + begin + i);
+  const S* residual = rows.residual + begin;
+  const T* branch = rows.branch + begin;
+  KeptRow<n, packs> x;
+  team.over_row<n, packs>(width, [&](int k, int i) {
+    kept.keep(k, residual + i);
+    x.keep(k, branch + i);
+  });
+  team.over_row<n, packs>(width, [&](int k, int i) {
+    const Pack<n> skip = kept.get(k, residual + i), in = x.get(k, branch + i);
     const Pack<n> shift = rows.bias == nullptr ? Pack<n>{} : load<n>(rows.bias + i), factors = mask.factors<n>(i);
     Pack<n> sum;
-    for (int j = 0; j < n; ++j) sum[j] = to_float(from_float<S>(skip[j] + factors[j] * (x[j] + shift[j])));
+    for (int j = 0; j < n; ++j) sum[j] = to_float(from_float<S>(skip[j] + factors[j] * (in[j] + shift[j])));
     store(rows.out + begin + i, sum);
-    body(sum);
+    if constexpr (packs > 0) kept.kept[k] = sum;
   });
 }
 
-/// Calls body(rows). If `sum` exists, `rows` computes the sum, and first_pass() writes it to x. Otherwise `rows` reads
+/// Calls body(rows). If `sum` exists, `rows` computes the sum, and keep_row() writes it to x. Otherwise `rows` reads
 /// x.
 template <class S, class T, class Body>
 void with_rows(const Tensor& x, const ResidualSum& sum, const Body& body) {

@@ -5,7 +5,7 @@
 // (kernels/cuda/rows.h). The second pass over a row finds it in the caches.
 #pragma once
 
-#include "kernels/cuda/residual_rows.h"
+#include "kernels/cuda/norm_rows.h"
 #include "kernels/head_slice.h"
 
 namespace mtl::cuda {
@@ -23,38 +23,6 @@ struct HeadRows {
         width(slice.tensor.size(4)) {}
   __device__ T* at(std::int64_t row) const { return data + (row / count * heads + row % count) * width; }
 };
-
-/// Forward's operands. `rstd` is null if not needed.
-template <class X, class Y, class T>
-struct RmsNormForward {
-  Y y;
-  X x;
-  float* rstd;
-  const T* gamma;
-  std::int64_t rows;
-  int width;
-  float eps;
-};
-
-template <int n, class X, class Y, class T>
-__global__ void rmsnorm_forward_rows(const __grid_constant__ RmsNormForward<X, Y, T> f, Team team) {
-  team.over_rows(f.rows, f.width, [&](std::int64_t row, int width) {
-    const auto* x = f.x.at(row);
-    T* y = f.y.at(row);
-    float squares = 0;
-    first_pass<n>(f.x, row, width, team, [&](const Pack<n>& in) {
-      for (int j = 0; j < n; ++j) squares += in[j] * in[j];
-    });
-    const float rstd = 1 / sqrtf(team.sum(squares) / static_cast<float>(f.width) + f.eps);
-    team.over_row<n>(width, [&](int i) {
-      const Pack<n> in = load<n>(x + i), weight = load<n>(f.gamma + i);
-      Pack<n> out;
-      for (int j = 0; j < n; ++j) out[j] = in[j] * rstd * weight[j];
-      store(y + i, out);
-    });
-    if (f.rstd != nullptr && width > 0 && team.thread() == 0) f.rstd[row] = rstd;
-  });
-}
 
 /// Backward's operands. `partials` is null if dgamma is not needed.
 template <class X, class Dx, class Dy, class T>
@@ -119,13 +87,6 @@ __global__ void rmsnorm_backward_rows(const __grid_constant__ RmsNormBackward<X,
     if (b.wants_dx) rmsnorm_write_dx<n>(b, row, width, team, rstd, mean_gx);
   });
   if (sums > 0) team.write_sums(b.partials, sums);
-}
-
-/// Launches forward with `n` elements per access.
-template <int n, class X, class Y, class T>
-void rmsnorm_rows(Stream& stream, const RmsNormForward<X, Y, T>& f) {
-  const RowsShape shape = rows_shape(f.rows, f.width);
-  launch(stream, rmsnorm_forward_rows<n, X, Y, T>, shape.launch, f, Team{shape.team});
 }
 
 template <int n, class X, class Dx, class Dy, class T>

@@ -45,6 +45,38 @@ inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t 
                      .shared_bytes = kTeamSums * sizeof(float) + static_cast<std::size_t>(teams * bytes)}};
 }
 
+/// A thread's groups of a row, which stay in registers from one pass to the next. If `packs` is 0, the row is too wide,
+/// or not aligned for groups: keep() then does nothing, and get() reads memory again.
+template <int n, int packs>
+struct KeptRow {
+  Pack<n> kept[packs == 0 ? 1 : packs];
+
+  template <class T>
+  __device__ void keep(int k, const T* from) {
+    if constexpr (packs > 0) kept[k] = load<n>(from);
+  }
+  template <class T>
+  __device__ Pack<n> get(int k, const T* from) const {
+    if constexpr (packs > 0) return kept[k];
+    return load<n>(from);
+  }
+};
+
+/// Calls body(n, packs), both std::integral_constant, with n from with_pack_size(), and with the smallest of `choices`,
+/// in ascending order, that holds a row's groups per thread. `packs` is 0 if there is none, or if n is 1.
+template <int... choices, class Body>
+void with_row_packs(std::int64_t width, int team, std::initializer_list<Tensor> tensors, const Body& body) {
+  with_pack_size(width, tensors, [&]<int n>(std::integral_constant<int, n> pack) {
+    if constexpr (n > 1) {
+      const bool is_held =
+          ((width <= std::int64_t{choices} * team * n && (body(pack, std::integral_constant<int, choices>()), true)) ||
+           ...);
+      if (is_held) return;
+    }
+    body(pack, std::integral_constant<int, 0>());
+  });
+}
+
 /// This thread's team.
 struct Team {
   int size;
@@ -75,6 +107,20 @@ struct Team {
   template <int n, class Body>
   __device__ void over_row(int width, const Body& body) const {
     for (int i = thread() * n; i < width; i += size * n) body(i);
+  }
+  /// Like the function above, but calls body(k, i) for this thread's group k, and unrolls the loop if `packs` is not 0:
+  /// a row has at most `packs` groups per thread.
+  template <int n, int packs, class Body>
+  __device__ void over_row(int width, const Body& body) const {
+    if constexpr (packs == 0) {
+      over_row<n>(width, [&](int i) { body(0, i); });
+    } else {
+#pragma unroll
+      for (int k = 0; k < packs; ++k) {
+        const int i = (k * size + thread()) * n;
+        if (i < width) body(k, i);
+      }
+    }
   }
 
   /// Returns this team's `sums` floats in shared memory (rows_shape()).
