@@ -1,10 +1,10 @@
-// Applies the kernels in kernels/cuda/rmsnorm_rows.h to heads. A team of threads shares a head (kernels/cuda/rows.h).
+// Applies the kernels in kernels/cuda/norm_rows.h to heads. A team of threads shares a head (kernels/cuda/rows.h).
 // Memory is read and written once:
 //   forward   x and y                          2 B T G count D elements
 //   backward  x, dy and dx                     3 B T G count D elements; the gradient of gamma in the same pass
 // Predicted to be memory-bound.
 #include "kernels/cuda.h"
-#include "kernels/cuda/rmsnorm_rows.h"
+#include "kernels/cuda/norm_rows.h"
 
 namespace mtl::cuda {
 
@@ -27,24 +27,24 @@ void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const He
 void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const Grad& dgamma, const HeadSlice& dy,
                         const HeadSlice& x, Tensor rstd, Tensor gamma) {
   const auto width = static_cast<int>(gamma.numel());
-  const std::int64_t rows = x.heads().numel();
+  auto* partials = static_cast<float*>(work.raw());
+  int blocks = 0;
   with_float_type(gamma.dtype(), [&]<class T>(T) {
-    const RmsNormBackward<HeadRows<T>, HeadRows<T>, HeadRows<T>, T> operands{
-        .dx = HeadRows<T>(dx),
-        .skip = HeadRows<T>(dx),
-        .wants_dx = true,
-        .has_skip = false,
-        .partials = dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
-        .dy = HeadRows<T>(dy),
-        .x = HeadRows<T>(x),
-        .rstd = rstd.data<float>(),
-        .gamma = gamma.data<T>(),
-        .rows = rows,
-        .width = width};
-    with_pack_size(width, {dx.tensor, dy.tensor, x.tensor, gamma},
-                   [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows_backward<n>(stream, operands); });
+    const NormBackward<false, HeadRows<T>, HeadRows<T>, HeadRows<T>, T> operands{.dx = HeadRows<T>(dx),
+                                                                                 .skip = HeadRows<T>(dx),
+                                                                                 .wants_dx = true,
+                                                                                 .has_skip = false,
+                                                                                 .partials = partials,
+                                                                                 .dy = HeadRows<T>(dy),
+                                                                                 .x = HeadRows<T>(x),
+                                                                                 .mean = nullptr,
+                                                                                 .rstd = rstd.data<float>(),
+                                                                                 .gamma = gamma.data<T>(),
+                                                                                 .rows = x.heads().numel(),
+                                                                                 .width = width};
+    blocks = norm_rows_backward(stream, operands, {dx.tensor, dy.tensor, x.tensor, gamma});
   });
-  if (dgamma.wanted()) rmsnorm_add_dgamma(stream, dgamma, work, rows, width);
+  if (partials != nullptr) sum_partials(stream, dgamma, partials, blocks, width);
 }
 
 }  // namespace mtl::cuda

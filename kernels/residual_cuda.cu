@@ -4,6 +4,7 @@
 //   backward  dout and dbranch              2 N C elements, or dout alone for dbias alone; dbias in the same pass
 // The mask is never stored: backward draws it again. Predicted to be memory-bound.
 #include "kernels/cuda.h"
+#include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/residual_rows.h"
 #include "kernels/cuda/types.h"
 
@@ -30,42 +31,23 @@ struct ResidualBackward {
   int width;
 };
 
-/// Writes a row of dbranch. Unless `sums` (C) is null, adds the row to `sums`. A thread handles the same columns in
-/// every row.
-template <int n, class S, class T>
-__device__ void pass_row(const ResidualBackward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
-  constexpr int kAhead = 4;  // loads in flight: few warps share a multiprocessor
-  const int stride = team.size * n;
-  const RowMask mask(b.hidden, width > 0 ? row : 0);
-  const std::int64_t begin = row * b.width;
-  for (int first = team.thread() * n; first < width; first += kAhead * stride) {
-    Pack<n> dout[kAhead];
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k)
-      if (first + k * stride < width) dout[k] = load<n>(b.dout + begin + first + k * stride);
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      const int i = first + k * stride;
-      if (i >= width) break;
-      const Pack<n> factors = mask.factors<n>(i);
-      for (int j = 0; j < n; ++j) dout[k][j] *= factors[j];
-      if (b.dbranch != nullptr) store(b.dbranch + begin + i, dout[k]);
-      if (sums == nullptr) continue;
-      Pack<n> sum = load<n>(sums + i);
-      for (int j = 0; j < n; ++j) sum[j] += dout[k][j];
-      store(sums + i, sum);
-    }
-  }
-}
-
-template <int n, class S, class T>
+template <int n, int packs, class S, class T>
 __global__ void residual_backward_rows(const __grid_constant__ ResidualBackward<S, T> b, Team team) {
-  const int sums = b.partials == nullptr ? 0 : b.width;
-  team.clear_sums<n>(sums, b.width);
+  ColumnSums<n, packs, 1> sums(team, b.partials, b.width);
   team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
-    pass_row<n>(b, row, width, team, sums > 0 ? team.own_sums(sums) : nullptr);
+    const RowMask mask(b.hidden, width > 0 ? row : 0);
+    const std::int64_t begin = row * b.width;
+    KeptRow<n, packs> dout;
+    team.over_row<n, packs>(width, [&](int k, int i) { dout.keep(k, b.dout + begin + i); });
+    team.over_row<n, packs>(width, [&](int k, int i) {
+      Pack<n> out = dout.get(k, b.dout + begin + i);
+      const Pack<n> factors = mask.factors<n>(i);
+      for (int j = 0; j < n; ++j) out[j] *= factors[j];
+      if (b.dbranch != nullptr) store(b.dbranch + begin + i, out);
+      sums.add(0, k, i, out);
+    });
   });
-  if (sums > 0) team.write_sums(b.partials, sums);
+  sums.write();
 }
 
 }  // namespace
@@ -85,25 +67,27 @@ void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
 void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
                        const RowMap& rows) {
   const std::int64_t count = dout.row_count(), width = dout.size(-1);
-  const RowsShape shape = rows_shape(count, width, dbias.wanted() ? width : 0);
+  auto* partials = static_cast<float*>(work.raw());
+  int blocks = 0;
   with_stream_types(dout.dtype(), (dbranch.exists() ? dbranch : dout).dtype(), [&]<class S, class T>(S, T) {
     const ResidualBackward<S, T> operands{.dbranch = dbranch.exists() ? dbranch.data<T>() : nullptr,
-                                          .partials = dbias.wanted() ? static_cast<float*>(work.raw()) : nullptr,
+                                          .partials = partials,
                                           .dout = dout.data<S>(),
                                           .hidden = HiddenMask(dropout, rows, width),
                                           .rows = count,
                                           .width = static_cast<int>(width)};
-    with_pack_size(width, {dbranch, dout}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, residual_backward_rows<n, S, T>, shape.launch, operands, Team{shape.team});
-    });
+    with_row_packs<1, 2, 3, 4>(
+        width, sums_team(width), {dbranch, dout},
+        [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
+          blocks = launch_sums(stream, residual_backward_rows<n, packs, S, T>,
+                               sums_shape(count, width, partials == nullptr ? 0 : width, packs), operands);
+        });
   });
-  if (dbias.wanted())
-    sum_partials(stream, dbias, static_cast<const float*>(work.raw()), static_cast<int>(shape.launch.blocks.x),
-                 static_cast<int>(width));
+  if (partials != nullptr) sum_partials(stream, dbias, partials, blocks, static_cast<int>(width));
 }
 
-std::size_t row_sums_work(const Stream&, std::int64_t rows, std::int64_t width, std::int64_t sums) {
-  return std::size_t{rows_shape(rows, width, sums).launch.blocks.x} * sums * sizeof(float);
+std::size_t row_sums_work(const Stream&, std::int64_t rows, std::int64_t, std::int64_t sums) {
+  return std::size_t(std::min<std::int64_t>(rows, kMostPartials)) * sums * sizeof(float);
 }
 
 }  // namespace mtl::cuda

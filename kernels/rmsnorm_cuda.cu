@@ -1,9 +1,9 @@
-// Applies the kernels in kernels/cuda/rmsnorm_rows.h to rows of width C. Memory is read and written once:
-//   forward   x and y                          2 N C elements; with a sum: residual, branch, x and y, 4 N C
+// RMSNorm: the kernels of kernels/cuda/norm_rows.h on rows of width C. Memory is read and written once:
+//   forward   x and y                2 N C elements; with a sum: residual, branch, x and y, 4 N C
 //   backward  x, dy, dx, maybe skip  3 or 4 N C elements; the gradient of gamma in the same pass
 // Predicted to be memory-bound.
 #include "kernels/cuda.h"
-#include "kernels/cuda/rmsnorm_rows.h"
+#include "kernels/cuda/norm_rows.h"
 #include "kernels/cuda/types.h"
 
 namespace mtl::cuda {
@@ -27,27 +27,29 @@ void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const 
   });
 }
 
-void rmsnorm_backward(Stream& stream, Tensor work, const StreamGrad& dx, const Grad& dgamma, Tensor dy,
+void rmsnorm_backward(Stream& stream, Tensor work, const StreamGrad& grad, const Grad& dgamma, Tensor dy,
                       const RmsNormCache& cache, Tensor gamma) {
   const auto width = static_cast<int>(dy.size(-1));
-  const std::int64_t rows = dy.row_count();
+  auto* partials = static_cast<float*>(work.raw());
+  int blocks = 0;
   with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
-    const RmsNormBackward<DenseRows<const S>, DenseRows<S>, DenseRows<const T>, T> operands{
-        .dx = {dx.wanted() ? dx.tensor.data<S>() : nullptr, width},
-        .skip = {dx.skip.exists() ? dx.skip.data<S>() : nullptr, width},
-        .wants_dx = dx.wanted(),
-        .has_skip = dx.skip.exists(),
-        .partials = dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
+    const Tensor &dx = grad.tensor, &skip = grad.skip;
+    const NormBackward<false, DenseRows<const S>, DenseRows<S>, DenseRows<const T>, T> operands{
+        .dx = {dx.exists() ? dx.data<S>() : nullptr, width},
+        .skip = {skip.exists() ? skip.data<S>() : nullptr, width},
+        .wants_dx = dx.exists(),
+        .has_skip = skip.exists(),
+        .partials = partials,
         .dy = {dy.data<T>(), width},
         .x = {cache.x.data<S>(), width},
+        .mean = nullptr,
         .rstd = cache.rstd.data<float>(),
         .gamma = gamma.data<T>(),
-        .rows = rows,
+        .rows = dy.row_count(),
         .width = width};
-    with_pack_size(width, {dx.tensor, dx.skip, dy, cache.x, gamma},
-                   [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows_backward<n>(stream, operands); });
+    blocks = norm_rows_backward(stream, operands, {dx, skip, dy, cache.x, gamma});
   });
-  if (dgamma.wanted()) rmsnorm_add_dgamma(stream, dgamma, work, rows, width);
+  if (partials != nullptr) sum_partials(stream, dgamma, partials, blocks, width);
 }
 
 }  // namespace mtl::cuda

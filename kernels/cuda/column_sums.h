@@ -1,14 +1,47 @@
 // Sums a tensor over its rows, for the gradients of biases and norm parameters. Each block sums some rows into its own
-// row of fp32 partials. The partials are then added in a fixed order, so rounding depends only on the shape.
+// row of fp32 partials. The partials are then added in a fixed order, so rounding depends only on the shape and,
+// because the grid has as many blocks as the GPU runs at a time, on the GPU.
 #pragma once
 
-#include <algorithm>
-
-#include "device/tensor.h"
-#include "kernels/cuda/pack.h"
-#include "kernels/cuda/warp.h"
+#include "kernels/cuda/any_array.h"
+#include "kernels/cuda/rows.h"
 
 namespace mtl::cuda {
+
+/// The most blocks that write partials: 4 per multiprocessor of an H100. row_sums_work() reserves memory for them.
+inline constexpr int kMostPartials = 132 * 4;
+
+/// Returns the team size for rows whose sums are in registers: at most 4 packs per thread, up to 8192 columns.
+inline int sums_team(std::int64_t width) { return team_size(width, 1024); }
+
+/// Returns a launch in which each team processes multiple rows of `width` elements and has `sums` columns to add up.
+/// `packs` is as in with_row_packs(). If it is 0, each team has the sums in shared memory. Otherwise they are in
+/// registers, and a block with multiple teams needs shared memory to add them up. launch_sums() limits the number of
+/// blocks.
+inline RowsShape sums_shape(std::int64_t rows, std::int64_t width, std::int64_t sums, int packs) {
+  // With sums in registers, few warps fit, and small blocks fill a multiprocessor better.
+  const std::int64_t team = sums_team(width), threads = packs > 0 && team <= kWarp ? 128 : 256;
+  const std::int64_t bytes = sums * static_cast<std::int64_t>(sizeof(float)),
+                     in_warp = std::max<std::int64_t>(kWarp / team, 1);
+  std::int64_t teams = threads / team;
+  if (packs == 0) teams = std::clamp<std::int64_t>((48 << 10) / std::max<std::int64_t>(bytes, 1), 1, teams);
+  teams = std::min(std::max(teams / in_warp, std::int64_t{1}) * in_warp, (rows + in_warp - 1) / in_warp * in_warp);
+  const std::int64_t arrays = packs == 0 ? teams : teams > 1 ? 1 : 0;
+  return {.team = static_cast<int>(team),
+          .launch = {.blocks = static_cast<unsigned>(teams == 0 ? 0 : (rows + teams - 1) / teams),
+                     .threads = static_cast<unsigned>(teams * team),
+                     .shared_bytes = kTeamSums * sizeof(float) + static_cast<std::size_t>(arrays * bytes)}};
+}
+
+/// Launches a kernel with sums_shape(), in as many blocks as the GPU runs at a time, and returns their number.
+template <class... Parameters, class Operands>
+int launch_sums(Stream& stream, void (*kernel)(Parameters...), RowsShape shape, const Operands& operands) {
+  LaunchShape& grid = shape.launch;
+  const int resident = std::min(kMostPartials, resident_blocks(kernel, std::max(grid.threads, 1u), grid.shared_bytes));
+  grid.blocks.x = std::min(grid.blocks.x, static_cast<unsigned>(resident));
+  launch(stream, kernel, grid, operands, Team{shape.team});
+  return static_cast<int>(grid.blocks.x);
+}
 
 /// A block's last step: adds up `arrays` consecutive arrays of `count` sums in shared memory, and writes the block's
 /// row in `partials`.
@@ -21,21 +54,85 @@ __device__ inline void write_block_sums(float* partials, const float* shared, in
   }
 }
 
-/// One block per kWarp columns. Each warp adds some rows, and then the first warp adds up the warps' sums. Loads
-/// kAhead rows before it adds them: waiting for one at a time would take longer than the additions.
-template <class G>
-__global__ void add_block_sums(G* out, bool accumulate, const float* partials, int blocks, int width, int stride) {
+/// Sums over rows of this thread's columns in `arrays` tensors of the same width. If `packs` is not 0, they are in
+/// registers, otherwise in the team's shared memory. If `partials` is null, nothing is summed.
+template <int n, int packs, int arrays>
+class ColumnSums {
+ public:
+  __device__ ColumnSums(const Team& team, float* partials, int width)
+      : team_(team), partials_(partials), width_(width) {
+    if constexpr (packs == 0) {
+      if (partials == nullptr) return;
+      for (int array = 0; array < arrays; ++array)
+        team.over_row<n>(width, [&](int i) { store(own(team.in_block()) + array * width + i, Pack<n>{}); });
+    }
+  }
+
+  /// Adds to the columns of this thread's group k, which starts at column i.
+  __device__ void add(int array, int k, int i, const Pack<n>& terms) {
+    if constexpr (packs > 0) {
+      for (int j = 0; j < n; ++j) held_[array][k][j] += terms[j];
+    } else if (partials_ != nullptr) {
+      float* at = own(team_.in_block()) + array * width_ + i;
+      Pack<n> sum = load<n>(at);
+      for (int j = 0; j < n; ++j) sum[j] += terms[j];
+      store(at, sum);
+    }
+  }
+
+  /// A block's last step: adds up the sums of all teams in order, and writes the block's row in the partials.
+  __device__ void write() const {
+    if (partials_ == nullptr) return;
+    float* out = partials_ + std::int64_t{blockIdx.x} * arrays * width_;
+    if constexpr (packs > 0) {
+      for (int turn = 0; turn < team_.teams(); ++turn) {
+        if (turn > 0) __syncthreads();
+        if (team_.in_block() != turn) continue;
+        float* to = turn + 1 == team_.teams() ? out : own(0);
+#pragma unroll
+        for (int array = 0; array < arrays; ++array)
+          team_.over_row<n, packs>(width_, [&](int k, int i) {
+            const Pack<n> before = turn == 0 ? Pack<n>{} : load<n>(own(0) + array * width_ + i);
+            Pack<n> sum;
+            for (int j = 0; j < n; ++j) sum[j] = before[j] + held_[array][k][j];
+            store(to + array * width_ + i, sum);
+          });
+      }
+    } else {
+      write_block_sums(partials_, own(0), team_.teams(), arrays * width_);
+    }
+  }
+
+ private:
+  __device__ float* own(int team) const { return shared_memory<float>() + kTeamSums + team * arrays * width_; }
+
+  const Team& team_;
+  float* partials_;
+  int width_;
+  Pack<n> held_[arrays][packs == 0 ? 1 : packs] = {};
+};
+
+/// Gradients to write or add to.
+struct SumTargets {
+  AnyArray out[2];
+  bool accumulate[2];
+};
+
+/// One block per kWarp columns and target. Each warp adds some rows, and then the first warp adds up the warps' sums.
+/// Loads kAhead rows before it adds them: waiting for one at a time would take longer than the additions.
+__global__ inline void add_block_sums(SumTargets targets, const float* partials, int blocks, int width, int stride) {
   float* sums = shared_memory<float>();  // (warps, kWarp)
-  const int column = block_in_grid() * kWarp + lane(), warps = warps_in_block();
+  const int column = block_in_grid() * kWarp + lane(), warps = warps_in_block(), target = static_cast<int>(blockIdx.y);
   constexpr int kAhead = 8;
   float sum = 0;
   if (column < width) {
+    const float* from = partials + target * width + column;
     for (int first = warp_in_block(); first < blocks; first += kAhead * warps) {
       float ahead[kAhead];
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
         const int block = first + i * warps;
-        ahead[i] = block < blocks ? partials[std::int64_t{block} * stride + column] : 0;
+        ahead[i] = block < blocks ? from[std::int64_t{block} * stride] : 0;
       }
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) sum += ahead[i];
@@ -43,24 +140,33 @@ __global__ void add_block_sums(G* out, bool accumulate, const float* partials, i
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
-  if (warp_in_block() > 0 || column >= width) return;
+  const AnyArray out = target == 0 ? targets.out[0] : targets.out[1];
+  if (warp_in_block() > 0 || column >= width || out.data == nullptr) return;
   for (int warp = 1; warp < warps; ++warp) sum += sums[warp * kWarp + lane()];
-  out[column] = from_float<G>((accumulate ? to_float(out[column]) : 0) + sum);
+  const bool accumulate = target == 0 ? targets.accumulate[0] : targets.accumulate[1];
+  Pack<1> result = accumulate ? load<1>(out, column) : Pack<1>{};
+  result[0] += sum;
+  store(out, column, result);
 }
 
-/// Sums the `blocks` rows in `partials`, and writes the result to target (C) or adds it, as target.mode says.
-/// `partials` has a row stride of `stride` floats. The summation order depends only on `blocks`.
-inline void sum_partials(Stream& stream, const Grad& target, const float* partials, int blocks, int stride) {
+/// Sums the `blocks` rows in `partials`, and writes the result to the first target (C) or adds it, as its mode says.
+/// The second target's columns are the next C in a row. A target may be absent. `partials` has a row stride of `stride`
+/// floats. The summation order depends only on `blocks`.
+inline void sum_partials(Stream& stream, const Grad& first, const Grad& second, const float* partials, int blocks,
+                         int stride) {
   constexpr unsigned kMostWarps = 16;
-  const auto width = static_cast<int>(target.tensor.numel());
+  const auto width = static_cast<int>((first.wanted() ? first : second).tensor.numel());
   const unsigned threads = std::clamp(static_cast<unsigned>(blocks), 1u, kMostWarps) * kWarp;
-  const LaunchShape shape{.blocks = (static_cast<unsigned>(width) + kWarp - 1) / kWarp,
+  const LaunchShape shape{.blocks = dim3((static_cast<unsigned>(width) + kWarp - 1) / kWarp, second.wanted() ? 2 : 1),
                           .threads = threads,
                           .shared_bytes = threads * sizeof(float)};
-  with_float_type(target.tensor.dtype(), [&]<class G>(G) {
-    launch(stream, add_block_sums<G>, shape, target.tensor.data<G>(), target.mode == GradMode::accumulate, partials,
-           blocks, width, stride);
-  });
+  const SumTargets targets{{AnyArray(first.tensor), AnyArray(second.tensor)},
+                           {first.mode == GradMode::accumulate, second.mode == GradMode::accumulate}};
+  launch(stream, add_block_sums, shape, targets, partials, blocks, width, stride);
+}
+
+inline void sum_partials(Stream& stream, const Grad& target, const float* partials, int blocks, int stride) {
+  sum_partials(stream, target, {}, partials, blocks, stride);
 }
 
 }  // namespace mtl::cuda

@@ -1,12 +1,30 @@
 // Norms of rows: LayerNorm if `has_mean`, otherwise RMSNorm, whose mean and beta are absent:
 //   y = gamma x_hat + beta, x_hat = (x - mean) rstd, rstd = 1 / sqrt(mean((x - mean)^2) + eps)
-// X and Y locate a row; each is DenseRows, HeadRows or SummedRows. A team of threads shares each row
+//   dx = skip + rstd (g - mean(g) - x_hat mean(g x_hat)) with g = gamma dy, without mean(g) for RMSNorm
+//   dgamma = sum over rows of dy x_hat, dbeta = sum over rows of dy
+// X, Y and so on locate a row; each is DenseRows, HeadRows or SummedRows. A team of threads shares each row
 // (kernels/cuda/rows.h) and keeps it in registers, so that it is read once.
 #pragma once
 
+#include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/residual_rows.h"
+#include "kernels/head_slice.h"
 
 namespace mtl::cuda {
+
+/// The heads in a slice, in (B, T, G, count) order.
+template <class T>
+struct HeadRows {
+  T* data;  // the first head of the slice
+  std::int64_t count, heads, width;
+
+  explicit HeadRows(const HeadSlice& slice)
+      : data(slice.tensor.data<T>() + slice.first * slice.tensor.size(4)),
+        count(slice.count),
+        heads(slice.tensor.size(3)),
+        width(slice.tensor.size(4)) {}
+  __device__ T* at(std::int64_t row) const { return data + (row / count * heads + row % count) * width; }
+};
 
 /// Forward's operands. `rstd` is null if not needed.
 template <bool has_mean, class X, class Y, class T>
@@ -67,6 +85,78 @@ void norm_rows(Stream& stream, const NormForward<has_mean, X, Y, T>& f, std::ini
                          launch(stream, norm_forward_rows<n, packs, has_mean, X, Y, T>, shape.launch, f,
                                 Team{shape.team});
                        });
+}
+
+/// Backward's operands. `partials` is null if neither dgamma nor dbeta is wanted.
+template <bool has_mean, class X, class Dx, class Dy, class T>
+struct NormBackward {
+  Dx dx, skip;
+  bool wants_dx, has_skip;
+  float* partials;
+  Dy dy;
+  X x;
+  const float *mean, *rstd;
+  const T* gamma;
+  std::int64_t rows;
+  int width;
+};
+
+template <int n, int packs, bool has_mean, class X, class Dx, class Dy, class T>
+__global__ void norm_backward_rows(const __grid_constant__ NormBackward<has_mean, X, Dx, Dy, T> b, Team team) {
+  ColumnSums<n, packs, has_mean ? 2 : 1> sums(team, b.partials, b.width);
+  team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
+    const auto* x = b.x.at(row);
+    const auto* dy = b.dy.at(row);
+    const auto* skip = b.skip.at(row);
+    KeptRow<n, packs> kept_x, kept_dy, kept_skip;
+    team.over_row<n, packs>(width, [&](int k, int i) {
+      kept_x.keep(k, x + i);
+      kept_dy.keep(k, dy + i);
+      if (b.has_skip) kept_skip.keep(k, skip + i);
+    });
+    float mean = 0;
+    if constexpr (has_mean) mean = width > 0 ? b.mean[row] : 0;
+    const float rstd = width > 0 ? b.rstd[row] : 0;
+    float sum_g = 0, sum_gx = 0;
+    team.over_row<n, packs>(width, [&](int k, int i) {
+      const Pack<n> in = kept_x.get(k, x + i), grad = kept_dy.get(k, dy + i), weight = load<n>(b.gamma + i);
+      Pack<n> product;
+      for (int j = 0; j < n; ++j) {
+        product[j] = grad[j] * ((in[j] - mean) * rstd);
+        sum_g += weight[j] * grad[j];
+        sum_gx += weight[j] * product[j];
+      }
+      sums.add(0, k, i, product);
+      if constexpr (has_mean) sums.add(1, k, i, grad);
+    });
+    if (!b.wants_dx) return;
+    float mean_g = 0;
+    if constexpr (has_mean) mean_g = team.sum(sum_g) / static_cast<float>(b.width);
+    const float mean_gx = team.sum(sum_gx) / static_cast<float>(b.width);
+    auto* dx = b.dx.at(row);  // may alias skip, x and dy: each thread writes only columns it has already read
+    team.over_row<n, packs>(width, [&](int k, int i) {
+      const Pack<n> in = kept_x.get(k, x + i), grad = kept_dy.get(k, dy + i), weight = load<n>(b.gamma + i);
+      Pack<n> out = b.has_skip ? kept_skip.get(k, skip + i) : Pack<n>{};
+      for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - mean_g - (in[j] - mean) * rstd * mean_gx);
+      store(dx + i, out);
+    });
+  });
+  sums.write();
+}
+
+/// Launches backward. `tensors` are all operands. Returns the number of rows in the partials.
+template <bool has_mean, class X, class Dx, class Dy, class T>
+int norm_rows_backward(Stream& stream, const NormBackward<has_mean, X, Dx, Dy, T>& b,
+                       std::initializer_list<Tensor> tensors) {
+  constexpr int kSums = has_mean ? 2 : 1;
+  int blocks = 0;
+  with_row_packs<1, 2, 3, 4>(b.width, sums_team(b.width), tensors,
+                             [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
+                               const int sums = b.partials == nullptr ? 0 : kSums * b.width;
+                               blocks = launch_sums(stream, norm_backward_rows<n, packs, has_mean, X, Dx, Dy, T>,
+                                                    sums_shape(b.rows, b.width, sums, packs), b);
+                             });
+  return blocks;
 }
 
 }  // namespace mtl::cuda

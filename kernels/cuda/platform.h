@@ -91,16 +91,34 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;
 };
 
+/// Allows a kernel's blocks to have this much shared memory. The limit is the kernel's, also in graphs: a later launch
+/// that needs less must not lower it.
+template <class... Parameters>
+void reserve_shared(void (*kernel)(Parameters...), std::size_t bytes) {
+  constexpr std::size_t kDefaultLimit = 48 << 10;
+  if (bytes > kDefaultLimit)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(std::max(bytes, most_shared_bytes()))),
+          "reserving a kernel's shared memory");
+}
+
+/// Returns how many blocks of a kernel the current GPU runs at a time, at least 1.
+template <class... Parameters>
+int resident_blocks(void (*kernel)(Parameters...), unsigned threads, std::size_t shared_bytes) {
+  reserve_shared(kernel, shared_bytes);
+  int gpu = 0, multiprocessors = 0, blocks = 0;
+  check(cudaGetDevice(&gpu), "finding the GPU");
+  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, gpu), "reading a GPU's size");
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), shared_bytes),
+        "counting a kernel's resident blocks");
+  return std::max(1, blocks * multiprocessors);
+}
+
 /// Launches a kernel on the stream. Does nothing if the grid is empty.
 template <class... Parameters, class... Args>
 void launch(Stream& stream, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
   if (shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0) return;
-  constexpr std::size_t kDefaultLimit = 48 << 10;
-  // The limit is the kernel's, also in graphs: a later launch that needs less must not lower it.
-  if (shape.shared_bytes > kDefaultLimit)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(std::max(shape.shared_bytes, most_shared_bytes()))),
-          "reserving a kernel's shared memory");
+  reserve_shared(kernel, shape.shared_bytes);
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
   config.blockDim = dim3(shape.threads);

@@ -5,15 +5,16 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/column_sums.h"
+#include "kernels/cuda/pack.h"
 #include "kernels/cuda/warp.h"
 
 namespace mtl::cuda {
 
-/// Returns the team size, a power of two, for rows of `width` elements.
-inline int team_size(std::int64_t width) {
-  constexpr int kBlock = 256, kWideRow = 2048;
-  if (width > kWideRow) return kBlock;
+/// Returns the team size, a power of two, for rows of `width` elements: a warp at most, or a block if the row is wider
+/// than `wide`.
+inline int team_size(std::int64_t width, int wide) {
+  constexpr int kBlock = 256;
+  if (width > wide) return kBlock;
   int threads = 1;
   while (threads < kWarp && threads * 8 < width) threads *= 2;
   return threads;
@@ -28,21 +29,15 @@ struct RowsShape {
 /// come after them.
 inline constexpr int kTeamSums = kWarp;
 
-/// Returns a launch with one team per row. If `sums` is not 0, each team has `sums` floats in shared memory. Each block
-/// then writes a row of `sums` partials to the scratch memory, so the number of blocks is limited, and a team may
-/// process multiple rows.
-inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t sums = 0) {
-  constexpr std::int64_t kThreads = 256, kShared = 96 << 10;
-  constexpr std::int64_t kMostBlocks = 132 * 4;  // with sums: 4 per H100 multiprocessor
-  const std::int64_t team = team_size(width), bytes = sums * static_cast<std::int64_t>(sizeof(float));
-  std::int64_t teams = std::clamp<std::int64_t>(kShared / std::max<std::int64_t>(bytes, 1), 1, kThreads / team);
-  const std::int64_t in_warp = std::max<std::int64_t>(kWarp / team, 1);
-  teams = std::min(teams, (rows + in_warp - 1) / in_warp * in_warp);
-  const std::int64_t blocks = teams == 0 ? 0 : (rows + teams - 1) / teams;
+/// Returns a launch with one team per row.
+inline RowsShape rows_shape(std::int64_t rows, std::int64_t width) {
+  constexpr std::int64_t kThreads = 256;
+  const std::int64_t team = team_size(width, 2048), in_warp = std::max<std::int64_t>(kWarp / team, 1);
+  const std::int64_t teams = std::min(kThreads / team, (rows + in_warp - 1) / in_warp * in_warp);
   return {.team = static_cast<int>(team),
-          .launch = {.blocks = static_cast<unsigned>(sums == 0 ? blocks : std::min(blocks, kMostBlocks)),
+          .launch = {.blocks = static_cast<unsigned>(teams == 0 ? 0 : (rows + teams - 1) / teams),
                      .threads = static_cast<unsigned>(teams * team),
-                     .shared_bytes = kTeamSums * sizeof(float) + static_cast<std::size_t>(teams * bytes)}};
+                     .shared_bytes = kTeamSums * sizeof(float)}};
 }
 
 /// A thread's groups of a row, which stay in registers from one pass to the next. If `packs` is 0, the row is too wide,
@@ -121,19 +116,6 @@ struct Team {
         if (i < width) body(k, i);
       }
     }
-  }
-
-  /// Returns this team's `sums` floats in shared memory (rows_shape()).
-  __device__ float* own_sums(int sums) const { return shared_memory<float>() + kTeamSums + in_block() * sums; }
-  /// Zeroes own_sums(). Each thread clears only the columns it will add to, so we need no barrier.
-  template <int n>
-  __device__ void clear_sums(int sums, int width) const {
-    for (int begin = 0; begin < sums; begin += width)
-      over_row<n>(width, [&](int i) { store(own_sums(sums) + begin + i, Pack<n>{}); });
-  }
-  /// A block's last step: adds up the sums of all teams and writes the block's row in `partials`.
-  __device__ void write_sums(float* partials, int sums) const {
-    write_block_sums(partials, shared_memory<float>() + kTeamSums, teams(), sums);
   }
 };
 

@@ -103,7 +103,19 @@ void check_layernorm_sum(const LayerNorm& n, const Dropout& dropout) {
 
 TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting and accumulating, in every dtype") {
   using Size = std::pair<std::int64_t, std::int64_t>;
-  for (auto [rows, width] : {Size{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}, {3, 2056}, {2, 2501}}) {
+  for (auto [rows, width] : {Size{1, 3},
+                             {3, 7},
+                             {64, 768},
+                             {5, 1031},
+                             {1031, 33},
+                             {2000, 128},
+                             {3, 2056},
+                             {2, 2501},
+                             {9, 1024},
+                             {5, 1032},
+                             {4, 4096},
+                             {4, 8192},
+                             {4, 8200}}) {
     for (const StreamTypes types : kStreamTypes) {
       CAPTURE(rows);
       CAPTURE(width);
@@ -119,6 +131,34 @@ TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting
 
 TEST_CASE("layernorm: more rows than a device processes at a time equal the fp64 reference") {
   check_layernorm({140003, 3}, GradMode::accumulate, DType::f32);
+}
+
+TEST_CASE("layernorm: no rows produce gradients of 0") {
+  const LayerNorm n{0, 24};
+  n.forward();
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 16);
+  const Owned dx({0, 24}), dgamma = filled({24}, 1), dbeta = filled({24}, 1);
+  layernorm_backward(stream, scratch, {dx}, {dgamma}, {dbeta}, n.dy, n.cache(), n.gamma);
+  CHECK(dgamma.values() == std::vector<double>(24, 0.0));
+  CHECK(dbeta.values() == std::vector<double>(24, 0.0));
+}
+
+TEST_CASE("layernorm: one gradient alone has the same bits") {
+  const LayerNorm n{70, 520};
+  n.forward();
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 4 << 20);
+  const Owned dgamma({520}), dbeta({520}), dgamma_alone({520}), dbeta_alone(DType::bf16, {520}),
+      dbeta_bf16(DType::bf16, {520});
+  layernorm_backward(stream, scratch, {}, {dgamma}, {dbeta}, n.dy, n.cache(), n.gamma);
+  layernorm_backward(stream, scratch, {}, {dgamma_alone}, {}, n.dy, n.cache(), n.gamma);
+  CHECK(same_bits(dgamma, dgamma_alone));
+  layernorm_backward(stream, scratch, {}, {dgamma_alone}, {dbeta_bf16}, n.dy, n.cache(), n.gamma);
+  CHECK(same_bits(dgamma, dgamma_alone));
+  layernorm_backward(stream, scratch, {}, {}, {dbeta_alone}, n.dy, n.cache(), n.gamma);
+  CHECK(same_bits(dbeta_alone, dbeta_bf16));
+  CHECK(same_bits(dbeta_alone, rounded(dbeta, DType::bf16)));
 }
 
 TEST_CASE("layernorm: a row of one value produces beta and no gradient") {
@@ -177,7 +217,7 @@ TEST_CASE("layernorm: one thread and four produce the same bits") {
   std::vector<Owned> grads[2];
   for (int run = 0; run < 2; ++run) {
     Stream stream(kDevice, run == 0 ? 1 : 4);
-    Arena scratch(kDevice, "scratch", 1 << 20);
+    Arena scratch(kDevice, "scratch", 4 << 20);
     for (Shape shape : {Shape{515, 259}, Shape{259}, Shape{259}}) grads[run].emplace_back(shape);
     layernorm_backward(stream, scratch, {grads[run][0]}, {grads[run][1]}, {grads[run][2]}, serial.dy, serial.cache(),
                        serial.gamma);

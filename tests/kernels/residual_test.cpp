@@ -32,7 +32,8 @@ struct ResidualSize {
   std::int64_t samples, length, width;
 };
 constexpr ResidualSize kResidualSizes[] = {{1, 1, 1},    {2, 3, 7},    {3, 5, 1031}, {2, 9, 768},
-                                           {4, 129, 24}, {16, 140, 8}, {1, 3, 2056}};
+                                           {4, 129, 24}, {16, 140, 8}, {1, 3, 2056}, {1, 9, 1024},
+                                           {1, 5, 1032}, {1, 4, 8192}, {1, 3, 8200}};
 
 void check_residual(const Branch& b, const Dropout& dropout, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);

@@ -73,7 +73,19 @@ void check_rmsnorm_sum(const RmsNorm& n, const Dropout& dropout) {
 
 TEST_CASE("rmsnorm: forward and backward equal the fp64 reference, overwriting and accumulating, in every dtype") {
   using Size = std::pair<std::int64_t, std::int64_t>;
-  for (auto [rows, width] : {Size{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}, {3, 2056}, {2, 2501}}) {
+  for (auto [rows, width] : {Size{1, 3},
+                             {3, 7},
+                             {64, 768},
+                             {5, 1031},
+                             {1031, 33},
+                             {2000, 128},
+                             {3, 2056},
+                             {2, 2501},
+                             {9, 1024},
+                             {5, 1032},
+                             {4, 4096},
+                             {4, 8192},
+                             {4, 8200}}) {
     for (const StreamTypes types : kStreamTypes) {
       CAPTURE(rows);
       CAPTURE(width);
@@ -182,7 +194,7 @@ TEST_CASE("rmsnorm: one thread and four produce the same bits") {
   Owned dx[] = {Owned({515, 259}), Owned({515, 259})}, dgamma[] = {Owned({259}), Owned({259})};
   for (int run = 0; run < 2; ++run) {
     Stream stream(kDevice, run == 0 ? 1 : 4);
-    Arena scratch(kDevice, "scratch", 1 << 20);
+    Arena scratch(kDevice, "scratch", 4 << 20);
     rmsnorm_backward(stream, scratch, {dx[run]}, {dgamma[run]}, serial.dy, serial.cache(), serial.gamma);
   }
   CHECK(same_bits(dx[0], dx[1]));

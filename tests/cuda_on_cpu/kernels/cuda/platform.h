@@ -84,8 +84,15 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;
 };
 
+/// Few, so that blocks process multiple rows.
+template <class... Parameters>
+int resident_blocks(void (*)(Parameters...), unsigned, std::size_t) {
+  return 3;
+}
+
 template <class... Parameters, class... Args>
 void launch(Stream& stream, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
+  if (shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0) return;
   mirror::enqueue(stream.handle(), [=, values = std::tuple<Parameters...>(static_cast<Args&&>(args)...)] {
     emulated::run_grid(shape.blocks, shape.threads, shape.shared_bytes, [&] { std::apply(kernel, values); });
   });
