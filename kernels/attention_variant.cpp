@@ -14,9 +14,6 @@ namespace mtl {
 
 namespace {
 
-/// Under the key KEY + kRefused + VARIANT, the choices store why a variant was refused.
-constexpr const char* kRefused = " refuses ";
-
 /// True for a head size whose rows can start at multiples of 16 bytes, and that fits in a tile. The largest has 128
 /// columns: with more, the sums of dk and dv would not fit in a warp's registers.
 bool has_tiles(std::int64_t dim) { return dim % 8 == 0 && dim <= 128; }
@@ -155,13 +152,6 @@ std::string scalar_attention_warning(DType dtype, std::int64_t dim) {
 std::string attention_forward_key(const AttentionInput& in) { return key_of("forward", in); }
 std::string attention_backward_key(const AttentionInput& in) { return key_of("backward", in); }
 
-std::vector<std::string> refused_variants(const Choices& choices) {
-  std::vector<std::string> out;
-  for (const auto& [key, why] : choices.table())
-    if (key.find(kRefused) != std::string::npos) out.push_back(cat(key, ": ", why));
-  return out;
-}
-
 std::string difference_of(const Tensor& expected, const Tensor& actual) {
   return with_float_type(expected.dtype(), [&]<class T>(T) -> std::string {
     const double tolerance = std::is_same_v<T, float> ? 1e-3 : std::is_same_v<T, Half> ? 1e-2 : 4e-2;
@@ -230,7 +220,7 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
   return variant_of(stream.choices().choose(key, names, [&](const std::string& name) {
     const std::string why = fault_of(name);
     if (why.empty()) return seconds_of(stream, [&] { run(variant_of(name)); });
-    stream.choices().set(cat(key, kRefused, name), why);
+    stream.choices().refuse(key, name, why);
     return std::numeric_limits<double>::infinity();
   }));
 }

@@ -65,9 +65,6 @@ std::string attention_backward_key(const AttentionInput& in);
 AttentionVariant choose_variant(Stream& stream, const std::string& key, const std::vector<AttentionVariant>& variants,
                                 const std::function<void(AttentionVariant)>& run, const std::vector<Tensor>& results);
 
-/// Returns a message for each refused variant, with the reason.
-std::vector<std::string> refused_variants(const Choices& choices);
-
 /// Describes the first difference between two results (..., H, D) that exceeds rounding errors, or returns "". Rows of
 /// D elements are compared separately, so that even a single wrong row is found. Differences are relative to the row's
 /// norm, or to 1/50 of the root mean square over the rows of the same head if that is larger, because if a query sees

@@ -92,9 +92,11 @@ class Library : public StreamCache {
   bool multiply(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
     if (run(stream, workspace, product, epilogue, product.c.raw())) return true;
     if (epilogue_of(epilogue) != CUBLASLT_EPILOGUE_DEFAULT) return false;
-    const std::string& failures = find(stream, workspace, product, epilogue).failures();
+    std::vector<std::string> failures;
+    for (const auto& [algorithm, why] : find(stream, workspace, product, epilogue).failures())
+      failures.push_back(cat(algorithm, ": ", why));
     fail(Exit::failure, failures.empty() ? "cuBLASLt has no algorithm for " : "cuBLASLt cannot launch ",
-         choices_key(product, epilogue, stream.tf32()), failures.empty() ? "" : "; it tried ", failures,
+         choices_key(product, epilogue, stream.tf32()), failures.empty() ? "" : "; it tried ", join(failures, "; "),
          "; to see the reasons, run with CUBLASLT_LOG_LEVEL=2, and try another version of cuBLAS ",
          session_.lt.version() / 10000);
   }
@@ -104,7 +106,7 @@ class Library : public StreamCache {
   bool run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue, void* d) {
     GemmPlan& plan = find(stream, workspace, product, epilogue);
     while (plan.has_algorithm()) {
-      if (plan.run(stream, workspace, product, epilogue, d)) return true;
+      if (runs(plan, stream, workspace, product, epilogue, d)) return true;
       choose(plan, stream, workspace, product, epilogue);
     }
     return false;
@@ -170,12 +172,21 @@ class Library : public StreamCache {
   /// Returns how long the plan's algorithm takes, or infinity if it fails.
   double seconds(GemmPlan& plan, Stream& stream, const Tensor& workspace, const Product& product,
                  const FusedEpilogue& epilogue, void* d) {
-    bool runs = true;
-    const auto body = [&] { runs = runs && plan.run(stream, workspace, product, epilogue, d); };
+    bool is_usable = true;
+    const auto body = [&] { is_usable = is_usable && runs(plan, stream, workspace, product, epilogue, d); };
     if (!is_warm_) warm_up(stream, body);
-    is_warm_ |= runs;
+    is_warm_ |= is_usable;
     const double out = seconds_of(stream, body);
-    return runs ? out : std::numeric_limits<double>::infinity();
+    return is_usable ? out : std::numeric_limits<double>::infinity();
+  }
+
+  /// Runs the plan's algorithm. If it fails, records that, and returns false.
+  static bool runs(GemmPlan& plan, Stream& stream, const Tensor& workspace, const Product& product,
+                   const FusedEpilogue& epilogue, void* d) {
+    if (plan.run(stream, workspace, product, epilogue, d)) return true;
+    const auto& [algorithm, why] = plan.failures().back();
+    stream.choices().refuse(choices_key(product, epilogue, stream.tf32()), algorithm, why);
+    return false;
   }
 
   /// cuBLASLt requires aux rows to be multiples of 8 elements.

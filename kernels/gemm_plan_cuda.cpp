@@ -181,8 +181,7 @@ bool GemmPlan::run(Stream& stream, const Tensor& workspace, const Product& produ
   static_cast<void>(stream.is_captured());  // throws if an earlier kernel's fault is the reason
   has_algorithm_ = false;
   failed_.push_back(algorithm_);
-  failures_ +=
-      cat(failures_.empty() ? "" : "; ", "algorithm ", describe(algorithm_).text(), ": ", session_.text_of(status));
+  failures_.push_back({cat("algorithm ", describe(algorithm_).text()), session_.text_of(status)});
   return false;
 }
 

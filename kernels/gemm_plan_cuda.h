@@ -59,8 +59,11 @@ class GemmPlan {
   /// The library's checks do not rule this out. The plan then has no algorithm, and does not adopt this one again.
   [[nodiscard]] bool run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue,
                          void* d);
-  /// Returns which algorithms have failed in run(), and why: "algorithm 66 tile=20: WHY; algorithm ...". Empty if none.
-  const std::string& failures() const { return failures_; }
+  struct Failure {
+    std::string algorithm, why;  // "algorithm 66 tile=20", and the library's text
+  };
+  /// Returns which algorithms have failed in run(), in order.
+  const std::vector<Failure>& failures() const { return failures_; }
 
  private:
   template <class T>
@@ -76,7 +79,7 @@ class GemmPlan {
   cublasLtMatmulAlgo_t algorithm_{};
   bool has_algorithm_ = false;
   std::vector<cublasLtMatmulAlgo_t> failed_;
-  std::string failures_;
+  std::vector<Failure> failures_;
 };
 
 }  // namespace mtl::cuda

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/str.h"
 
 namespace mtl {
 
@@ -21,6 +22,21 @@ std::string Choices::choose(const std::string& key, const std::vector<std::strin
   const std::string& best = candidates[measures ? fastest(candidates, measure) : 0];
   set(key, best);
   return best;
+}
+
+namespace {
+constexpr const char* kRefuses = " refuses ";
+}
+
+void Choices::refuse(const std::string& key, const std::string& candidate, const std::string& why) {
+  set(cat(key, kRefuses, candidate), why);
+}
+
+std::vector<std::string> Choices::refusals() const {
+  std::vector<std::string> out;
+  for (const auto& [key, why] : table_)
+    if (key.find(kRefuses) != std::string::npos) out.push_back(cat(key, ": ", why));
+  return out;
 }
 
 std::size_t fastest(const std::vector<std::string>& candidates, const Choices::Measure& measure) {

@@ -24,6 +24,11 @@ class Choices {
   /// Throws Error if `candidates` is empty.
   std::string choose(const std::string& key, const std::vector<std::string>& candidates, const Measure& measure);
 
+  /// Records under a key of its own why a candidate cannot be used.
+  void refuse(const std::string& key, const std::string& candidate, const std::string& why);
+  /// Returns a line for each such record: "KEY refuses CANDIDATE: WHY".
+  std::vector<std::string> refusals() const;
+
   /// If `measuring` is false, choose() takes the first candidate without measuring. Useful for programs that are too
   /// short to benefit from measurements.
   void set_measuring(bool measuring) { measures_ = measuring; }

@@ -70,7 +70,7 @@ TEST_CASE("attention cudnn: auto considers it only where it is installed, flash 
     Stream stream(Device::cuda);
     stream.set_attention_backend(backend);
     forward(stream, problem, problem.logsumexp);
-    CHECK(refused_variants(stream.choices()).empty());
+    CHECK(stream.choices().refusals().empty());
     return emulated::cudnn_counts().runs - before;
   };
   CHECK(runs_with(AttentionBackend::automatic) == 0);

@@ -191,7 +191,7 @@ TEST_CASE("attention hopper: a gradient that is not finite does not decide which
   attention_backward(stream, scratch, unpack_qkv(problem.dqkv), problem.dout, problem.out, problem.logsumexp,
                      problem.input());
   emulated::capability() = 80;
-  CHECK(refused_variants(stream.choices()).empty());
+  CHECK(stream.choices().refusals().empty());
   CHECK(stream.choices().find(attention_backward_key(problem.input())).has_value());
 }
 

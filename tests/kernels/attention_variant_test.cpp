@@ -172,7 +172,7 @@ TEST_CASE("attention variants: the fastest variant is measured once, and found a
                               .milliseconds = {{tiles, 20}, {hopper, 1}}};
   CHECK(simulated.choose(stream, {tiles, hopper}) == hopper);
   CHECK(stream.choices().find("a call") == "hopper");
-  CHECK(refused_variants(stream.choices()).empty());
+  CHECK(stream.choices().refusals().empty());
   const auto runs = simulated.runs;
   CHECK(simulated.choose(stream, {tiles, hopper}) == hopper);
   CHECK(simulated.runs == runs);
@@ -197,11 +197,11 @@ TEST_CASE("attention variants: a faster variant with different results is refuse
     SimulatedVariants simulated{.numbers = {{tiles, kReferenceResult}, {hopper, wrong}},
                                 .milliseconds = {{tiles, 20}, {hopper, 1}}};
     CHECK(simulated.choose(stream, {tiles, hopper}) == tiles);
-    const std::vector<std::string> refused = refused_variants(stream.choices());
+    const std::vector<std::string> refused = stream.choices().refusals();
     REQUIRE(refused.size() == 1);
     CHECK(refused[0].starts_with("a call refuses hopper: its results differ from those of tiles: "));
     CHECK(simulated.choose(stream, {tiles, hopper}) == tiles);
-    CHECK(refused_variants(stream.choices()) == refused);
+    CHECK(stream.choices().refusals() == refused);
   }
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("attention variants: a variant that writes nothing, or not everything,
                                 .milliseconds = {{tiles, 20}, {hopper, 1}}};
     CHECK(simulated.choose(stream, {tiles, hopper}) == tiles);
     CHECK(
-        refused_variants(stream.choices()) ==
+        stream.choices().refusals() ==
         std::vector<std::string>{cat("a call refuses hopper: it does not write element ", written, " of its results")});
     Stream other(Device::cpu);
     CHECK_THROWS_WITH(simulated.choose(other, {hopper, tiles}), doctest::Contains("--attention-backend unfused"));
@@ -229,7 +229,7 @@ TEST_CASE("attention variants: a variant that throws is refused; an error of the
   };
   const Tensor result{memory.data(), DType::f32, {2, 1, 4}};
   CHECK(choose_variant(stream, "a call", {tiles, cudnn}, run, {result}) == tiles);
-  CHECK(refused_variants(stream.choices()) == std::vector<std::string>{"a call refuses cudnn: cuDNN has no engine"});
+  CHECK(stream.choices().refusals() == std::vector<std::string>{"a call refuses cudnn: cuDNN has no engine"});
   CHECK_THROWS_WITH(choose_variant(stream, "another", {cudnn, tiles}, run, {result}), "cuDNN has no engine");
 }
 
