@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The archive for a machine with a GPU, from the build's own programs: it packs, no file needs a C library newer than
+# Ubuntu 22.04's, and every program starts with one as old. Skips the last part unless root.
+# Usage: bundle_long.sh BUILD
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cmake --build "$1" --target tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks mtl_older_glibc mtl_arc4random >"$work/log" 2>&1 ||
+  { cat "$work/log"; exit 1; }
+bash "$here/bundle.sh" "$1" "$work/mtl-gpu.tar.xz"
+[ "$(id -u)" = 0 ] || { echo "skipped: rehearse.sh needs root for its chroot"; exit 77; }
+bash "$here/rehearse.sh" "$work/mtl-gpu.tar.xz"
