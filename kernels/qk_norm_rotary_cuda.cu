@@ -203,21 +203,22 @@ __global__ void __launch_bounds__(kQkThreads) qk_rotate_back_then_norm(const __g
 
 int team_of(std::int64_t dim) { return dim <= 64 ? 4 : dim <= 128 ? 8 : 16; }
 
-/// The launch for x: a block has a team for each of some heads of q, or of k. Backward's blocks are limited to those
-/// that are resident, in proportion to the heads, because each writes a row of sums.
+/// The most blocks of backward: 2 per H100 multiprocessor.
+constexpr int kMostQkBlocks = 132 * 2;
+
+/// The launch for x: a block has a team for each of some heads of q, or of k. With `most`, there are at most so many
+/// blocks, at least 2, divided in proportion to the heads.
 struct QkShape {
   unsigned q_blocks, k_blocks;
 
-  QkShape(const Tensor& x, bool is_backward) {
-    constexpr std::int64_t kMost = 132 * 2;  // 2 per H100 multiprocessor
+  explicit QkShape(const Tensor& x, std::int64_t most = INT64_MAX) {
     const Qkv slices = unpack_qkv(x);
     const std::int64_t teams = kQkThreads / team_of(x.size(4)), heads = slices.q.count;
-    const std::int64_t most_k = std::max<std::int64_t>(kMost / (heads + 1), 1), most_q = kMost - most_k;
-    const auto blocks_for = [&](const HeadSlice& slice, std::int64_t most) {
-      const std::int64_t blocks = (slice.heads().numel() + teams - 1) / teams;
-      return static_cast<unsigned>(is_backward ? std::min(blocks, most) : blocks);
+    const std::int64_t most_k = std::max<std::int64_t>(most / (heads + 1), 1);
+    const auto blocks_for = [&](const HeadSlice& slice, std::int64_t limit) {
+      return static_cast<unsigned>(std::min((slice.heads().numel() + teams - 1) / teams, limit));
     };
-    q_blocks = blocks_for(slices.q, most_q);
+    q_blocks = blocks_for(slices.q, std::max<std::int64_t>(most - most_k, 1));
     k_blocks = blocks_for(slices.k, most_k);
   }
 };
@@ -277,7 +278,7 @@ void qk_norm_rotary_forward(Stream& stream, Tensor y, Tensor x, const QkNorm& no
     cuda::head_norm_forward(stream, to.k, norm.k_rstd, from.k, norm.k_gamma, eps);
     return cuda::rotary_forward(stream, {y, 0, y.size(3) - 1}, norm.angles, norm.interleaved);
   }
-  const QkShape shape(x, false);
+  const QkShape shape(x);
   with_team(x, [&]<class T, int team>(T, std::integral_constant<int, team>) {
     QkOperands<T> operands = operands_of<T>(y, x, norm, shape);
     operands.eps = eps;
@@ -295,14 +296,17 @@ void qk_norm_rotary_backward(Stream& stream, Tensor work, Tensor grad, const Gra
     cuda::head_norm_backward(stream, work_for(dk_gamma), grads.k, dk_gamma, grads.k, from.k, norm.k_rstd, norm.k_gamma);
     return;
   }
-  const QkShape shape(x, true);
+  QkShape shape(x);
   const auto dim = static_cast<int>(x.size(4));
   auto* partials = static_cast<float*>(work.raw());
   with_team(x, [&]<class T, int team>(T, std::integral_constant<int, team>) {
+    const auto kernel = qk_rotate_back_then_norm<team, T>;
+    const std::size_t shared = kQkThreads / team * dim * sizeof(float);
+    // Only blocks that run at a time: each writes a row of sums.
+    shape = QkShape(x, std::min(kMostQkBlocks, resident_blocks(kernel, kQkThreads, shared)));
     QkOperands<T> operands = operands_of<T>(grad, x, norm, shape);
     operands.partials = partials;
-    const LaunchShape launched{shape.q_blocks + shape.k_blocks, kQkThreads, kQkThreads / team * dim * sizeof(float)};
-    launch(stream, qk_rotate_back_then_norm<team, T>, launched, operands);
+    launch(stream, kernel, {shape.q_blocks + shape.k_blocks, kQkThreads, shared}, operands);
   });
   if (dq_gamma.wanted()) sum_partials(stream, dq_gamma, partials, static_cast<int>(shape.q_blocks), dim);
   if (dk_gamma.wanted())
@@ -311,7 +315,7 @@ void qk_norm_rotary_backward(Stream& stream, Tensor work, Tensor grad, const Gra
 }
 
 std::size_t qk_norm_rotary_work(const Stream& stream, Tensor x) {
-  const QkShape shape(x, true);
+  const QkShape shape(x, kMostQkBlocks);
   const std::size_t fused = std::size_t{shape.q_blocks + shape.k_blocks} * x.size(4) * sizeof(float);
   return std::max(fused, cuda::row_sums_work(stream, unpack_qkv(x).q.heads().numel(), x.size(4), x.size(4)));
 }
