@@ -22,6 +22,7 @@ inline constexpr int kTileRow = dim + 8;
 template <int rows, int dim, class T>
 __device__ void load_tile(T* tile, const RowsOfHead<T>& from, int begin, KeyRange inside) {
   constexpr int kPieces = dim / 8;
+#pragma unroll 1  // for sm_100, nvcc would unroll this and spill registers
   for (int i = thread_in_block(); i < rows * kPieces; i += threads_in_block()) {
     const int row = i / kPieces, d = i % kPieces * 8, position = begin + row;
     const bool is_inside = position >= inside.first && position < inside.end && d < from.dim;
