@@ -284,9 +284,10 @@ struct Pass {
 };
 
 /// Trains on a micro-batch and evaluates it, twice. The parameters are leased if `lends`, and resident otherwise.
-Pass run(const Plan& plan, bool lends, std::optional<std::pair<Role, int>> forgotten = {}) {
+Pass run(const Plan& plan, bool lends, std::optional<std::pair<Role, int>> forgotten = {},
+         const DropoutOptions& dropout = kDropout) {
   const auto& [config, range, defers, recompute] = plan;
-  Chunk chunk(config, kDropout, {}, range, 48, recompute);
+  Chunk chunk(config, dropout, {}, range, 48, recompute);
   ParamStore store(Device::cpu, kPrecisionFp32, AdamW::states(),
                    [&](const ParamVisitor& visit) { chunk.params(visit); });
   store.initialize(7);
@@ -348,7 +349,10 @@ TEST_CASE("a unit uses values and gradients only under leases, and a missing lea
     const Pass resident = run(plan, false);
     CHECK(resident == resident);  // no NaN
     CHECK(run(plan, true) == resident);
-    CHECK(run({plan.config, range}, false) == resident);  // recomputing and deferring change no bit
+    // Recomputing and deferring change no bit, also without dropout, where branches read the stream's gradient in
+    // place.
+    CHECK(run({plan.config, range}, false) == resident);
+    CHECK(run({plan.config, range}, false, {}, {}) == run(plan, true, {}, {}));
     const int first = static_cast<int>(range.first_layer) + (range.has_embedding ? 0 : 1);
     const int units = static_cast<int>(range.num_layers) + (range.has_embedding ? 1 : 0) + (range.has_head ? 1 : 0);
     for (int unit = first; unit < first + units; ++unit) {

@@ -139,6 +139,7 @@ TEST_CASE("the LM head's pieces on a GPU are equal, and large enough to hide the
   CHECK(rows_of(3840, 50304, 768) == 3840);
   CHECK(rows_of(3841, 50304, 768) == 1936);
   CHECK(rows_of(7, 50304, 768) == 7);
+  CHECK(rows_of(0, 50304, 768) == 0);
   CHECK(rows_of(1 << 20, 50304, 256) == 4096);    // never bound by operations
   CHECK(rows_of(1 << 20, 1 << 24, 4096) == 128);  // 8 GiB of logits: one tile of rows
   CHECK(LmHead::piece_rows(Device::cpu, 1 << 20, 50304, 768) == 320);
