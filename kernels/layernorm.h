@@ -6,7 +6,8 @@
 //
 // There are N rows of width C. x and dx have the residual stream's dtype S. y, dy, gamma and beta have the compute
 // dtype T. dgamma and dbeta have separate dtypes G (kernels/stream_types.h). Statistics and sums are fp32, regardless
-// of the stored dtypes. Sums over rows are computed in fixed blocks, so the result does not depend on the thread count.
+// of the stored dtypes. Sums over rows are computed in blocks that do not depend on the thread count, but on a GPU on
+// how many blocks it runs at a time.
 // Ba, Kiros, Hinton 2016, eq. 3-4.
 #pragma once
 

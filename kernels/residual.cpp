@@ -24,6 +24,7 @@ void ResidualSum::check(const Tensor& out, DType compute) const {
 }
 
 void check_stream_grad(const char* what, const StreamGrad& dx, const Tensor& x, const Tensor& dy) {
+  require(dx.wanted() || !dx.skip.exists(), what, ": a skip gradient without a result");
   if (dx.wanted()) expect_tensor(what, dx.tensor, x.dtype(), x.shape());
   if (dx.skip.exists()) expect_tensor(what, dx.skip, x.dtype(), x.shape());
   expect_in_place(what, dx.tensor, dy);

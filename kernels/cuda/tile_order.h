@@ -42,11 +42,13 @@ inline TileOrder query_order(const AttentionSizes& s, int size) {
 
 /// Returns into how many parts the heads of a group are divided for dk and dv. With more than one, each part has blocks
 /// of its own, which write partial sums. That pays if one block per key tile would use an H100's 132 processors for
-/// less than two thirds of the time. All parts together have up to 512 blocks, almost four per processor, so that the
-/// partial sums need at most 64 MiB. The number follows from the shape alone, so a plan needs no GPU.
+/// less than two thirds of the time. All parts together have up to 512 blocks of 128 keys, almost four per processor,
+/// so that the partial sums need at most 64 MiB; tiles of 64 keys have twice as many. The number follows from the shape
+/// alone, so a plan needs no GPU.
 inline int key_parts(const AttentionSizes& s) {
   constexpr std::int64_t kBlocks = 512, kKeys = 128;
-  const std::int64_t parts = kBlocks / (s.batch * s.groups * ((s.keys + kKeys - 1) / kKeys));
+  const std::int64_t blocks = s.batch * s.groups * ((s.keys + kKeys - 1) / kKeys);
+  const std::int64_t parts = kBlocks / std::max<std::int64_t>(blocks, 1);
   return parts < 3 ? 1 : static_cast<int>(std::min(parts, s.heads));
 }
 /// The order of key tiles of all parts, whose blocks read the queries of the heads in their part, and their dout.

@@ -12,7 +12,8 @@
 // The chunk's loops do the work common to all units. Each unit runs while the chunk leases its parameter values and, in
 // backward, its gradients. Offloaded layers' activations are copied to the host and back (nn/activation_offload.h).
 // Recomputed layers run forward again before backward. Dropout draws the same numbers in both forward passes, so
-// recomputation affects only memory and time. Backward releases activations unit by unit. A unit's dx overwrites its x.
+// recomputation affects only memory and time. Backward releases activations unit by unit. Except in the first unit, dx
+// overwrites x.
 //
 // Hidden states are (n, C), where n is the number of rows in a micro-batch that this rank holds outside the
 // tensor-parallel region. They form the residual stream and have its dtype. Within a unit, tensors have the dtype of

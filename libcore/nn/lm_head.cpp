@@ -28,7 +28,7 @@ std::int64_t LmHead::piece_rows(Device device, std::int64_t rows, std::int64_t v
     constexpr std::int64_t kLogitsBytes = std::int64_t{64} << 20;
     return std::min(rows, std::max(kStep, kLogitsBytes / (4 * vocab) / kStep * kStep));
   }
-  const std::int64_t most = most_gpu_rows(vocab, width), pieces = (rows + most - 1) / most;
+  const std::int64_t most = most_gpu_rows(vocab, width), pieces = std::max<std::int64_t>(1, (rows + most - 1) / most);
   const std::int64_t equal = (rows + pieces - 1) / pieces;
   return std::min(rows, (equal + kStep - 1) / kStep * kStep);
 }
