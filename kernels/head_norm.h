@@ -7,7 +7,8 @@
 // x, y, dx and dy are slices of (B, T, G, N, D) tensors. B, T, G, D and `count` must be the same for all four slices.
 // The tensors, N and `first` may differ. All heads share gamma (D). All tensors have the compute dtype T, except rstd,
 // which is f32, and dgamma, which has a separate dtype G (kernels/stream_types.h). Sums are fp32 and computed in
-// blocks that do not depend on the thread count, but on a GPU on how many blocks it runs at a time. Zhang, Sennrich 2019, eq. 4; Henry et al. 2020.
+// blocks that do not depend on the thread count, but on a GPU on how many blocks it runs at a time. Zhang, Sennrich
+// 2019, eq. 4; Henry et al. 2020.
 #pragma once
 
 #include "device/memory.h"
