@@ -30,24 +30,12 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, co
 void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma) {
   const auto width = static_cast<int>(dy.size(-1));
-  auto* partials = static_cast<float*>(work.raw());
+  const auto* partials = static_cast<const float*>(work.raw());
   int blocks = 0;
   with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
-    const Tensor &dx = grads.dx.tensor, &skip = grads.dx.skip;
-    const NormBackward<true, DenseRows<const S>, DenseRows<S>, DenseRows<const T>, T> operands{
-        .dx = {dx.exists() ? dx.data<S>() : nullptr, width},
-        .skip = {skip.exists() ? skip.data<S>() : nullptr, width},
-        .wants_dx = dx.exists(),
-        .has_skip = skip.exists(),
-        .partials = partials,
-        .dy = {dy.data<T>(), width},
-        .x = {cache.x.data<S>(), width},
-        .mean = cache.mean.data<float>(),
-        .rstd = cache.rstd.data<float>(),
-        .gamma = gamma.data<T>(),
-        .rows = dy.row_count(),
-        .width = width};
-    blocks = norm_rows_backward(stream, operands, {dx, skip, dy, cache.x, gamma});
+    blocks = norm_rows_backward(stream,
+                                dense_backward<true, S, T>(grads.dx, work, dy, cache.x, cache.mean, cache.rstd, gamma),
+                                {grads.dx.tensor, grads.dx.skip, dy, cache.x, gamma});
   });
   if (partials != nullptr) sum_partials(stream, grads.dgamma, grads.dbeta, partials, blocks, 2 * width);
 }

@@ -30,24 +30,11 @@ void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const 
 void rmsnorm_backward(Stream& stream, Tensor work, const StreamGrad& grad, const Grad& dgamma, Tensor dy,
                       const RmsNormCache& cache, Tensor gamma) {
   const auto width = static_cast<int>(dy.size(-1));
-  auto* partials = static_cast<float*>(work.raw());
+  const auto* partials = static_cast<const float*>(work.raw());
   int blocks = 0;
   with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
-    const Tensor &dx = grad.tensor, &skip = grad.skip;
-    const NormBackward<false, DenseRows<const S>, DenseRows<S>, DenseRows<const T>, T> operands{
-        .dx = {dx.exists() ? dx.data<S>() : nullptr, width},
-        .skip = {skip.exists() ? skip.data<S>() : nullptr, width},
-        .wants_dx = dx.exists(),
-        .has_skip = skip.exists(),
-        .partials = partials,
-        .dy = {dy.data<T>(), width},
-        .x = {cache.x.data<S>(), width},
-        .mean = nullptr,
-        .rstd = cache.rstd.data<float>(),
-        .gamma = gamma.data<T>(),
-        .rows = dy.row_count(),
-        .width = width};
-    blocks = norm_rows_backward(stream, operands, {dx, skip, dy, cache.x, gamma});
+    blocks = norm_rows_backward(stream, dense_backward<false, S, T>(grad, work, dy, cache.x, {}, cache.rstd, gamma),
+                                {grad.tensor, grad.skip, dy, cache.x, gamma});
   });
   if (partials != nullptr) sum_partials(stream, dgamma, partials, blocks, width);
 }

@@ -101,6 +101,27 @@ struct NormBackward {
   int width;
 };
 
+/// Returns the operands for consecutive rows. `mean` is absent for RMSNorm; `grad` and `work` may be.
+template <bool has_mean, class S, class T>
+auto dense_backward(const StreamGrad& grad, const Tensor& work, const Tensor& dy, const Tensor& x, const Tensor& mean,
+                    const Tensor& rstd, const Tensor& gamma) {
+  const auto width = static_cast<int>(dy.size(-1));
+  const auto data = [](const Tensor& tensor) { return tensor.exists() ? tensor.data<S>() : nullptr; };
+  return NormBackward<has_mean, DenseRows<const S>, DenseRows<S>, DenseRows<const T>, T>{
+      .dx = {data(grad.tensor), width},
+      .skip = {data(grad.skip), width},
+      .wants_dx = grad.wanted(),
+      .has_skip = grad.skip.exists(),
+      .partials = static_cast<float*>(work.raw()),
+      .dy = {dy.data<T>(), width},
+      .x = {x.data<S>(), width},
+      .mean = mean.exists() ? mean.data<float>() : nullptr,
+      .rstd = rstd.data<float>(),
+      .gamma = gamma.data<T>(),
+      .rows = dy.row_count(),
+      .width = width};
+}
+
 template <int n, int packs, bool has_mean, class X, class Dx, class Dy, class T>
 __global__ void norm_backward_rows(const __grid_constant__ NormBackward<has_mean, X, Dx, Dy, T> b, Team team) {
   ColumnSums<n, packs, has_mean ? 2 : 1> sums(team, b.partials, b.width);

@@ -102,20 +102,7 @@ void check_layernorm_sum(const LayerNorm& n, const Dropout& dropout) {
 }  // namespace
 
 TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting and accumulating, in every dtype") {
-  using Size = std::pair<std::int64_t, std::int64_t>;
-  for (auto [rows, width] : {Size{1, 3},
-                             {3, 7},
-                             {64, 768},
-                             {5, 1031},
-                             {1031, 33},
-                             {2000, 128},
-                             {3, 2056},
-                             {2, 2501},
-                             {9, 1024},
-                             {5, 1032},
-                             {4, 4096},
-                             {4, 8192},
-                             {4, 8200}}) {
+  for (const auto& [rows, width] : kNormSizes) {
     for (const StreamTypes types : kStreamTypes) {
       CAPTURE(rows);
       CAPTURE(width);

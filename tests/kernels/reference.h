@@ -8,6 +8,7 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "device/copy.h"
@@ -41,6 +42,11 @@ inline constexpr StreamTypes kStreamTypes[] = {{DType::f32, DType::f32},
                                                {DType::f16, DType::f16},
                                                {DType::f32, DType::bf16},
                                                {DType::f32, DType::f16}};
+
+/// Rows and columns for the tests of the norms: odd ones, and those around the limits of a GPU kernel's paths.
+inline constexpr std::pair<std::int64_t, std::int64_t> kNormSizes[] = {
+    {1, 3},    {3, 7},    {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}, {3, 2056},
+    {2, 2501}, {9, 1024}, {5, 1032}, {4, 4096}, {4, 8192},  {4, 8200}};
 
 inline const Device kDevice = device_under_test();
 
