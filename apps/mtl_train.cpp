@@ -126,7 +126,8 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
   const auto agree = [&](MpiSession& session) {
     return choose_common_device(options, own, setup, ranks, session, console);
   };
-  groups.groups = ranks.connect(rank_grid(options.parallel), options.parallel.timeout_minutes * 60, agree);
+  const ParallelOptions& parallel = options.parallel;
+  groups.groups = ranks.connect(rank_grid(parallel), parallel.timeout_minutes * 60, agree, parallel.message_paths());
   if (options.device == Device::cuda && groups.groups.world().size() > 1)
     check_gpus(options, own, setup, groups.groups.world(), " (beside the buffers of NCCL's groups)");
   if (MpiSession* session = ranks.session()) {

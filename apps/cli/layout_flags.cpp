@@ -1,5 +1,7 @@
 #include "cli/layout_flags.h"
 
+#include "base/error.h"
+#include "layout/layer_layout.h"
 #include "layout/schedule.h"
 
 namespace mtl {
@@ -71,19 +73,23 @@ void add_stage_flags(Flags& flags, ParallelOptions& options) {
       .add_switch("--account-for-loss-in-pipeline-split", options.layout.account_for_loss,
                   "count the output layer as a layer of the last stage")
       .only_with("on one stage", [&options] { return options.pipeline > 1; });
+  flags.add("--pipeline-model-parallel-layout", &options.layer_layout, "TEXT",
+            "layers of each stage, such as Ett|ttt|tL: E is the embedding, t a layer, L the output layer");
+  flags.check([&flags, &options] {
+    if (!options.layer_layout) return;
+    try {
+      options.layout.layer_counts = parse_layer_layout(*options.layer_layout);
+    } catch (const Error& error) {
+      flags.problem(cat("--pipeline-model-parallel-layout ", *options.layer_layout), error.what());
+    }
+  });
 }
 
-Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names, bool interleaves) {
-  std::vector<std::string> kinds(kScheduleNames.begin(), kScheduleNames.end());
-  if (!interleaves) {
-    std::erase(kinds, schedule_name(ScheduleKind::interleaved));
-    options.schedule = schedule_name(ScheduleKind::one_forward_one_backward);
-  }
+Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names) {
   return flags
       .add(names, &options.schedule, "NAME",
-           cat("order of micro-batches within a stage",
-               interleaves ? " (default: 1f1b, or interleaved with several chunks per stage)" : ""))
-      .one_of(kinds);
+           "order of micro-batches within a stage (default: 1f1b, or interleaved with several chunks per stage)")
+      .one_of({kScheduleNames.begin(), kScheduleNames.end()});
 }
 
 void add_interleaving_flags(Flags& flags, ParallelOptions& options) {

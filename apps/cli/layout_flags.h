@@ -15,12 +15,11 @@ Flags::Flag& add_world_size_flag(Flags& flags, ParallelOptions& options, const s
 Flags::Flag& add_node_size_flag(Flags& flags, ParallelOptions& options, const std::string& help);
 /// Adds the number of ranks per axis, and the axis order.
 void add_grid_flags(Flags& flags, ParallelOptions& options);
-/// Adds the number of layers in the first and last stage.
+/// Adds the distribution of layers over the stages, and its checks.
 void add_stage_flags(Flags& flags, ParallelOptions& options);
-/// Adds the pipeline schedule, under `names`. Its values include "interleaved" if the program `interleaves`; otherwise
-/// it has a default, which does not depend on other flags.
-Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names, bool interleaves);
-/// Adds the division of stages into several chunks. (mtl-train refuses these flags: megatron_flags.inc.)
+/// Adds the pipeline schedule, under `names`.
+Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names);
+/// Adds the division of stages into several chunks.
 void add_interleaving_flags(Flags& flags, ParallelOptions& options);
 /// Adds sharding for activation rows (sequence parallelism) and for the optimizer state, the gradient bucket size, and
 /// communication during computation.

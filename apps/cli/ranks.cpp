@@ -42,7 +42,7 @@ int Ranks::rank() {
   }
 }
 
-ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree) {
+ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree, MessagePaths paths) {
   require(grid.world() == launched().world, "the layout needs ", grid.world(), " ranks, but ", launched().world,
           " were started");
   if (launched().world == 1) return ProcessGroups();
@@ -54,7 +54,7 @@ ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeO
         "are only slow, raise --distributed-timeout-minutes");
   });
   session_ = std::make_unique<MpiSession>(launched());
-  ProcessGroups groups = make_groups(*session_, grid, agree ? agree(*session_) : Device::cpu);
+  ProcessGroups groups = make_groups(*session_, grid, agree ? agree(*session_) : Device::cpu, paths);
   session_->set_deadline(deadline);
   return groups;
 }

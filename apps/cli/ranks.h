@@ -43,8 +43,9 @@ class Ranks {
   /// Collective: starts MPI and returns this rank's groups, or ProcessGroups() in a world of one. From then on, waiting
   /// for other ranks longer than `deadline` seconds ends the job and names the missing ranks. The start itself may take
   /// at least 10 s, because launchers start ranks one after another. `agree`, also collective, chooses the device whose
-  /// tensors the groups exchange. The default is the CPU.
-  ProcessGroups connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree = {});
+  /// tensors the groups exchange. The default is the CPU. `paths` are as for make_groups().
+  ProcessGroups connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree = {},
+                        MessagePaths paths = MessagePaths::chain);
   /// Null before connect(), and in a world of one, which never initializes MPI.
   MpiSession* session() { return session_.get(); }
 

@@ -60,7 +60,7 @@ void add_topo_flags(Flags& flags, TopoCommand& command) {
   add_precision_flags(flags, options.run.precision);
 
   flags.section("Schedule");
-  add_schedule_flag(flags, options.run.parallel, "--schedule,--pipeline-schedule", true);
+  add_schedule_flag(flags, options.run.parallel, "--schedule,--pipeline-schedule");
   flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches per step and replica")
       .within({1, kMostMicroBatches});
   add_batch_size_flags(flags, options.run.batch);

@@ -235,9 +235,10 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
   ParallelOptions& parallel = options.parallel;
   flags.section("Parallelism");
   add_grid_flags(flags, parallel);
-  add_schedule_flag(flags, parallel, "--pipeline-schedule", false).only_with("on one stage", [&parallel] {
+  add_schedule_flag(flags, parallel, "--pipeline-schedule").only_with("on one stage", [&parallel] {
     return parallel.pipeline > 1;
   });
+  add_interleaving_flags(flags, parallel);
   add_stage_flags(flags, parallel);
   add_sharing_flags(flags, parallel);
   add_recompute_flags(flags, parallel);

@@ -8,4 +8,8 @@ namespace mtl {
 enum class Channel : int { activations, gradients };
 inline constexpr int kChannels = 2;
 
+/// Which members of a group send each other activations (to the next member) and gradients (to the previous one): in a
+/// chain, neighbors; in a ring, also the last and the first, as if the first came after the last.
+enum class MessagePaths { none, chain, ring };
+
 }  // namespace mtl

@@ -47,9 +47,10 @@ class ProcessGroups {
 };
 
 /// Creates this rank's groups. Collective over all ranks in the session. The control group communicates over host
-/// memory, all other groups over memory on `device`. Throws Error(usage) if the grid size differs from the session's
-/// world size.
-ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device = Device::cpu);
+/// memory, all other groups over memory on `device`. On GPUs, the stages of a pipeline can send messages only on
+/// `paths`. Throws Error(usage) if the grid size differs from the session's world size.
+ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device = Device::cpu,
+                          MessagePaths paths = MessagePaths::chain);
 /// Returns groups for planning. Those with at least two ranks are MetaCommunicators.
 ProcessGroups meta_groups(const RankGrid& grid, int rank);
 

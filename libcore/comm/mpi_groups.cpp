@@ -4,7 +4,7 @@
 
 namespace mtl {
 
-ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device) {
+ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device, MessagePaths paths) {
   if (grid.world() != session.world())
     fail(Exit::usage, "the layout needs ", count_of(grid.world(), "rank"), ", but the job has ", session.world(),
          "; start ", count_of(grid.world(), "rank"), ", or change the layout");
@@ -13,7 +13,8 @@ ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device devi
   session.barrier();
   return {grid, session.rank(), [&](const std::vector<int>& ranks, const std::string& name) {
             if (name == "world") return session.control_group();
-            return device == Device::cuda ? session.gpu_group(ranks, name) : session.group(ranks, name);
+            if (device != Device::cuda) return session.group(ranks, name);
+            return session.gpu_group(ranks, name, name == "pipeline" ? paths : MessagePaths::none);
           }};
 }
 

@@ -52,9 +52,10 @@ std::shared_ptr<Communicator> MpiSession::group(const std::vector<int>& ranks, c
   return progress_->group(ranks, name);
 }
 
-std::shared_ptr<Communicator> MpiSession::gpu_group(const std::vector<int>& ranks, const std::string& name) {
+std::shared_ptr<Communicator> MpiSession::gpu_group(const std::vector<int>& ranks, const std::string& name,
+                                                    MessagePaths paths) {
   if (gpus_ == nullptr) gpus_ = std::make_unique<NcclTransport>(*progress_, nccl_library());
-  return gpus_->group(*control_, ranks, name);
+  return gpus_->group(*control_, ranks, name, paths);
 }
 
 void MpiSession::set_deadline(double seconds) {

@@ -40,8 +40,9 @@ class MpiSession {
   std::shared_ptr<Communicator> group(const std::vector<int>& ranks, const std::string& name);
 
   /// Creates a group for tensors in GPU memory. Collective over all ranks of the job. Each rank passes the members of
-  /// its own group.
-  std::shared_ptr<Communicator> gpu_group(const std::vector<int>& ranks, const std::string& name);
+  /// its own group. Members can send messages only on `paths`.
+  std::shared_ptr<Communicator> gpu_group(const std::vector<int>& ranks, const std::string& name,
+                                          MessagePaths paths = MessagePaths::none);
 
   /// Returns the group that contains all ranks. A failed rank does not interrupt waits in this group. See
   /// ProcessGroups::world().

@@ -34,10 +34,11 @@ class NcclWork final : public Work::Operation {
 
 }  // namespace
 
-std::vector<NcclCommunicator::MessageLink> NcclCommunicator::message_links(int size) {
+std::vector<NcclCommunicator::MessageLink> NcclCommunicator::message_links(int size, MessagePaths paths) {
   std::vector<MessageLink> out;
+  if (paths == MessagePaths::none) return out;
   for (int parity : {0, 1}) {
-    for (int member = parity; member < (size == 2 ? 1 : size); member += 2) {
+    for (int member = parity; member < (paths == MessagePaths::ring ? size : size - 1); member += 2) {
       const int next = (member + 1) % size;
       out.push_back({member, next, Channel::activations});
       out.push_back({next, member, Channel::gradients});
@@ -47,24 +48,23 @@ std::vector<NcclCommunicator::MessageLink> NcclCommunicator::message_links(int s
 }
 
 NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vector<int> ranks, std::string name,
-                                   const std::vector<std::string>& ids)
+                                   MessagePaths paths, const std::vector<std::string>& ids)
     : transport_(transport),
       identity_{std::move(name), std::move(ranks)},
       rank_(rank),
       collectives_{&transport.open(ids[0], rank, size(), identity_.name, 0)} {
-  connect_channels(ids);
+  connect_channels(message_links(size(), paths), ids);
 }
 
 /// Opens the message channels and connects their members. NCCL connects a channel's members in its first operation,
 /// which blocks the host. We run all first operations here, in an order that cannot deadlock, so that network faults
 /// are reported when the run starts.
-void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
+void NcclCommunicator::connect_channels(const std::vector<MessageLink>& links, const std::vector<std::string>& ids) {
   Buffer memory(Device::cuda, sizeof(float));
   const Tensor value = memory.tensor(DType::f32, {1});
   Stream stream(Device::cuda);
   all_reduce(stream, value).join();
-  const auto links = message_links(size());
-  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+  for (std::size_t i = 0; i < links.size(); ++i) {
     const auto [from, to, channel] = links[i];
     if (rank_ != from && rank_ != to) continue;
     const bool sends = rank_ == from;

@@ -26,9 +26,9 @@ namespace mtl {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// Collective over the members. `ids` contains a unique id for the group and, if its members exchange messages,
-  /// another id for each of message_links().
-  NcclCommunicator(NcclTransport& transport, int rank, std::vector<int> ranks, std::string name,
+  /// Collective over the members. `ids` contains a unique id for the group, and another id for each of
+  /// message_links().
+  NcclCommunicator(NcclTransport& transport, int rank, std::vector<int> ranks, std::string name, MessagePaths paths,
                    const std::vector<std::string>& ids);
   NcclCommunicator(const NcclCommunicator&) = delete;
 
@@ -36,10 +36,9 @@ class NcclCommunicator final : public Communicator {
     int from, to;  // members
     Channel channel;
   };
-  /// Returns the links of a pipeline, in the order in which we open them. Those of an even member to the next come
-  /// before those of an odd one, so that most links connect in parallel. With more than two members, the last is
-  /// connected with the first, too.
-  static std::vector<MessageLink> message_links(int size);
+  /// Returns the links on these paths, in the order in which we open them. Those of an even member to the next come
+  /// before those of an odd one, so that most links connect in parallel.
+  static std::vector<MessageLink> message_links(int size, MessagePaths paths);
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(identity_.ranks.size()); }
@@ -64,7 +63,7 @@ class NcclCommunicator final : public Communicator {
   Work start(OperationKind kind, Stream& stream, CountedChannel& on, const Tensor& data, int peer,
              void (NcclLibrary::*call)(NcclHandle, cuda::StreamHandle, Operands...),
              std::type_identity_t<Operands>... operands);
-  void connect_channels(const std::vector<std::string>& ids);
+  void connect_channels(const std::vector<MessageLink>& links, const std::vector<std::string>& ids);
 
   NcclTransport& transport_;
   GroupIdentity identity_;

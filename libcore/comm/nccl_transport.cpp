@@ -31,10 +31,9 @@ NcclTransport::~NcclTransport() {
 }
 
 std::shared_ptr<Communicator> NcclTransport::group(Communicator& control, const std::vector<int>& ranks,
-                                                   const std::string& name) {
+                                                   const std::string& name, MessagePaths paths) {
   const int size = static_cast<int>(ranks.size());
-  const bool has_messages = name == "pipeline";
-  const std::size_t count = 1 + (has_messages ? NcclCommunicator::message_links(size).size() : 0);
+  const std::size_t count = 1 + NcclCommunicator::message_links(size, paths).size();
   std::vector<std::string> ids;
   if (size > 1 && ranks.front() == control.rank()) {
     for (std::size_t i = 0; i < count; ++i) ids.push_back(library_.unique_id());
@@ -46,7 +45,7 @@ std::shared_ptr<Communicator> NcclTransport::group(Communicator& control, const 
   ids.clear();
   for (std::size_t i = 0; i < count; ++i) ids.push_back(received.substr(i * length, length));
   const auto index = std::find(ranks.begin(), ranks.end(), control.rank()) - ranks.begin();
-  groups_.push_back(std::make_shared<NcclCommunicator>(*this, static_cast<int>(index), ranks, name, ids));
+  groups_.push_back(std::make_shared<NcclCommunicator>(*this, static_cast<int>(index), ranks, name, paths, ids));
   return groups_.back();
 }
 

@@ -46,8 +46,9 @@ class NcclTransport final : public DeviceWatch {
   NcclTransport(const NcclTransport&) = delete;
 
   /// Creates a group. Collective over `control`, which contains all ranks of the job. Each rank passes the members of
-  /// its own group. A rank that passes only itself gets a SelfCommunicator.
-  std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name);
+  /// its own group. A rank that passes only itself gets a SelfCommunicator. Members can send messages only on `paths`.
+  std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name,
+                                      MessagePaths paths);
   /// Waits for all operations and closes all groups. Collective. No graph may contain operations. After an abort, does
   /// nothing.
   void close();

@@ -89,9 +89,12 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
            .cache = stage.chunks[chunk].make_cache()});
     }
     // An input's buffer is in use until its micro-batch's backward is done. Backward overwrites a gradient's buffer
-    // with the gradient to send, so that buffer is in use until the send is done, during the next backward.
+    // with the gradient to send, so that buffer is in use until the send is done, during a later backward.
     inputs_.push_back(make_inbox(ActionKind::receive_forward, chunk, in_flight[chunk] + 1));
-    gradients_.push_back(make_inbox(ActionKind::receive_backward, chunk, 2));
+    // The last chunk receives no gradients. It only has buffers to send from.
+    const bool receives = !stage.chunks[chunk].range().has_head;
+    gradients_.push_back(make_inbox(receives ? ActionKind::receive_backward : ActionKind::send_backward, chunk,
+                                    schedule_.unreceived + 1));
   }
   int first = 0;
   for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
@@ -118,7 +121,7 @@ void Pipeline::make_offloads(std::size_t range_bytes) {
   }
 }
 
-/// Returns an inbox with `buffers` buffers, or without buffers if the chunk has no receive of this kind.
+/// Returns an inbox with `buffers` buffers, or without buffers if the chunk has no action of this kind.
 Pipeline::Inbox Pipeline::make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const {
   const bool is_used = std::any_of(schedule_.actions.begin(), schedule_.actions.end(), [&](const Action& action) {
     return action.kind == kind && action.chunk == static_cast<int>(chunk);
@@ -151,15 +154,9 @@ Pipeline::Slot& Pipeline::slot_of(const Action& action) {
   return slots_[slots[action.micro_batch % slots.size()]];
 }
 
-/// Waits until all sends from the slot are done, so that its memory can be overwritten.
-void Pipeline::finish_sends(Slot& slot) {
-  for (Work& send : slot.sends) send.wait(stream_);
-  slot.sends.clear();
-}
-
 /// Empties a slot for the next micro-batch.
 void Pipeline::clear_slot(Slot& slot) {
-  finish_sends(slot);
+  std::exchange(slot.send, {}).wait(stream_);
   slot.memory.clear();
   slot.input = slot.output = slot.dout = slot.dinput = {};
 }
@@ -177,13 +174,18 @@ Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& ba
                                 buffer * hidden_bytes_);
 }
 
+/// Returns the stage that a send goes to or a receive comes from.
+int Pipeline::peer_of(const Action& action) const {
+  const Communicator& stages = groups_.over(Axis::pipeline);
+  return peer_stage(action, {stages.size(), static_cast<int>(stage_.chunks.size())}, stages.rank());
+}
+
 /// Starts a receive unless start_next_receive() has already started it.
 void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
   if (inbox.posted == action.micro_batch) return;
-  Communicator& stages = groups_.over(Axis::pipeline);
-  inbox.receive = stages.receive(stream_, buffer_of(ctx, action, batch),
-                                 peer_stage(action, stages.size(), stages.rank()), channel_of(action.kind));
+  inbox.receive = groups_.over(Axis::pipeline)
+                      .receive(stream_, buffer_of(ctx, action, batch), peer_of(action), channel_of(action.kind));
   inbox.posted = action.micro_batch;
 }
 
@@ -210,11 +212,13 @@ Tensor Pipeline::receive(const Ctx& ctx, const Action& action, const Batch& batc
 
 void Pipeline::send(Slot& slot, Tensor tensor, const Action& action) {
   Communicator& stages = groups_.over(Axis::pipeline);
-  slot.sends.push_back(
-      stages.send(stream_, tensor, peer_stage(action, stages.size(), stages.rank()), channel_of(action.kind)));
-  Inbox& inbox = inbox_of(action);
-  if (action.kind == ActionKind::send_backward && !inbox.sends.empty())
-    inbox.sends[action.micro_batch % inbox.sends.size()] = slot.sends.back();
+  const Work send = stages.send(stream_, tensor, peer_of(action), channel_of(action.kind));
+  if (action.kind == ActionKind::send_forward) {
+    slot.send = send;
+  } else {
+    Inbox& inbox = inbox_of(action);
+    inbox.sends[action.micro_batch % inbox.sends.size()] = send;
+  }
   stages.progress();  // the next action may take a long time
 }
 
@@ -240,13 +244,14 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
     ctx.ends_gradients = schedule.ends_gradients[i];
     ctx.defers_weights = schedule.defers_weights;
     start_next_receive(schedule, i, ctx, buffers);
+    prepare(action, slot, ctx, buffers.batch(action.micro_batch));
     if (graphs_ != nullptr) {
       run_as_graph(action, action.micro_batch == last, ctx, buffers, loss_sum);
     } else {
       run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch), loss_sum);
     }
   }
-  for (Slot& slot : slots_) clear_slot(slot);
+  clear_slots();
 }
 
 StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {
@@ -275,7 +280,6 @@ void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const 
   };
   const bool communicates = action.kind > ActionKind::weight;
   if (communicates || sync_->overlaps(part.is_first, part.is_last)) return body();
-  if (action.kind != ActionKind::weight) finish_sends(slot);  // a capture cannot wait for earlier work
   std::vector<std::size_t> reduced;
   const auto body_and_reductions = [&] {
     body();
@@ -301,12 +305,29 @@ void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });
 }
 
-/// Empties all slots and inboxes. No message from an earlier step may be in flight.
+/// Waits for all sends, and empties all slots and inboxes.
 void Pipeline::clear_slots() {
   for (Slot& slot : slots_) clear_slot(slot);
   for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
-    for (Inbox& inbox : *inboxes) inbox.posted = -1;
+    for (Inbox& inbox : *inboxes) {
+      inbox.posted = -1;
+      for (Work& send : inbox.sends) std::exchange(send, {}).wait(stream_);
+    }
   }
+}
+
+/// Waits until the memory that a forward or backward overwrites has been sent. Not part of the action, because a
+/// capture cannot wait for earlier work.
+void Pipeline::prepare(const Action& action, Slot& slot, const Ctx& ctx, const Batch& batch) {
+  const ChunkRange& range = stage_.chunks[action.chunk].range();
+  if (action.kind == ActionKind::forward && range.has_embedding) clear_slot(slot);
+  if (action.kind != ActionKind::backward) return;
+  // Backward frees the output. It must have been sent, because its gradient has arrived, so this does not block.
+  std::exchange(slot.send, {}).wait(stream_);
+  if (!range.has_head || range.has_embedding) return;
+  Inbox& inbox = inbox_of(action);
+  inbox.sends[action.micro_batch % inbox.sends.size()].wait(stream_);
+  slot.dout = buffer_of(ctx, action, batch);
 }
 
 void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum) {
@@ -318,7 +339,6 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
       slot.input = receive(ctx, action, batch);
       return;
     case ActionKind::forward:
-      if (chunk.range().has_embedding) clear_slot(slot);
       slot.output = chunk.forward(ctx, slot.input, batch, slot.cache);
       return;
     case ActionKind::send_forward:
@@ -327,8 +347,6 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
       slot.dout = receive(ctx, action, batch);
       return;
     case ActionKind::backward:
-      // Backward frees the output. It must have been sent, because its gradient has arrived, so this does not block.
-      finish_sends(slot);
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
       if (chunk.range().has_head && loss_sum.exists())
         sum_losses(stream_, loss_sum, losses, batch.loss_weights, GradMode::accumulate);

@@ -83,7 +83,7 @@ class Pipeline {
     std::unique_ptr<ActivationOffload> offload = {};  // null if no layers are offloaded
     Tensor input = {}, output = {};                   // hidden states: from the previous chunk, for the next chunk
     Tensor dout = {}, dinput = {};                    // gradients with respect to output and input
-    std::vector<Work> sends = {};  // sends of output and dinput, which must not change until these are done
+    Work send = {};                                   // of the output, which must not change until it is done
   };
 
   /// Buffers in which a chunk receives hidden states, or their gradients, from another stage. Micro-batches take turns
@@ -101,11 +101,12 @@ class Pipeline {
   void restore_outputs(const StepGraphs::Part& part, Slot& slot);
   void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum);
   void clear_slots();
-  void finish_sends(Slot& slot);
   void clear_slot(Slot& slot);
+  void prepare(const Action& action, Slot& slot, const Ctx& ctx, const Batch& batch);
   void make_offloads(std::size_t range_bytes);
   Inbox make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const;
   Inbox& inbox_of(const Action& action);
+  int peer_of(const Action& action) const;
   Tensor buffer_of(const Ctx& ctx, const Action& action, const Batch& batch);
   void start_receive(const Ctx& ctx, const Action& action, const Batch& batch);
   void start_next_receive(const StepSchedule& schedule, std::size_t index, const Ctx& ctx, const BatchBuffers& buffers);

@@ -9,12 +9,15 @@ namespace {
 /// Returns the layers of each of the stage's chunks.
 std::vector<ChunkRange> chunk_ranges(const Layout& layout, std::int64_t layers) {
   const std::vector<LayerRange> own = split_layers(layout, layers)[layout.stage()];
+  const Places places = layout.places();
   std::vector<ChunkRange> out;
-  for (std::size_t c = 0; c < own.size(); ++c)
-    out.push_back({.first_layer = own[c].first,
-                   .num_layers = own[c].count,
-                   .has_embedding = layout.stage() == 0 && c == 0,
-                   .has_head = layout.stage() == layout.stages() - 1 && c + 1 == own.size()});
+  for (const LayerRange& range : own) {
+    const Place place{layout.stage(), static_cast<int>(out.size())};
+    out.push_back({.first_layer = range.first,
+                   .num_layers = range.count,
+                   .has_embedding = places.begins_model(place),
+                   .has_head = places.ends_model(place)});
+  }
   return out;
 }
 

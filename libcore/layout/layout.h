@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
+#include "layout/place.h"
 #include "layout/ranks.h"
 #include "layout/recompute.h"
 
@@ -37,8 +39,9 @@ struct Layout {
   int chunks = 1;  // per stage; more than one only with ScheduleKind::interleaved
   int group = 0;   // micro-batches per group in an interleaved schedule (schedule.h); 0: as many as stages
   Recompute recompute = {};
-  bool optimizer_on_host = false;     // keep main weights and optimizer states in host memory
-  std::int64_t offloaded_layers = 0;  // layers per chunk that keep activations in host memory, or kAllLayers
+  bool optimizer_on_host = false;               // keep main weights and optimizer states in host memory
+  std::int64_t offloaded_layers = 0;            // layers per chunk that keep activations in host memory, or kAllLayers
+  std::vector<std::int64_t> layer_counts = {};  // of every place, by position; empty: by the rules of split_layers()
   std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
   std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
   bool account_for_embedding = false;                   // counts as a layer on the first stage
@@ -49,6 +52,7 @@ struct Layout {
   /// Returns this rank's index in its group over `axes`.
   int index_in(AxisSet axes) const { return grid.index_in_group(rank, axes); }
   int stages() const { return size(Axis::pipeline); }
+  Places places() const { return {stages(), chunks}; }
   int stage() const { return coordinate(Axis::pipeline); }
 };
 

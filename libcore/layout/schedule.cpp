@@ -35,7 +35,7 @@ std::vector<Action> one_chunk(int micro_batches, int warmup) {
   return in_turn(forwards, backwards, warmup);
 }
 
-void check_interleaved(int stages, int chunks, int micro_batches, int group) {
+void check_interleaved(int stages, int chunks, std::int64_t micro_batches, int group) {
   if (stages < 2 || chunks < 2)
     fail(Exit::usage, "an interleaved schedule needs at least 2 stages and 2 chunks per stage, not ",
          count_of(stages, "stage"), " and ", count_of(chunks, "chunk"), "; choose the schedule 1f1b");
@@ -45,7 +45,7 @@ void check_interleaved(int stages, int chunks, int micro_batches, int group) {
          micro_batches < stages ? cat("; use at least ", stages, " micro-batches, one for each stage")
                                 : cat("; use groups of ", stages, " (the number of stages) to ", micro_batches));
   }
-  int last_group = micro_batches % group;
+  const std::int64_t last_group = micro_batches % group;
   if (last_group != 0 && last_group < stages) {
     fail(Exit::usage, micro_batches, " micro-batches in groups of ", group, " leave a last group of ", last_group,
          ", fewer than the ", stages, " stages; use a number of micro-batches that is a multiple of ", group);
@@ -91,6 +91,12 @@ std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_bat
   return in_turn(forwards, backwards, interleaved_warmup(stages, stage, chunks, micro_batches, group));
 }
 
+void check_micro_batches(const Layout& layout, std::int64_t micro_batches) {
+  if (layout.schedule == ScheduleKind::interleaved)
+    check_interleaved(layout.stages(), layout.chunks, micro_batches,
+                      layout.group == 0 ? layout.stages() : layout.group);
+}
+
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches) {
   require(layout.schedule == ScheduleKind::interleaved || layout.chunks == 1,
           "only an interleaved schedule has several chunks");
@@ -107,8 +113,10 @@ std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int mic
 }
 
 StepSchedule rank_schedule(const Layout& layout, int micro_batches) {
-  return StepSchedule(with_communication(stage_schedule(layout, layout.stage(), micro_batches), layout.stages(),
-                                         layout.stage(), layout.chunks));
+  StepSchedule schedule(
+      with_communication(stage_schedule(layout, layout.stage(), micro_batches), layout.places(), layout.stage()));
+  schedule.unreceived += std::max(layout.group - layout.stages(), 0);
+  return schedule;
 }
 
 StepSchedule counting_schedule(const Layout& layout, int micro_batches) {
@@ -117,7 +125,7 @@ StepSchedule counting_schedule(const Layout& layout, int micro_batches) {
     for (int chunk = 0; chunk < layout.chunks; ++chunk) actions.push_back({ActionKind::forward, m, chunk});
     for (int chunk = layout.chunks; chunk-- > 0;) actions.push_back({ActionKind::backward, m, chunk});
   }
-  return StepSchedule(with_communication(actions, layout.stages(), layout.stage(), layout.chunks));
+  return StepSchedule(with_communication(actions, layout.places(), layout.stage()));
 }
 
 namespace {
@@ -152,14 +160,14 @@ int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk) 
   return largest;
 }
 
-std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks) {
+std::vector<Action> with_communication(const std::vector<Action>& actions, const Places& places, int stage) {
   std::vector<Action> out;
   for (const Action& action : actions) {
     auto add_if = [&](bool condition, ActionKind kind) {
       if (condition) out.push_back({kind, action.micro_batch, action.chunk});
     };
-    bool begins_model = stage == 0 && action.chunk == 0;
-    bool ends_model = stage == stages - 1 && action.chunk == chunks - 1;
+    const bool begins_model = places.begins_model({stage, action.chunk});
+    const bool ends_model = places.ends_model({stage, action.chunk});
     require(action.kind <= ActionKind::weight, "the actions already include communication");
     if (action.kind == ActionKind::weight) {
       out.push_back(action);
@@ -176,11 +184,11 @@ std::vector<Action> with_communication(const std::vector<Action>& actions, int s
   return out;
 }
 
-int peer_stage(const Action& action, int stages, int stage) {
+int peer_stage(const Action& action, const Places& places, int stage) {
   bool next = action.kind == ActionKind::send_forward || action.kind == ActionKind::receive_backward;
   require(next || action.kind == ActionKind::receive_forward || action.kind == ActionKind::send_backward,
           "only sends and receives have a peer stage");
-  return (stage + (next ? 1 : stages - 1)) % stages;
+  return places.at(places.position_of({stage, action.chunk}) + (next ? 1 : -1)).stage;
 }
 
 std::string schedule_text(const std::vector<Action>& actions) {

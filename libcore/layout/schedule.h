@@ -52,6 +52,8 @@ int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int
 /// reversed.
 std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
 
+/// Throws Error(usage) if the layout's schedule cannot run a step with `micro_batches` micro-batches.
+void check_micro_batches(const Layout& layout, std::int64_t micro_batches);
 /// Return the actions for one stage or for all stages in a step with `micro_batches` micro-batches, without
 /// communication.
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches);
@@ -62,6 +64,7 @@ struct StepSchedule {
   std::vector<Action> actions;
   bool defers_weights = false;       // true if there are weight actions
   std::vector<bool> ends_gradients;  // by action: true for the last to add to its chunk's gradients
+  int unreceived = 1;                // how many sent messages of a channel must fit in it before one is received
 };
 /// Returns the actions for layout.rank in a step, including communication.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
@@ -86,15 +89,16 @@ int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk =
 /// order than they are sent in.
 ///
 /// To avoid deadlock, a channel must be able to hold one unreceived message. If groups are larger than the number of
-/// stages, it must be able to hold group - stages + 1 messages.
-std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks);
+/// stages, it must be able to hold group - stages + 1 messages, because the first stage is still working on a group
+/// when the first results arrive from the last stage.
+std::vector<Action> with_communication(const std::vector<Action>& actions, const Places& places, int stage);
 
 inline bool is_receive(ActionKind kind) {
   return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward;
 }
 
-/// Returns the stage that a send goes to or a receive comes from. Throws for all other actions.
-int peer_stage(const Action& action, int stages, int stage);
+/// Returns the stage that a send of `stage` goes to or a receive comes from. Throws for all other actions.
+int peer_stage(const Action& action, const Places& places, int stage);
 
 /// Returns text such as "F0 F1 B0 ...", for tests and drawings. With multiple chunks, each word also contains the
 /// chunk: "F0.1".

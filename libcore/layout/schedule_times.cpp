@@ -13,8 +13,8 @@ namespace {
 /// Simulates all stages together.
 class Simulation {
  public:
-  Simulation(const std::vector<std::vector<Action>>& stages, int chunks, const ActionDurations& durations)
-      : stages_(stages), places_(static_cast<int>(stages.size()) * chunks), durations_(durations) {
+  Simulation(const std::vector<std::vector<Action>>& stages, const Places& places, const ActionDurations& durations)
+      : stages_(stages), places_(places), durations_(durations) {
     out_.spans.resize(stages.size());
   }
 
@@ -37,7 +37,7 @@ class Simulation {
   }
 
  private:
-  using Key = std::pair<int, int>;  // (chunk's position in the model, micro-batch)
+  using Key = std::pair<int, int>;  // (position, micro-batch)
 
   /// Runs the stage's next action and returns true if its inputs are ready.
   bool advance(std::size_t stage) {
@@ -46,13 +46,13 @@ class Simulation {
     const Action& action = stages_[stage][done];
     double start = done == 0 ? 0 : out_.spans[stage].back().end, length = 0;
     if (action.kind == ActionKind::forward || action.kind == ActionKind::backward) {
-      int place = action.chunk * static_cast<int>(stages_.size()) + static_cast<int>(stage);
-      std::optional<double> ready = input_time(action, place);
+      const int position = places_.position_of({static_cast<int>(stage), action.chunk});
+      std::optional<double> ready = input_time(action, position);
       if (!ready) return false;
       start = std::max(start, *ready);
       bool is_forward = action.kind == ActionKind::forward;
       length = is_forward ? durations_.forward : durations_.backward;
-      (is_forward ? forward_end_ : backward_end_)[{place, action.micro_batch}] = start + length;
+      (is_forward ? forward_end_ : backward_end_)[{position, action.micro_batch}] = start + length;
     }
     out_.spans[stage].push_back({start, start + length});
     return true;
@@ -60,21 +60,21 @@ class Simulation {
 
   /// Returns when all of the action's inputs are ready, or nullopt if we do not know yet. Inputs come from a
   /// neighboring chunk. A backward also needs the same chunk's forward.
-  std::optional<double> input_time(const Action& action, int place) const {
+  std::optional<double> input_time(const Action& action, int position) const {
     auto end_of = [&](const std::map<Key, double>& ends, int at) -> std::optional<double> {
       auto found = ends.find({at, action.micro_batch});
       if (found == ends.end()) return std::nullopt;
       return found->second;
     };
     if (action.kind == ActionKind::forward)
-      return place == 0 ? std::optional<double>(0) : end_of(forward_end_, place - 1);
-    std::optional<double> own = end_of(forward_end_, place);
-    if (!own || place == places_ - 1) return own;
-    return end_of(backward_end_, place + 1);
+      return position == 0 ? std::optional<double>(0) : end_of(forward_end_, position - 1);
+    std::optional<double> own = end_of(forward_end_, position);
+    if (!own || position == places_.count() - 1) return own;
+    return end_of(backward_end_, position + 1);
   }
 
   const std::vector<std::vector<Action>>& stages_;
-  int places_;
+  Places places_;
   ActionDurations durations_;
   std::map<Key, double> forward_end_, backward_end_;
   ScheduleTimes out_;
@@ -82,9 +82,9 @@ class Simulation {
 
 }  // namespace
 
-ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, int chunks,
+ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, const Places& places,
                              const ActionDurations& durations) {
-  return Simulation(stages, chunks, durations).run();
+  return Simulation(stages, places, durations).run();
 }
 
 }  // namespace mtl

@@ -30,8 +30,8 @@ struct ScheduleTimes {
   double bubble() const { return (total - ideal) / ideal; }
 };
 
-/// `stages` contains the actions for every stage. Each stage has `chunks` chunks. Throws Error(failure) on deadlock.
-ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, int chunks,
+/// `stages` contains the actions for every stage. Throws Error(failure) on deadlock.
+ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, const Places& places,
                              const ActionDurations& durations = {});
 
 }  // namespace mtl

@@ -1,5 +1,7 @@
 #include "layout/stages.h"
 
+#include <numeric>
+
 #include "base/count_of.h"
 #include "base/error.h"
 #include "base/str.h"
@@ -25,6 +27,32 @@ std::vector<std::string> account_flags(const Layout& layout) {
   if (layout.account_for_embedding) flags.emplace_back("--account-for-embedding-in-pipeline-split");
   if (layout.account_for_loss) flags.emplace_back("--account-for-loss-in-pipeline-split");
   return flags;
+}
+
+/// Checks layers that --pipeline-model-parallel-layout has distributed.
+void check_layer_counts(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
+  const char* where = "--pipeline-model-parallel-layout";
+  std::vector<std::string> others = account_flags(layout);
+  if (const std::string ends = end_stage_flags(layout); !ends.empty()) others.push_back(ends);
+  if (!others.empty())
+    fail_at(Exit::usage, where, "cannot be combined with ", join(others, " and "), "; use only one of them");
+  const std::vector<std::int64_t>& counts = layout.layer_counts;
+  const Places places = layout.places();
+  if (std::ssize(counts) != places.count())
+    fail_at(Exit::usage, where, "has ", count_of(counts.size(), "part"), ", and --pipeline-model-parallel-size ",
+            places.stages, " needs a multiple of ", places.stages,
+            "; add or leave out a |, or change the number of stages");
+  const std::int64_t sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  if (sum != num_layers)
+    fail_at(Exit::usage, where, "has ", count_of(sum, "layer"), " (t), but the model has ", num_layers,
+            is_fixed || sum == 0 ? "; change the text" : cat("; change the text, or use --num-layers ", sum));
+  for (int stage = 1; stage + 1 < places.stages; ++stage) {  // the others have the embedding or the output layer
+    std::int64_t layers = 0;
+    for (int chunk = 0; chunk < places.chunks; ++chunk) layers += counts[places.position_of({stage, chunk})];
+    if (layers == 0)
+      fail_at(Exit::usage, where, "leaves stage ", stage,
+              " (counted from 0) without layers; give it one, or use fewer stages");
+  }
 }
 
 void check_split(const Layout& layout, std::int64_t num_layers) {
@@ -141,21 +169,32 @@ std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_lay
 
 }  // namespace
 
-std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
+std::vector<std::int64_t> layer_counts(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
   check_split(layout, num_layers);
-  bool given = layout.first_stage_layers || layout.last_stage_layers;
-  std::vector<std::int64_t> counts =
+  if (!layout.layer_counts.empty()) {
+    check_layer_counts(layout, num_layers, is_fixed);
+    return layout.layer_counts;
+  }
+  const bool given = layout.first_stage_layers || layout.last_stage_layers;
+  const std::vector<std::int64_t> by_stage =
       given ? counts_with_given_ends(layout, num_layers, is_fixed) : even_counts(layout, num_layers, is_fixed);
-  std::vector<std::vector<LayerRange>> out(counts.size());
+  const Places places = layout.places();
+  std::vector<std::int64_t> out;
+  for (int position = 0; position < places.count(); ++position)
+    out.push_back(by_stage[places.at(position).stage] / layout.chunks);
+  if (layout.account_for_embedding) --out.front();
+  if (layout.account_for_loss) --out.back();
+  return out;
+}
+
+std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
+  const std::vector<std::int64_t> counts = layer_counts(layout, num_layers, is_fixed);
+  const Places places = layout.places();
+  std::vector<std::vector<LayerRange>> out(places.stages);
   std::int64_t next = 0;
-  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-    for (int stage = 0; stage < layout.stages(); ++stage) {
-      std::int64_t count = counts[stage] / layout.chunks;
-      if (layout.account_for_embedding && stage == 0 && chunk == 0) --count;
-      if (layout.account_for_loss && stage == layout.stages() - 1 && chunk == layout.chunks - 1) --count;
-      out[stage].push_back({next, count});
-      next += count;
-    }
+  for (int position = 0; position < places.count(); ++position) {
+    out[places.at(position).stage].push_back({next, counts[position]});
+    next += counts[position];
   }
   return out;
 }

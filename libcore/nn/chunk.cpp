@@ -120,8 +120,6 @@ Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, C
 
 Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) const {
   const Batch batch = with_angles(ctx, given, cache);
-  // Allocated first, below all memory that backward releases. The input's memory may have to receive a later input.
-  if (range_.has_head && !range_.has_embedding) cache.dinput = make_hidden(ctx, batch);
   Tensor x = input;
   for (const Span& span : spans_) {
     const bool is_offloaded = span.offloaded >= 0;
@@ -154,12 +152,6 @@ void Chunk::logits(Ctx& ctx, Tensor out, const Batch& given, Cache& cache) const
   std::get<Head>(units_.back()).logits(ctx, out, x, batch);
 }
 
-/// Returns memory for the gradient of the chunk's input, or no tensor for the first chunk.
-Tensor Chunk::dinput_of(Tensor dout, const Cache& cache) const {
-  if (range_.has_embedding) return {};
-  return range_.has_head ? cache.dinput : dout;
-}
-
 /// Runs a unit's backward. `dout` is the gradient of the chunk's output. It changes while gradients are still queued,
 /// because it receives the gradient of the chunk's input or the next micro-batch's `dout`.
 void Chunk::backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache, std::size_t u) const {
@@ -169,7 +161,7 @@ void Chunk::backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& bat
   std::optional<Arena::Mark> release;
   if (!ctx.defers_weights) release.emplace(*ctx.slot);
   const bool is_last = u + 1 == units_.size();
-  const Tensor dx = u == 0 ? dinput_of(dout, cache) : cache.units[u].input;
+  const Tensor dx = u > 0 ? cache.units[u].input : range_.has_embedding ? Tensor() : dout;
   const Tensor dy = is_last ? dout : cache.units[u + 1].input;
   std::visit(
       [&]<class Layer>(const Layer& unit) {
@@ -198,7 +190,7 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given,
     for (std::size_t u = span->end; u-- > span->begin;) backward_unit(ctx, dout, losses, batch, cache, u);
     if (span->offloaded >= 0) ctx.offload->end_backward(ctx.stream, span->offloaded);
   }
-  return dinput_of(dout, cache);
+  return range_.has_embedding ? Tensor() : dout;
 }
 
 void Chunk::weights(Ctx& ctx, Cache& cache) const {

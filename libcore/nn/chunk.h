@@ -53,7 +53,6 @@ class Chunk {
   struct Cache {
     std::vector<UnitSlot> units;
     Tensor rotary;  // Batch::rotary, for backward
-    Tensor dinput;  // the gradient to return, if the chunk receives none whose memory it can use
   };
 
   /// Throws Error(usage) if the chunk has too few layers for `offloaded_layers`; kResidentLayers always stay on the
@@ -79,9 +78,10 @@ class Chunk {
   /// ignores it. Returns the next chunk's input; the last chunk returns no tensor.
   Tensor forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const;
   /// Writes each parameter's gradient, or adds to it (Param::take_grad()). `dout` is the gradient that the next chunk's
-  /// backward() returned. Returns the gradient with respect to the input; the first chunk returns no tensor. Overwrites
-  /// `dout` and the hidden states. The last chunk ignores `dout`, and writes the losses (B, T) for all tokens. With
-  /// ctx.defers_weights, linear layers' weight gradients are computed later, by weights().
+  /// backward() returned, or, for the last chunk, memory of the same size. Returns the gradient with respect to the
+  /// input, in the memory of `dout`; the first chunk returns no tensor. Overwrites the hidden states. The last chunk
+  /// writes the losses (B, T) for all tokens. With ctx.defers_weights, linear layers' weight gradients are computed
+  /// later, by weights().
   Tensor backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const;
   /// Computes the weight gradients that backward() deferred, in the same order.
   void weights(Ctx& ctx, Cache& cache) const;
@@ -112,7 +112,6 @@ class Chunk {
   };
   Tensor run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const;
   void backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit) const;
-  Tensor dinput_of(Tensor dout, const Cache& cache) const;
   void end_gradients(const Ctx& ctx, std::size_t unit) const;
   /// Starts a unit's profile range.
   ProfileRange profiled(const Ctx& ctx, std::size_t unit) const;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "topo/options.h"
+#include "train/stage_checks.h"
 
 namespace mtl {
 
@@ -25,6 +26,9 @@ class Problems {
     report_(flag, what);
   }
   int count() const { return count_; }
+  ReportProblem reporter() {
+    return [this](const std::string& flag, const std::string& what) { add(flag, what); };
+  }
 
  private:
   const ReportProblem& report_;
@@ -147,46 +151,6 @@ void check_hosts(Problems& problems, const TopoOptions& options) {
   }
 }
 
-/// Checks layers and chunks. Returns true if they are fine.
-bool check_layers(Problems& problems, const TopoOptions& options) {
-  const ParallelOptions& parallel = options.run.parallel;
-  const int before = problems.count();
-  if (parallel.layers_per_virtual_stage && parallel.virtual_stages) {
-    problems.add("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
-                 "mean the same; use only one of them");
-  } else if (!options.run.architecture.num_layers) {
-    for (auto [flag, given] :
-         {std::pair("--num-layers-per-virtual-pipeline-stage", parallel.layers_per_virtual_stage.has_value()),
-          std::pair("--num-layers-in-first-pipeline-stage", parallel.layout.first_stage_layers.has_value()),
-          std::pair("--num-layers-in-last-pipeline-stage", parallel.layout.last_stage_layers.has_value()),
-          std::pair("--account-for-embedding-in-pipeline-split", parallel.layout.account_for_embedding),
-          std::pair("--account-for-loss-in-pipeline-split", parallel.layout.account_for_loss)}) {
-      if (given) problems.add(flag, "needs --num-layers");
-    }
-  } else if (parallel.layers_per_virtual_stage &&
-             *options.run.architecture.num_layers % (parallel.pipeline * *parallel.layers_per_virtual_stage) != 0) {
-    problems.add(cat("--num-layers ", *options.run.architecture.num_layers),
-                 cat("is not a multiple of --pipeline-model-parallel-size ", parallel.pipeline,
-                     " x --num-layers-per-virtual-pipeline-stage ", *parallel.layers_per_virtual_stage,
-                     "; choose a multiple of ", parallel.pipeline * *parallel.layers_per_virtual_stage));
-  } else if (parallel.layers_per_virtual_stage && options.chunks() > 1 &&
-             (parallel.layout.account_for_embedding || parallel.layout.account_for_loss)) {
-    // The layers would have to be a multiple with and without the one or two more.
-    problems.add(
-        cat("--num-layers-per-virtual-pipeline-stage ", *parallel.layers_per_virtual_stage),
-        "cannot be combined with --account-for-*-in-pipeline-split; use --num-virtual-stages-per-pipeline-rank");
-  }
-  if (problems.count() != before) return false;
-  try {
-    // Without --num-layers, a layer in each chunk: tests only that there are stages to interleave.
-    split_layers(options.stage_layout(),
-                 options.run.architecture.num_layers.value_or(parallel.pipeline * options.chunks()));
-  } catch (const Error& error) {
-    problems.add(error.where(), error.message());
-  }
-  return problems.count() == before;
-}
-
 /// Checks the schedule's flags. `fits` means that the global batch can be divided into micro-batches.
 void check_schedule(Problems& problems, const TopoOptions& options, bool fits) {
   const ParallelOptions& parallel = options.run.parallel;
@@ -200,30 +164,15 @@ void check_schedule(Problems& problems, const TopoOptions& options, bool fits) {
   if (!has_step || (!options.micro_batches && !fits)) return;
   std::string step = options.micro_batches ? cat("--micro-batches ", *options.micro_batches)
                                            : cat("--global-batch-size ", *options.run.batch.global_batch_size);
-  const int before = problems.count();
-  bool interleaves = options.schedule_kind() == ScheduleKind::interleaved;
-  if (!interleaves && options.chunks() > 1) {
-    problems.add(cat("--schedule ", *parallel.schedule),
-                 "runs one chunk per stage; use --schedule interleaved, or leave out the flags for virtual stages");
-  }
-  if (!interleaves && parallel.group)
-    problems.add("--microbatch-group-size-per-virtual-pipeline-stage", "needs --schedule interleaved");
-  if (interleaves && options.chunks() == 1) {
-    problems.add("--schedule interleaved",
-                 "needs several chunks per stage; add --num-virtual-stages-per-pipeline-rank with at least 2");
-  }
-  bool fits_chart = options.fits_chart();
+  const ReportProblem report = problems.reporter();
+  const std::optional<std::int64_t> layers = options.run.architecture.num_layers;
+  const bool is_possible = check_schedule_kind(parallel, layers, "--schedule", report),
+             fits_chart = options.fits_chart();
   if (!fits_chart && options.micro_batches) {
     problems.add(step, cat("makes the chart too large: a chart has at most ", kMostChartStages, " stages and ",
                            kMostChartForwards, " forward passes; use --global-batch-size instead to omit the chart"));
   }
-  if (problems.count() != before || !fits_chart) return;
-  try {
-    stage_schedule(options.stage_layout(), 0, static_cast<int>(options.step_micro_batches().value_or(1)));
-  } catch (const Error& error) {
-    problems.add(parallel.group ? cat("--microbatch-group-size-per-virtual-pipeline-stage ", *parallel.group) : step,
-                 error.what());
-  }
+  if (is_possible && fits_chart) check_step(parallel, layers, options.step_micro_batches().value_or(1), step, report);
 }
 
 /// Returns true if the global batch can be divided into micro-batches, if their number agrees with --micro-batches, and
@@ -234,8 +183,7 @@ bool check_batch(Problems& problems, const TopoOptions& options) {
   const int before = problems.count();
   const std::int64_t micro = batch.micro_batch_size, at_once = micro * parallel.data();
   if (batch.global_batch_size) {
-    check_batches(batch, parallel.data(), parallel.data_text(), options.run.data.seq_length,
-                  [&](const std::string& flag, const std::string& what) { problems.add(flag, what); });
+    check_batches(batch, parallel.data(), parallel.data_text(), options.run.data.seq_length, problems.reporter());
     if (problems.count() == before && options.micro_batches && options.run.micro_batches() != *options.micro_batches) {
       problems.add(
           cat("--global-batch-size ", *batch.global_batch_size),
@@ -278,7 +226,7 @@ void check_model(Problems& problems, const TopoOptions& options) {
                  cat(missing.size() == 1 ? "is" : "are", " needed for memory and FLOPs, which the ",
                      "other model sizes request; add ", missing.size() == 1 ? "it" : "them"));
   if (!missing.empty() || !options.unsupported_reason().empty()) return;
-  const ReportProblem report = [&](const std::string& flag, const std::string& what) { problems.add(flag, what); };
+  const ReportProblem report = problems.reporter();
   TrainOptions train = options.train_options();
   check_options(train, report);
   GptConfig config = resolve_config(train, {}, *train.tokenizer.vocab_size, report);
@@ -298,9 +246,9 @@ void check_topo(const TopoOptions& options, const ReportProblem& report) {
   if (fits) check_expert_order(problems, options);
   check_hosts(problems, options);
   if (fits) fits = check_batch(problems, options);
-  if (!check_layers(problems, options)) return;
+  if (!check_stages(options.run.parallel, options.run.architecture.num_layers, false, problems.reporter())) return;
   check_schedule(problems, options, fits);
-  if (fits && options.wants_memory()) check_model(problems, options);
+  if (problems.count() == before && options.wants_memory()) check_model(problems, options);
 }
 
 }  // namespace mtl

@@ -42,8 +42,6 @@ std::string TopoOptions::unsupported_reason() const {
   const ParallelOptions& parallel = run.parallel;
   if (parallel.context > 1) return "mtl-train does not support context parallelism yet";
   if (parallel.expert > 1) return "mtl-train does not support experts yet";
-  if (chunks() > 1 || schedule_kind() == ScheduleKind::interleaved)
-    return "mtl-train does not support interleaved schedules yet";
   // With --rank-order, an order is supported if it numbers the ranks as one of mtl-train's two orders does.
   const RankGrid drawn = rank_grid(parallel);
   for (bool tp_pp_dp_mapping : {false, true}) {

@@ -51,7 +51,7 @@ TopoReport::TopoReport(const TopoOptions& options)
     schedule.emplace();
     schedule->micro_batches = static_cast<int>(*micro_batches);
     schedule->stages = pipeline_schedule(layout, schedule->micro_batches);
-    schedule->times = schedule_times(schedule->stages, layout.chunks);
+    schedule->times = schedule_times(schedule->stages, layout.places());
   }
 }
 

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
+#include "train/stage_checks.h"
 
 namespace mtl {
 
@@ -184,18 +185,31 @@ void check_magnitude(const TrainOptions& options, const GptConfig& config, const
 }
 
 /// Reports a chunk with fewer layers than the offloaded and the resident layers together.
-void check_offloaded_layers(const ParallelOptions& options, const std::vector<std::vector<LayerRange>>& stages,
+void check_offloaded_layers(const ParallelOptions& options, const std::vector<std::int64_t>& counts,
                             const ReportProblem& report) {
-  std::int64_t fewest = INT64_MAX;
-  for (const std::vector<LayerRange>& chunks : stages) {
-    for (const LayerRange& chunk : chunks) fewest = std::min(fewest, chunk.count);
-  }
+  const std::int64_t fewest = *std::min_element(counts.begin(), counts.end());
   const std::int64_t offloaded = options.offloaded_layers.value_or(1);
   if (fewest - kResidentLayers >= offloaded) return;
   report(options.offloaded_layers ? cat("--cpu-offloading-num-layers ", offloaded) : "--cpu-offloading",
          cat("needs at least ", offloaded + kResidentLayers, " layers in each stage, because the activations of ",
              kResidentLayers, " layers stay on the GPU, but one stage has ", fewest,
              offloaded > 1 ? "; offload fewer layers, or use fewer stages" : "; use fewer stages"));
+}
+
+/// Reports a schedule that cannot run every size of step.
+void check_steps(const TrainOptions& options, std::int64_t num_layers, const ReportProblem& report) {
+  const std::int64_t pass = options.batch.micro_batch_size * options.parallel.data();
+  bool is_refused = false;
+  const ReportProblem report_first = [&](const std::string& flag, const std::string& what) {
+    if (!std::exchange(is_refused, true)) report(flag, what);
+  };
+  try {
+    const BatchSizes sizes = options.batch_sizes();
+    for (std::int64_t size : sizes.sizes())
+      check_step(options.parallel, num_layers, size / pass, size_flag(options.batch, options.global_batch_size()),
+                 report_first);
+  } catch (const Error&) {  // check_batches() reports it
+  }
 }
 
 /// Reports model sizes that cannot be divided among the ranks. The sizes of a loaded model cannot change.
@@ -210,13 +224,12 @@ void check_division(const TrainOptions& options, const GptConfig& config, bool i
   if (config.num_query_groups != config.num_heads) divides("--num-query-groups", config.num_query_groups);
   divides("--ffn-hidden-size", config.ffn_hidden_size);
   if (parallel.pipeline < 1 || config.num_layers < 1) return;
-  try {
-    const std::vector<std::vector<LayerRange>> stages =
-        split_layers(resolve_stages(parallel, config.num_layers), config.num_layers, is_loaded);
-    if (parallel.cpu_offloading && options.device != Device::cpu) check_offloaded_layers(parallel, stages, report);
-  } catch (const Error& error) {
-    report(error.where(), error.message());
-  }
+  if (!check_stages(parallel, config.num_layers, is_loaded, report)) return;
+  if (parallel.cpu_offloading && options.device != Device::cpu)
+    check_offloaded_layers(
+        parallel, layer_counts(resolve_stages(parallel, config.num_layers), config.num_layers, is_loaded), report);
+  if (check_schedule_kind(parallel, config.num_layers, "--pipeline-schedule", report))
+    check_steps(options, config.num_layers, report);
 }
 
 }  // namespace
@@ -240,6 +253,7 @@ std::string ParallelOptions::data_text() const {
 }
 
 std::int64_t ParallelOptions::chunks(std::optional<std::int64_t> num_layers) const {
+  if (!layout.layer_counts.empty()) return (std::ssize(layout.layer_counts) + pipeline - 1) / pipeline;
   if (virtual_stages) return *virtual_stages;
   return layers_per_virtual_stage && num_layers ? *num_layers / (pipeline * *layers_per_virtual_stage) : 1;
 }

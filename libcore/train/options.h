@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ckpt/model_dropout.h"
+#include "comm/channel.h"
 #include "data/batch_size.h"
 #include "data/data_path.h"
 #include "data/sample_order.h"
@@ -121,6 +122,7 @@ struct ParallelOptions {
   std::optional<std::string> schedule;    // absent: 1f1b, or interleaved with several chunks per stage
   // The number of chunks per stage, directly or by their layers, and Layout::group.
   std::optional<std::int64_t> virtual_stages, layers_per_virtual_stage, group;
+  std::optional<std::string> layer_layout;  // --pipeline-model-parallel-layout, which sets layout.layer_counts
   Layout layout;  // flags set sequence_parallel and how to split into stages; resolve_layout() sets the rest
   std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
   std::optional<std::int64_t> recompute_num_layers;
@@ -142,9 +144,15 @@ struct ParallelOptions {
   std::string data_text() const;
   /// Returns the order of the axes, such as "tp-cp-ep-dp-pp".
   std::string order() const { return rank_order.value_or(tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp"); }
-  /// Returns the chunks of each stage. `num_layers` is needed only with layers_per_virtual_stage.
+  /// Returns the chunks of each stage. `num_layers` is needed only with layers_per_virtual_stage. With
+  /// layout.layer_counts, rounds up to a whole number; check_stages() reports others.
   std::int64_t chunks(std::optional<std::int64_t> num_layers) const;
   ScheduleKind schedule_kind(std::optional<std::int64_t> num_layers) const;
+  /// Returns the stages that exchange messages. May be a ring, although a chain is enough.
+  MessagePaths message_paths() const {
+    const bool may_interleave = virtual_stages || layers_per_virtual_stage || layer_layout;
+    return may_interleave ? MessagePaths::ring : MessagePaths::chain;
+  }
 };
 
 /// Returns the recomputation that the options request.

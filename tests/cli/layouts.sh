@@ -97,6 +97,9 @@ set_layout() {
   [ "$tp" -eq 1 ] || title+="TP$tp "
   [ "$sp" -eq 0 ] || { flags+=(--sequence-parallel); title+="SP "; }
   [ "$pp" -eq 1 ] || { flags+=(--pipeline-schedule "$schedule"); title+="PP$pp $schedule "; }
+  # Five layers in two chunks per stage. With four stages, some chunks have no layer.
+  [ "$schedule $pp" != 'interleaved 2' ] || flags+=(--pipeline-model-parallel-layout 'Et|tt|t|tL')
+  [ "$schedule $pp" != 'interleaved 4' ] || flags+=(--pipeline-model-parallel-layout 'Et|t||t||t|t|L')
   [ "$dp" -eq 1 ] || title+="DP$dp "
   [ "$zero" -eq 0 ] || { flags+=(--use-distributed-optimizer); title+="ZeRO-1 "; }
   [ "$overlap" -eq 0 ] || { flags+=(--overlap-grad-reduce --ddp-bucket-size 20000); title+="overlapped "; }

@@ -127,8 +127,14 @@ expect_text "$WORK/out" '^  the most, [0-9,]+ bytes: rank 1$'
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4 --schedule gpipe
 expect_text "$WORK/out" '^  3 .* 16 x '
 expect_text "$WORK/out" '^Schedule: gpipe, 16 micro-batches'
-for flags in "--context-parallel-size 2" "--expert-model-parallel-size 2" "--rank-order dp-tp-pp --tensor-model-parallel-size 2" \
-  "--pipeline-model-parallel-size 4 --num-layers 8 --num-virtual-stages-per-pipeline-rank 2"; do
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4 --num-layers 8 \
+  --num-virtual-stages-per-pipeline-rank 2
+expect_text "$WORK/out" '^  0 .* 12 x '
+expect_text "$WORK/out" '^  3 .* 6 x '
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4 --num-layers 8 \
+  --pipeline-model-parallel-layout 'Et|(t*2|)*2tttL'
+expect_text "$WORK/out" '^layers 5-7, output layer '
+for flags in "--context-parallel-size 2" "--expert-model-parallel-size 2" "--rank-order dp-tp-pp --tensor-model-parallel-size 2"; do
   # shellcheck disable=SC2086
   expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 $flags
   expect_text "$WORK/out" '^Memory and work: not given; mtl-train does not support '

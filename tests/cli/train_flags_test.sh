@@ -136,7 +136,7 @@ for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-torch-fsdp2 --multi-laten
   --deepspeed --no-save-optim; do
   expect_refused "$flag"
 done
-for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--optimizer sgd' '--train-weighted-split-paths a b' \
+for flag in '--context-parallel-size 2' '--optimizer sgd' '--train-weighted-split-paths a b' \
   '--zero-stage 2' '--deepspeed_config ds.json' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
   '--exp-avg-dtype fp8' '--load-tag x' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
@@ -302,7 +302,7 @@ expect_text out '^model = gpt2-345m +# command line$'
 expect_text out '^# hidden-size = +# default$'
 expect_text out '^use-distributed-optimizer = false +# default$'
 expect_text out '^# global-batch-size = +# default$'
-expect_text out '^pipeline-schedule = 1f1b +# default$'
+expect_text out '^# pipeline-schedule = +# default$'
 # Beside a loaded model, a preset is one mistake, of the flag that was given.
 expect_exit 2 mtl-train --model gpt2-345m --load "$MODEL" --dry-run
 [ "$(grep -c '^  ' err)" -eq 1 ] || fail "a preset beside another model is not one problem: $(cat err)"

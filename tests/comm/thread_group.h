@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -47,20 +48,39 @@ class ThreadGroup {
     if (round_ == round) check();
   }
 
-  void put(int from, int to, Channel channel, std::vector<std::byte> message) {
+  /// A message in the sender's memory, where it stays until the receiver takes it.
+  struct Message {
+    Tensor data;
+    bool is_taken = false;
+  };
+
+  std::shared_ptr<Message> put(int from, int to, Channel channel, Tensor data) {
     std::lock_guard lock(mutex_);
-    messages_[{from, to, channel}].push_back(std::move(message));
+    messages_[{from, to, channel}].push_back(std::make_shared<Message>(Message{data}));
     changed_.notify_all();
+    return messages_[{from, to, channel}].back();
   }
 
-  std::vector<std::byte> take(int from, int to, Channel channel) {
+  bool is_taken(const Message& message) {
+    std::lock_guard lock(mutex_);
+    return message.is_taken;
+  }
+
+  void wait_until_taken(const Message& message) {
     std::unique_lock lock(mutex_);
-    std::deque<std::vector<std::byte>>& queue = messages_[{from, to, channel}];
-    changed_.wait(lock, [&] { return !queue.empty() || broken_; });
-    if (queue.empty()) check();
-    std::vector<std::byte> message = std::move(queue.front());
+    wait(lock, [&] { return message.is_taken; });
+  }
+
+  void take(int from, int to, Channel channel, Tensor out) {
+    std::unique_lock lock(mutex_);
+    std::deque<std::shared_ptr<Message>>& queue = messages_[{from, to, channel}];
+    wait(lock, [&] { return !queue.empty(); });
+    Message& message = *queue.front();
+    require(message.data.bytes() == out.bytes(), "a message of ", message.data.bytes(), " bytes for ", out.bytes());
+    if (out.bytes() > 0) std::memcpy(out.raw(), message.data.raw(), out.bytes());
+    message.is_taken = true;
     queue.pop_front();
-    return message;
+    changed_.notify_all();
   }
 
   /// Marks the group as broken after a member has failed. Waiting members then throw.
@@ -75,12 +95,19 @@ class ThreadGroup {
  private:
   void check() const { require(!broken_, "another rank has failed"); }
 
+  template <class Condition>
+  void wait(std::unique_lock<std::mutex>& lock, Condition is_true) {
+    const bool has_changed = changed_.wait_for(lock, std::chrono::seconds(20), [&] { return is_true() || broken_; });
+    require(has_changed, "a rank has waited for a message for 20 s");
+    if (!is_true()) check();
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t arrived_ = 0;
   std::int64_t round_ = 0;
   bool broken_ = false;
-  std::map<std::tuple<int, int, Channel>, std::deque<std::vector<std::byte>>> messages_;
+  std::map<std::tuple<int, int, Channel>, std::deque<std::shared_ptr<Message>>> messages_;
 };
 
 class ThreadCommunicator final : public Communicator {
@@ -127,22 +154,29 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
+  /// Ends when the receiver takes the message: no memory but the sender's holds it.
   Work send(Stream&, Tensor data, int peer, Channel channel) override {
-    auto* bytes = static_cast<const std::byte*>(data.raw());
-    group_->put(rank_, peer, channel, {bytes, bytes + data.bytes()});
-    return {};
+    return Work(std::make_shared<Sending>(group_, group_->put(rank_, peer, channel, data)));
   }
 
   /// Runs only when joined, like all_gather.
   Work receive(Stream&, Tensor data, int peer, Channel channel) override {
-    return Work(std::make_shared<Deferred>([this, data, peer, channel] {
-      std::vector<std::byte> message = group_->take(peer, rank_, channel);
-      require(message.size() == data.bytes(), "a message of ", message.size(), " bytes for ", data.bytes());
-      copy_bytes(data.raw(), message.data(), message.size());
-    }));
+    return Work(std::make_shared<Deferred>([this, data, peer, channel] { group_->take(peer, rank_, channel, data); }));
   }
 
  private:
+  class Sending final : public Work::Operation {
+   public:
+    Sending(std::shared_ptr<ThreadGroup> group, std::shared_ptr<ThreadGroup::Message> message)
+        : group_(std::move(group)), message_(std::move(message)) {}
+    bool done() override { return group_->is_taken(*message_); }
+    void join() override { group_->wait_until_taken(*message_); }
+
+   private:
+    std::shared_ptr<ThreadGroup> group_;
+    std::shared_ptr<ThreadGroup::Message> message_;
+  };
+
   class Deferred final : public Work::Operation {
    public:
     explicit Deferred(std::function<void()> run) : run_(std::move(run)) {}

@@ -76,7 +76,14 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
   shape.layout.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
   shape.layout.sequence_parallel = sequence != 0;
   if (shard != 0) shape.layout.optimizer_shards = kReplicaAxes;
-  shape.layout.schedule = schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+  const auto kind = std::find(kScheduleNames.begin(), kScheduleNames.end(), schedule);
+  REQUIRE(kind != kScheduleNames.end());
+  shape.layout.schedule = static_cast<ScheduleKind>(kind - kScheduleNames.begin());
+  if (shape.layout.schedule == ScheduleKind::interleaved) {
+    shape.layout.chunks = 2;
+    shape.layout.layer_counts =
+        stages == 2 ? std::vector<std::int64_t>{1, 2, 1, 1} : std::vector<std::int64_t>{1, 1, 0, 1, 0, 1, 1, 0};
+  }
   return layout;
 }
 

@@ -16,6 +16,7 @@ struct PipelineCase {
     out.group = group;
     return out;
   }
+  Places places() const { return {stages, chunks}; }
   std::vector<std::vector<Action>> schedule(ScheduleKind kind) const {
     return pipeline_schedule(layout(kind), micro_batches);
   }

@@ -35,8 +35,7 @@ class Simulation {
       : shape_(shape), outstanding_(outstanding), next_(static_cast<std::size_t>(shape.stages)) {
     auto schedule = shape.schedule(kind);
     for (int stage = 0; stage < shape.stages; ++stage) {
-      actions_.push_back(
-          with_communication(schedule[static_cast<std::size_t>(stage)], shape.stages, stage, shape.chunks));
+      actions_.push_back(with_communication(schedule[static_cast<std::size_t>(stage)], shape.places(), stage));
     }
   }
 
@@ -65,15 +64,15 @@ class Simulation {
     auto at = static_cast<std::size_t>(stage);
     if (next_[at] == actions_[at].size()) return false;
     const Action& action = actions_[at][next_[at]];
-    int chunk = action.chunk * shape_.stages + stage, m = action.micro_batch;
+    int chunk = shape_.places().position_of({stage, action.chunk}), m = action.micro_batch;
     bool gradient = is_gradient(action.kind);
     if (is_send(action.kind)) {
-      auto& queue = channels_[{stage, peer_stage(action, shape_.stages, stage), gradient}];
+      auto& queue = channels_[{stage, peer_stage(action, shape_.places(), stage), gradient}];
       if (queue.size() == outstanding_) return false;
       CHECK(done_[gradient].count({chunk, m}) == 1);  // only computed data is sent
       queue.push_back({gradient, chunk + (gradient ? -1 : 1), m});
     } else if (is_receive(action.kind)) {
-      auto& queue = channels_[{peer_stage(action, shape_.stages, stage), stage, gradient}];
+      auto& queue = channels_[{peer_stage(action, shape_.places(), stage), stage, gradient}];
       if (queue.empty()) return false;
       CHECK(queue.front() == Message{gradient, chunk, m});
       queue.pop_front();

@@ -112,19 +112,19 @@ TEST_CASE("in flight: GPipe keeps all, interleaving counts by chunk, communicati
   CHECK(max_in_flight(actions) == 11);  // the warm-up with 10 and one more
   CHECK(max_in_flight(actions, 0) == 8);
   CHECK(max_in_flight(actions, 1) == 4);  // the chunks' maxima do not coincide
-  CHECK(max_in_flight(with_communication(actions, 4, 0, 2), 0) == 8);
+  CHECK(max_in_flight(with_communication(actions, {4, 2}, 0), 0) == 8);
 }
 
 TEST_CASE("communication: the ends of the model have no peer") {
   auto text = [](int stages, int stage, int chunks, const std::vector<Action>& actions) {
-    return schedule_text(with_communication(actions, stages, stage, chunks));
+    return schedule_text(with_communication(actions, {stages, chunks}, stage));
   };
   CHECK(text(1, 0, 1, one_forward_one_backward(1, 0, 1)) == "F0 B0");
   CHECK(text(2, 0, 1, one_forward_one_backward(2, 0, 2)) == "F0 sF0 F1 sF1 rB0 B0 rB1 B1");
   CHECK(text(3, 1, 1, one_forward_one_backward(3, 1, 1)) == "rF0 F0 sF0 rB0 B0 sB0");
   CHECK(text(2, 1, 2, interleaved(2, 1, 2, 2)).substr(0, 48) == "rF0.0 F0.0 sF0.0 rF1.0 F1.0 sF1.0 rF0.1 F0.1 B0.");
-  CHECK(peer_stage({ActionKind::send_forward, 0, 0}, 4, 3) == 0);
-  CHECK(peer_stage({ActionKind::receive_forward, 0, 1}, 4, 0) == 3);
-  CHECK(peer_stage({ActionKind::send_backward, 0, 1}, 4, 0) == 3);
-  CHECK(peer_stage({ActionKind::receive_backward, 0, 0}, 4, 3) == 0);
+  CHECK(peer_stage({ActionKind::send_forward, 0, 0}, {4, 2}, 3) == 0);
+  CHECK(peer_stage({ActionKind::receive_forward, 0, 1}, {4, 2}, 0) == 3);
+  CHECK(peer_stage({ActionKind::send_backward, 0, 1}, {4, 2}, 0) == 3);
+  CHECK(peer_stage({ActionKind::receive_backward, 0, 0}, {4, 2}, 3) == 0);
 }

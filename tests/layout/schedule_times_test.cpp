@@ -14,9 +14,8 @@ TEST_CASE("the bubble is (p - 1) / m, divided by the chunks") {
     for (int m = p; m <= 24; m += p) {
       for (ActionDurations durations : {ActionDurations{1, 2}, ActionDurations{1, 1}, ActionDurations{2.5, 4}}) {
         auto bubble = [&](ScheduleKind kind, int chunks) {
-          return schedule_times(PipelineCase{.stages = p, .chunks = chunks, .micro_batches = m}.schedule(kind), chunks,
-                                durations)
-              .bubble();
+          const PipelineCase shape{.stages = p, .chunks = chunks, .micro_batches = m};
+          return schedule_times(shape.schedule(kind), shape.places(), durations).bubble();
         };
         double expected = double(p - 1) / m;
         CHECK(bubble(ScheduleKind::gpipe, 1) == doctest::Approx(expected));
@@ -29,15 +28,15 @@ TEST_CASE("the bubble is (p - 1) / m, divided by the chunks") {
 }
 
 TEST_CASE("the total and ideal times of fewer micro-batches than stages") {
-  ScheduleTimes times =
-      schedule_times(PipelineCase{.stages = 4, .micro_batches = 2}.schedule(ScheduleKind::one_forward_one_backward), 1);
+  const PipelineCase shape{.stages = 4, .micro_batches = 2};
+  ScheduleTimes times = schedule_times(shape.schedule(ScheduleKind::one_forward_one_backward), shape.places());
   CHECK(times.total == 15);  // (m + p - 1) (1 + 2)
   CHECK(times.ideal == 6);
 }
 
 TEST_CASE("each action starts when its stage is free and its input has arrived") {
   auto stages = PipelineCase{.stages = 2, .micro_batches = 2}.schedule(ScheduleKind::one_forward_one_backward);
-  ScheduleTimes times = schedule_times(stages, 1);
+  ScheduleTimes times = schedule_times(stages, {2, 1});
   REQUIRE(schedule_text(stages[0]) == "F0 F1 B0 B1");
   REQUIRE(schedule_text(stages[1]) == "F0 B0 F1 B1");
   const double starts[2][4] = {{0, 1, 4, 7}, {1, 2, 4, 5}}, ends[2][4] = {{1, 2, 6, 9}, {2, 4, 5, 7}};
@@ -54,5 +53,5 @@ TEST_CASE("each action starts when its stage is free and its input has arrived")
 TEST_CASE("stages that deadlock are refused") {
   std::vector<std::vector<Action>> stages = {{{ActionKind::forward, 0, 0}, {ActionKind::backward, 0, 0}},
                                              {{ActionKind::backward, 0, 0}, {ActionKind::forward, 0, 0}}};
-  CHECK_THROWS_AS(schedule_times(stages, 1), Error);
+  CHECK_THROWS_AS(schedule_times(stages, {2, 1}), Error);
 }

@@ -86,6 +86,11 @@ void make_activation_offload(TrainOptions& options) {
   options.architecture.num_layers = 6;
   options.parallel.cpu_offloading = true;
 }
+/// Two stages send each other both kinds of messages, in groups of three micro-batches and of two.
+void make_chunks(TrainOptions& options) {
+  options.parallel.virtual_stages = 2;
+  options.parallel.group = 3;
+}
 /// Loss scales overflow repeatedly. All ranks must drop and repeat the same steps.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
@@ -113,6 +118,7 @@ constexpr LayoutCase kLayouts[] = {
     {"pp2", 2, 1, 2, make_plain},
     {"pp2-fp16", 2, 1, 2, make_fp16},
     {"pp2-offload", 2, 1, 2, make_activation_offload},
+    {"pp2-chunks", 2, 1, 2, make_chunks},
     {"zero", 4, 1, 1, make_zero},
     {"tp2-zero", 4, 2, 1, make_zero},
     {"tp2-sp-pp2", 4, 2, 2, make_sequence_parallel},
@@ -144,7 +150,7 @@ Exit run_in(const ProcessGroups& groups, const TrainOptions& options) {
 }
 
 ProcessGroups new_groups(const TrainOptions& options) {
-  return make_groups(*session, rank_grid(options.parallel), options.device);
+  return make_groups(*session, rank_grid(options.parallel), options.device, options.parallel.message_paths());
 }
 
 /// Runs training on all ranks, in these groups or in new ones. Returns the logged metrics on every rank.
@@ -186,8 +192,7 @@ TEST_CASE("communication waits for earlier operators, operators for communicatio
 TEST_CASE("messages in both directions pass each other, and each direction keeps its order") {
   const int size = session->world(), rank = session->rank(), next = (rank + 1) % size,
             previous = (rank + size - 1) % size;
-  const bool has_next = size > 2 || rank == 0, has_previous = size > 2 || rank == 1;  // more than two form a ring
-  auto group = session->gpu_group(all_ranks(), "pipeline");
+  auto group = session->gpu_group(all_ranks(), "pipeline", MessagePaths::ring);
   for (int round : {0, 1, 2}) {
     mirror::Deferral deferral(seed_of(round));
     Stream stream(Device::cuda);
@@ -196,26 +201,27 @@ TEST_CASE("messages in both directions pass each other, and each direction keeps
     // Receives start first, and wait for the peer while this rank sends.
     std::vector<Work> works;
     for (std::size_t i = 0; i < 4; ++i) {
-      if (has_previous) works.push_back(group->receive(stream, place(8 + i), previous, Channel::activations));
-      if (has_next) works.push_back(group->receive(stream, place(12 + i), next, Channel::gradients));
+      works.push_back(group->receive(stream, place(8 + i), previous, Channel::activations));
+      works.push_back(group->receive(stream, place(12 + i), next, Channel::gradients));
     }
     for (std::size_t i = 0; i < 4; ++i) {
       copy_from_host(stream, place(i), std::vector<float>(8, static_cast<float>(100 * rank + static_cast<int>(i))));
-      if (has_next) works.push_back(group->send(stream, place(i), next, Channel::activations));
+      works.push_back(group->send(stream, place(i), next, Channel::activations));
     }
-    for (std::size_t i = 0; i < 4 && has_previous; ++i)
-      works.push_back(group->send(stream, place(i), previous, Channel::gradients));
+    for (std::size_t i = 0; i < 4; ++i) works.push_back(group->send(stream, place(i), previous, Channel::gradients));
     for (const Work& work : works) work.wait(stream);
     for (std::size_t i = 0; i < 4; ++i) {
       const auto sent_by = [&](int by) { return static_cast<float>(100 * by + static_cast<int>(i)); };
-      if (has_previous) CHECK(host_copy<float>(stream, place(8 + i))[7] == sent_by(previous));
-      if (has_next) CHECK(host_copy<float>(stream, place(12 + i))[0] == sent_by(next));
+      CHECK(host_copy<float>(stream, place(8 + i))[7] == sent_by(previous));
+      CHECK(host_copy<float>(stream, place(12 + i))[0] == sent_by(next));
     }
   }
   Stream stream(Device::cuda);
   Buffer memory(Device::cuda, 64);
   if (size == 4)
     CHECK_THROWS(group->send(stream, memory.tensor(DType::f32, {1}), (rank + 2) % 4, Channel::activations));
+  auto chain = session->gpu_group(all_ranks(), "chain", MessagePaths::chain);
+  if (rank == size - 1) CHECK_THROWS(chain->send(stream, memory.tensor(DType::f32, {1}), 0, Channel::activations));
 }
 
 TEST_CASE("a captured operation runs with each launch of its graph") {

@@ -117,6 +117,10 @@ Batch meta_batch() {
   return batch;
 }
 
+Tensor meta_dout(const Chunk& chunk, const Batch& batch) {
+  return {nullptr, chunk.hidden_dtype(), chunk.hidden_shape({}, batch.tokens.numel())};
+}
+
 /// Runs a chunk's micro-batch on the meta device and checks how many leases it takes.
 void check_leases(const Plan& plan) {
   const auto& [config, range, defers, recompute] = plan;
@@ -143,7 +147,7 @@ void check_leases(const Plan& plan) {
   CHECK(owner.values == once);
   CHECK(owner.gradients.empty());
   CHECK(owner.ended.empty());
-  Tensor dinput = chunk.backward(ctx, output, batch.loss_weights, batch, cache);
+  Tensor dinput = chunk.backward(ctx, meta_dout(chunk, batch), batch.loss_weights, batch, cache);
   CHECK(dinput.exists() == !range.has_embedding);
   std::map<int, int> values = once;  // again for backward, a third time to recompute
   for (auto& [unit, count] : values) count *= 2;
@@ -187,10 +191,9 @@ struct BranchGradients {
     batch.samples = Tensor(nullptr, DType::i64, {1});
     Ctx ctx{stream, &slot, scratch, groups, true};
     Chunk::Cache cache = chunk.make_cache();
-    const Tensor output =
-        chunk.forward(ctx, range.has_embedding ? Tensor() : chunk.make_hidden(ctx, batch), batch, cache);
+    chunk.forward(ctx, range.has_embedding ? Tensor() : chunk.make_hidden(ctx, batch), batch, cache);
     stream.set_profile(&profile);
-    chunk.backward(ctx, output, batch.loss_weights, batch, cache);
+    chunk.backward(ctx, meta_dout(chunk, batch), batch.loss_weights, batch, cache);
     stream.set_profile(nullptr);
     for (const ProfileEntry& entry : profile.entries()) {
       if (entry.name != "residual_backward") continue;
@@ -321,7 +324,7 @@ Pass run(const Plan& plan, bool lends, std::optional<std::pair<Role, int>> forgo
     ctx.training = true;
     ctx.ends_gradients = is_last;
     chunk.forward(ctx, range.has_embedding ? Tensor() : hidden(input), batch, cache);
-    Tensor dinput = chunk.backward(ctx, range.has_head ? Tensor() : hidden(dout), losses, batch, cache);
+    Tensor dinput = chunk.backward(ctx, hidden(dout), losses, batch, cache);
     if (defers) chunk.weights(ctx, cache);
     if (dinput.exists()) pass.dinput.assign(dinput.data<float>(), dinput.data<float>() + dinput.numel());
     slot.clear();
