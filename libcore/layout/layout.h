@@ -13,7 +13,13 @@
 
 namespace mtl {
 
-enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
+enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved, zero_bubble_1, zero_bubble_2 };
+
+/// How long a micro-batch's forward and backward take in one place. `weight` is the part of backward that computes
+/// weight gradients, and `backward` the rest.
+struct ActionDurations {
+  double forward = 1, backward = 1, weight = 1;
+};
 
 /// Ranks along these axes hold the same weights but read different tokens. Gradients are summed over these axes. (No
 /// layer splits a sequence over Axis::context yet, so a run must have size 1 there: check_parallel() in
@@ -36,8 +42,9 @@ struct Layout {
   std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (param_store.h)
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-  int chunks = 1;  // per stage; more than one only with ScheduleKind::interleaved
-  int group = 0;   // micro-batches per group in an interleaved schedule (schedule.h); 0: as many as stages
+  int chunks = 1;                               // per stage; more than one only with ScheduleKind::interleaved
+  std::vector<ActionDurations> durations = {};  // of every place, by position, for zero-bubble schedules; empty: equal
+  int group = 0;  // micro-batches per group in an interleaved schedule (schedule.h); 0: as many as stages
   Recompute recompute = {};
   bool optimizer_on_host = false;               // keep main weights and optimizer states in host memory
   std::int64_t offloaded_layers = 0;            // layers per chunk that keep activations in host memory, or kAllLayers

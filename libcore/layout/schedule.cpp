@@ -6,6 +6,7 @@
 #include "base/count_of.h"
 #include "base/enum_index.h"
 #include "base/error.h"
+#include "layout/zero_bubble.h"
 
 namespace mtl {
 
@@ -103,10 +104,17 @@ std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_ba
   if (layout.schedule == ScheduleKind::gpipe) return gpipe(layout.stages(), stage, micro_batches);
   if (layout.schedule == ScheduleKind::one_forward_one_backward)
     return one_forward_one_backward(layout.stages(), stage, micro_batches);
+  if (defers_weights(layout.schedule)) return pipeline_schedule(layout, micro_batches)[stage];
   return interleaved(layout.stages(), stage, layout.chunks, micro_batches, layout.group);
 }
 
 std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches) {
+  if (defers_weights(layout.schedule)) {
+    // As many as 1F1B keeps on the first stage, or nearly twice as many.
+    const int in_flight = layout.schedule == ScheduleKind::zero_bubble_1 ? layout.stages() : 2 * layout.stages() - 1;
+    const std::vector<ActionDurations> equal(layout.stages());
+    return zero_bubble(layout.durations.empty() ? equal : layout.durations, in_flight, micro_batches);
+  }
   std::vector<std::vector<Action>> out;
   for (int stage = 0; stage < layout.stages(); ++stage) out.push_back(stage_schedule(layout, stage, micro_batches));
   return out;
@@ -123,7 +131,10 @@ StepSchedule counting_schedule(const Layout& layout, int micro_batches) {
   std::vector<Action> actions;
   for (int m = 0; m < micro_batches; ++m) {
     for (int chunk = 0; chunk < layout.chunks; ++chunk) actions.push_back({ActionKind::forward, m, chunk});
-    for (int chunk = layout.chunks; chunk-- > 0;) actions.push_back({ActionKind::backward, m, chunk});
+    for (int chunk = layout.chunks; chunk-- > 0;) {
+      actions.push_back({ActionKind::backward, m, chunk});
+      if (defers_weights(layout.schedule)) actions.push_back({ActionKind::weight, m, chunk});
+    }
   }
   return StepSchedule(with_communication(actions, layout.places(), layout.stage()));
 }

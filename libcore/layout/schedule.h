@@ -18,7 +18,7 @@
 namespace mtl {
 
 /// The names of the ScheduleKinds in flags and reports, in declaration order.
-inline constexpr std::array<std::string_view, 3> kScheduleNames = {"gpipe", "1f1b", "interleaved"};
+inline constexpr std::array<std::string_view, 5> kScheduleNames = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"};
 constexpr std::string_view schedule_name(ScheduleKind kind) { return kScheduleNames.at(enum_index(kind)); }
 
 /// A `weight` action computes the weight gradients that a backward deferred. In schedules without such actions, each
@@ -52,6 +52,10 @@ int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int
 /// reversed.
 std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
 
+/// Returns true if the schedule has weight actions.
+inline bool defers_weights(ScheduleKind kind) {
+  return kind == ScheduleKind::zero_bubble_1 || kind == ScheduleKind::zero_bubble_2;
+}
 /// Throws Error(usage) if the layout's schedule cannot run a step with `micro_batches` micro-batches.
 void check_micro_batches(const Layout& layout, std::int64_t micro_batches);
 /// Return the actions for one stage or for all stages in a step with `micro_batches` micro-batches, without

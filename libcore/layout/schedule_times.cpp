@@ -13,8 +13,13 @@ namespace {
 /// Simulates all stages together.
 class Simulation {
  public:
-  Simulation(const std::vector<std::vector<Action>>& stages, const Places& places, const ActionDurations& durations)
+  Simulation(const std::vector<std::vector<Action>>& stages, const Places& places,
+             const std::vector<ActionDurations>& durations)
       : stages_(stages), places_(places), durations_(durations) {
+    for (const std::vector<Action>& actions : stages) {
+      for (const Action& action : actions) defers_weights_ = defers_weights_ || action.kind == ActionKind::weight;
+    }
+    if (durations.empty()) durations_.resize(static_cast<std::size_t>(places.count()));
     out_.spans.resize(stages.size());
   }
 
@@ -45,13 +50,15 @@ class Simulation {
     if (done == stages_[stage].size()) return false;
     const Action& action = stages_[stage][done];
     double start = done == 0 ? 0 : out_.spans[stage].back().end, length = 0;
+    const int position = places_.position_of({static_cast<int>(stage), action.chunk});
+    const ActionDurations& lasts = durations_[static_cast<std::size_t>(position)];
+    if (action.kind == ActionKind::weight) length = lasts.weight;
     if (action.kind == ActionKind::forward || action.kind == ActionKind::backward) {
-      const int position = places_.position_of({static_cast<int>(stage), action.chunk});
       std::optional<double> ready = input_time(action, position);
       if (!ready) return false;
       start = std::max(start, *ready);
       bool is_forward = action.kind == ActionKind::forward;
-      length = is_forward ? durations_.forward : durations_.backward;
+      length = is_forward ? lasts.forward : lasts.backward + (defers_weights_ ? 0 : lasts.weight);
       (is_forward ? forward_end_ : backward_end_)[{position, action.micro_batch}] = start + length;
     }
     out_.spans[stage].push_back({start, start + length});
@@ -75,7 +82,8 @@ class Simulation {
 
   const std::vector<std::vector<Action>>& stages_;
   Places places_;
-  ActionDurations durations_;
+  std::vector<ActionDurations> durations_;
+  bool defers_weights_ = false;
   std::map<Key, double> forward_end_, backward_end_;
   ScheduleTimes out_;
 };
@@ -83,7 +91,7 @@ class Simulation {
 }  // namespace
 
 ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, const Places& places,
-                             const ActionDurations& durations) {
+                             const std::vector<ActionDurations>& durations) {
   return Simulation(stages, places, durations).run();
 }
 

@@ -1,8 +1,9 @@
 // Simulates when each action in a pipeline schedule runs, and computes the pipeline bubble.
 //
 // An action starts when its stage has finished the previous action and all of its inputs are ready. A forward needs the
-// previous chunk's forward. A backward needs the same chunk's forward and the next chunk's backward. All other actions
-// take no time. Times have the same unit as the durations.
+// previous chunk's forward. A backward needs the same chunk's forward and the next chunk's backward. In a schedule
+// without weight actions, a backward includes the weight gradients. Messages take no time. Times have the same unit as
+// the durations.
 #pragma once
 
 #include <vector>
@@ -10,12 +11,6 @@
 #include "layout/schedule.h"
 
 namespace mtl {
-
-/// How long a micro-batch's forward and backward take in one chunk.
-struct ActionDurations {
-  double forward = 1;
-  double backward = 2;
-};
 
 struct TimeSpan {
   double start = 0, end = 0;
@@ -30,8 +25,9 @@ struct ScheduleTimes {
   double bubble() const { return (total - ideal) / ideal; }
 };
 
-/// `stages` contains the actions for every stage. Throws Error(failure) on deadlock.
+/// `stages` contains the actions for every stage. `durations` are by position; empty: equal. Throws Error(failure) on
+/// deadlock.
 ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, const Places& places,
-                             const ActionDurations& durations = {});
+                             const std::vector<ActionDurations>& durations = {});
 
 }  // namespace mtl

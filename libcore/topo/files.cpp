@@ -1,5 +1,6 @@
 #include "topo/files.h"
 
+#include "base/enum_index.h"
 #include "base/str.h"
 #include "engine/plan_tables.h"
 
@@ -46,7 +47,8 @@ Json schedule_json(const TopoReport& report) {
     for (std::size_t i = 0; i < schedule.stages[stage].size(); ++i) {
       const Action& action = schedule.stages[stage][i];
       const TimeSpan& span = schedule.times.spans[stage][i];
-      actions.push(Json::object({{"kind", action.kind == ActionKind::forward ? "forward" : "backward"},
+      constexpr const char* kKinds[] = {"forward", "backward", "weight"};
+      actions.push(Json::object({{"kind", kKinds[enum_index(action.kind)]},
                                  {"micro_batch", action.micro_batch},
                                  {"chunk", action.chunk},
                                  {"start", span.start},

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/enum_index.h"
 #include "base/str.h"
 #include "topo/text.h"
 
@@ -8,23 +9,30 @@ namespace mtl {
 
 namespace {
 
-/// A stage's timeline: a forward pass takes one cell, a backward pass two. A cell has one character, or two if there
-/// are several chunks.
+/// How actions are labeled: by the micro-batch alone, with the chunk, or with the kind.
+enum class Labels { plain, chunks, kinds };
+
+/// A stage's timeline: a forward pass takes one cell, an entire backward pass two. A cell has one character if labels
+/// are plain, otherwise two.
 class StageLine {
  public:
-  StageLine(std::size_t cells, std::size_t cell, bool color) : cell_(cell), color_(color) {
+  StageLine(std::size_t cells, Labels labels, bool color)
+      : cell_(labels == Labels::plain ? 1 : 2), labels_(labels), color_(color) {
+    const std::size_t cell = cell_;
     texts_.assign(cells, std::string(cell, '.'));
     kinds_.assign(cells, '.');
   }
   void put(const Action& action, const TimeSpan& span) {
-    bool forward = action.kind == ActionKind::forward;
+    constexpr char kKinds[] = {'f', 'b', 'w'};
+    const char kind = kKinds[enum_index(action.kind)];
     std::size_t begin = std::lround(span.start), end = std::lround(span.end);
     std::string text = cat(action.micro_batch % 10);
-    if (cell_ > 1) text += static_cast<char>('a' + action.chunk % 26);
+    if (labels_ == Labels::chunks) text += static_cast<char>('a' + action.chunk % 26);
+    if (labels_ == Labels::kinds) text += kind;
     text.resize((end - begin) * cell_, '\'');
     for (std::size_t i = begin; i < end; ++i) {
       texts_[i] = text.substr((i - begin) * cell_, cell_);
-      kinds_[i] = forward ? 'F' : 'B';
+      kinds_[i] = kind;
     }
   }
   /// Returns cells [begin, end), with a color code wherever the kind changes.
@@ -33,7 +41,10 @@ class StageLine {
     char kind = ' ';
     for (std::size_t i = begin; i < std::min(end, texts_.size()); ++i) {
       if (color_ && kinds_[i] != kind)
-        out += kinds_[i] == 'F' ? "\033[0;36m" : kinds_[i] == 'B' ? "\033[0;32m" : "\033[0;2m";
+        out += kinds_[i] == 'f'   ? "\033[0;36m"
+               : kinds_[i] == 'b' ? "\033[0;32m"
+               : kinds_[i] == 'w' ? "\033[0;33m"
+                                  : "\033[0;2m";
       kind = kinds_[i];
       out += texts_[i];
     }
@@ -42,6 +53,7 @@ class StageLine {
 
  private:
   std::size_t cell_;
+  Labels labels_;
   bool color_;
   std::vector<std::string> texts_;
   std::string kinds_;
@@ -50,8 +62,9 @@ class StageLine {
 std::string describe_times(const TopoReport& report) {
   const TopoSchedule& schedule = *report.schedule;
   const double chunks = report.layout.chunks, total = schedule.times.total, ideal = schedule.times.ideal;
-  std::string out = format("  total %.4g, of which %.4g are work, in forwards of a whole stage; a backward takes two\n",
-                           total / chunks, ideal / chunks);
+  std::string out = format(
+      "  total %.4g, of which %.4g are work, in forwards of a whole stage; a backward takes two%s\n", total / chunks,
+      ideal / chunks, defers_weights(report.layout.schedule) ? ", one for weight gradients" : "");
   out += format("  the bubble is %.1f%% of the work, %.1f%% of the time\n", 100 * schedule.times.bubble(),
                 100 * (1 - ideal / total));
   std::vector<std::string> kept;
@@ -70,12 +83,14 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& termi
                                 : "";
   }
   const TopoSchedule& schedule = *report.schedule;
-  const bool has_chunks = report.layout.chunks > 1;
-  const std::size_t cell = has_chunks ? 2 : 1;
+  const Labels labels = defers_weights(report.layout.schedule) ? Labels::kinds
+                        : report.layout.chunks > 1             ? Labels::chunks
+                                                               : Labels::plain;
+  const std::size_t cell = labels == Labels::plain ? 1 : 2;
   std::size_t cells = std::lround(schedule.times.total);
   std::vector<StageLine> lines;
   for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage) {
-    StageLine& line = lines.emplace_back(cells, cell, terminal.color);
+    StageLine& line = lines.emplace_back(cells, labels, terminal.color);
     for (std::size_t i = 0; i < schedule.stages[stage].size(); ++i)
       line.put(schedule.stages[stage][i], schedule.times.spans[stage][i]);
   }
@@ -94,9 +109,11 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& termi
       out += "\n";
     }
   }
-  out += has_chunks
-             ? "  3a: forward of micro-batch 3 through chunk a, the stage's first; 3a'': its backward; .: waiting\n"
-             : "  3: forward of micro-batch 3; 3': its backward; .: waiting\n";
+  if (labels == Labels::plain) out += "  3: forward of micro-batch 3; 3': its backward; .: waiting\n";
+  if (labels == Labels::chunks)
+    out += "  3a: forward of micro-batch 3 through chunk a, the stage's first; 3a'': its backward; .: waiting\n";
+  if (labels == Labels::kinds)
+    out += "  3f: forward of micro-batch 3; 3b: gradients of its inputs; 3w: of the weights; .: waiting\n";
   if (schedule.micro_batches > 10) out += "  only the last digit of a micro-batch's number is shown\n";
   return out + describe_times(report);
 }

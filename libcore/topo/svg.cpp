@@ -220,10 +220,16 @@ double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double
   return y + 36;
 }
 
-/// Colors for the first chunk's forward and backward passes.
-constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73};
+/// Colors for the first chunk's actions.
+constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73},
+                             kWeight = {0xD5, 0x5E, 0x00};
 
-/// Draws a color swatch for each chunk's forward and backward passes, and the times of the step. Returns the y below.
+const std::array<int, 3>& color_of(ActionKind kind) {
+  if (kind == ActionKind::forward) return kForward;
+  return kind == ActionKind::weight ? kWeight : kBackward;
+}
+
+/// Draws a color swatch for each kind of action in each chunk, and the times of the step. Returns the y below.
 double draw_schedule_legend(Canvas& canvas, const TopoReport& report, double left, double y) {
   const int chunks = report.layout.chunks;
   double x = left;
@@ -237,7 +243,9 @@ double draw_schedule_legend(Canvas& canvas, const TopoReport& report, double lef
     x += 5 + text_width(text, 12) + 16;
   };
   std::string of_chunks = chunks == 1 ? "" : cat(", chunks 0 to ", chunks - 1);
-  for (auto [strong, text] : {std::pair(&kForward, "forward"), std::pair(&kBackward, "backward")}) {
+  for (auto [strong, text] :
+       {std::pair(&kForward, "forward"), std::pair(&kBackward, "backward"), std::pair(&kWeight, "weight gradients")}) {
+    if (strong == &kWeight && !defers_weights(report.layout.schedule)) continue;
     for (int chunk = 0; chunk < chunks; ++chunk) swatch(shade(*strong, chunk, chunks));
     name(text + of_chunks);
   }
@@ -270,7 +278,7 @@ double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top
       const Action& action = schedule.stages[stage][i];
       const TimeSpan& span = schedule.times.spans[stage][i];
       double x = left + span.start * unit, width = (span.end - span.start) * unit;
-      std::string fill = shade(action.kind == ActionKind::forward ? kForward : kBackward, action.chunk, chunks);
+      std::string fill = shade(color_of(action.kind), action.chunk, chunks);
       canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" fill=\"%s\" stroke=\"#fff\"/>\n", x,
                         y, width, kBar, fill.c_str()));
       std::string number = cat(action.micro_batch);

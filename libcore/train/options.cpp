@@ -228,6 +228,12 @@ void check_division(const TrainOptions& options, const GptConfig& config, bool i
   if (parallel.cpu_offloading && options.device != Device::cpu)
     check_offloaded_layers(
         parallel, layer_counts(resolve_stages(parallel, config.num_layers), config.num_layers, is_loaded), report);
+  if (parallel.cpu_offloading && options.device != Device::cpu &&
+      defers_weights(parallel.schedule_kind(config.num_layers)))
+    report(
+        cat("--pipeline-schedule ", *parallel.schedule),
+        "cannot be combined with --cpu-offloading, which frees activations before weight gradients are computed; use "
+        "only one of them");
   if (check_schedule_kind(parallel, config.num_layers, "--pipeline-schedule", report))
     check_steps(options, config.num_layers, report);
 }

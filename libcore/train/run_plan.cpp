@@ -1,5 +1,8 @@
 #include "train/run_plan.h"
 
+#include "engine/place_durations.h"
+#include "layout/schedule.h"
+
 namespace mtl {
 
 DropoutOptions run_dropout(const TrainOptions& options) {
@@ -25,6 +28,8 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
     shape.layout.offloaded_layers = 0;
   }
   shape.precision = precision_of(options.precision);
+  if (defers_weights(shape.layout.schedule))
+    shape.layout.durations = place_durations(config, run_dropout(options), shape);
   shape.graphs = options.device == Device::cuda && options.cuda_graphs;
   // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.
   shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;

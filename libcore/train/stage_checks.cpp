@@ -72,7 +72,7 @@ bool check_schedule_kind(const ParallelOptions& options, std::optional<std::int6
            "needs several chunks per stage; add --num-virtual-stages-per-pipeline-rank with at least 2");
   if (!interleaves && has_chunks)
     report(cat(flag, " ", *options.schedule),
-           cat("runs one chunk per stage; use ", flag, " interleaved, or leave out the flags for virtual stages"));
+           cat("runs one chunk per stage; use ", flag, " interleaved, or leave out the flags for several chunks"));
   if (!interleaves && options.group)
     report("--microbatch-group-size-per-virtual-pipeline-stage", cat("needs ", flag, " interleaved"));
   return interleaves == has_chunks && (interleaves || !options.group);

@@ -37,6 +37,14 @@ expect_text "$WORK/out" 'kept at once, by stage: 8 8 8 8'
 expect_exit 0 mtl-topo "${pipeline[@]}"
 expect_text "$WORK/out" "stage 3  \\.\\.\\.00'11'22'33'44'55'66'77'\\.\\.\\.\\.\\.\\."
 expect_text "$WORK/out" 'kept at once, by stage: 4 3 2 1'
+expect_exit 0 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --micro-batches 4 --schedule zb-h1
+expect_text "$WORK/out" '^  stage 0  0f1f\.\.0b0w1b2f1w3f2b2w3b3w$'
+expect_text "$WORK/out" '^  stage 1  \.\.0f0b1f1b0w1w2f2b3f3b2w3w$'
+expect_text "$WORK/out" '^  the bubble is 8.3% of the work'
+expect_exit 0 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --micro-batches 4 --schedule zb-h1 --format json
+expect_text "$WORK/out" '"kind": "weight"'
+expect_exit 0 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --micro-batches 4 --schedule zb-h2 --format svg
+expect_text "$WORK/out" 'weight gradients'
 expect_exit 0 mtl-topo "${pipeline[@]}" --num-virtual-stages-per-pipeline-rank 2
 expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks per stage'
 expect_text "$WORK/out" 'the bubble is 18.8% of the work'

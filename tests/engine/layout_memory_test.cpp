@@ -15,7 +15,9 @@
 #include "base/files.h"
 #include "base/str.h"
 #include "engine/pipeline.h"
+#include "engine/place_durations.h"
 #include "engine/rank_plans.h"
+#include "layout/schedule_times.h"
 #include "optim/optimizer.h"
 #include "tests/comm/thread_group.h"
 #include "tests/gpt_of_size.h"
@@ -84,6 +86,8 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
     shape.layout.layer_counts =
         stages == 2 ? std::vector<std::int64_t>{1, 2, 1, 1} : std::vector<std::int64_t>{1, 1, 0, 1, 0, 1, 1, 0};
   }
+  if (defers_weights(shape.layout.schedule) && config.num_query_groups % tensor == 0)
+    shape.layout.durations = place_durations(config, layout_dropout(config), shape);
   return layout;
 }
 
@@ -270,6 +274,31 @@ TEST_CASE(
     }
     ++next;
   }
+}
+
+TEST_CASE("schedules with the same stages compute the same bits") {
+  for (const char* rest : {"1 0 4 ", "2 1 2 "}) {
+    const auto result_of = [&](const char* schedule) {
+      const RunLayout layout = parse_layout(cat(rest, schedule, " 1 0 0 2"));
+      CAPTURE(layout.text);
+      return run_layout(layout);
+    };
+    const Result expected = result_of("1f1b");
+    CHECK(expected == expected);  // no NaN
+    for (const char* schedule : {"gpipe", "zb-h1", "zb-h2"}) {
+      CAPTURE(schedule);
+      CHECK(result_of(schedule) == expected);
+    }
+  }
+}
+
+TEST_CASE("a zero-bubble schedule fills waits with weight gradients") {
+  const RunLayout layout = parse_layout("1 0 4 zb-h1 1 0 0 2"), plain = parse_layout("1 0 4 1f1b 1 0 0 2");
+  const auto total = [&](const RunLayout& of) {
+    const std::vector<std::vector<Action>> stages = pipeline_schedule(of.shape.layout, 8);
+    return schedule_times(stages, of.shape.layout.places(), layout.shape.layout.durations).total;
+  };
+  CHECK(total(layout) < 0.95 * total(plain));
 }
 
 TEST_CASE("other architectures use their planned memory in the remaining layouts" * doctest::skip()) {

@@ -77,6 +77,9 @@ class Simulation {
       CHECK(queue.front() == Message{gradient, chunk, m});
       queue.pop_front();
       received_[gradient].insert({chunk, m});
+    } else if (action.kind == ActionKind::weight) {
+      CHECK(done_[true].count({chunk, m}) == 1);
+      CHECK(weights_.insert({chunk, m}).second);
     } else {
       bool has_input = chunk == (gradient ? shape_.stages * shape_.chunks - 1 : 0);
       CHECK((has_input || received_[gradient].count({chunk, m}) == 1));
@@ -93,6 +96,7 @@ class Simulation {
   std::vector<std::size_t> next_;
   std::map<Channel, std::deque<Message>> channels_;
   std::set<std::pair<int, int>> done_[2], received_[2];  // by is_gradient(): chunk, micro-batch
+  std::set<std::pair<int, int>> weights_;
 };
 
 void check_all_end(ScheduleKind kind, const PipelineCase& shape) {
@@ -114,7 +118,8 @@ TEST_CASE("one chunk: every stage completes and receives what was sent, even wit
   for (int p = 1; p <= 8; ++p) {
     for (int m = 1; m <= 16; ++m) {
       check_all_end(ScheduleKind::one_forward_one_backward, {.stages = p, .micro_batches = m});
-      check_all_end(ScheduleKind::gpipe, {.stages = p, .micro_batches = m});
+      for (ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::zero_bubble_1, ScheduleKind::zero_bubble_2})
+        check_all_end(kind, {.stages = p, .micro_batches = m});
     }
   }
 }

@@ -12,10 +12,13 @@ using namespace mtl::test;
 TEST_CASE("the bubble is (p - 1) / m, divided by the chunks") {
   for (int p = 1; p <= 8; ++p) {
     for (int m = p; m <= 24; m += p) {
-      for (ActionDurations durations : {ActionDurations{1, 2}, ActionDurations{1, 1}, ActionDurations{2.5, 4}}) {
+      for (ActionDurations durations :
+           {ActionDurations{1, 1, 1}, ActionDurations{1, 1, 0}, ActionDurations{2.5, 2.5, 1.5}}) {
         auto bubble = [&](ScheduleKind kind, int chunks) {
           const PipelineCase shape{.stages = p, .chunks = chunks, .micro_batches = m};
-          return schedule_times(shape.schedule(kind), shape.places(), durations).bubble();
+          return schedule_times(shape.schedule(kind), shape.places(),
+                                std::vector<ActionDurations>(p * chunks, durations))
+              .bubble();
         };
         double expected = double(p - 1) / m;
         CHECK(bubble(ScheduleKind::gpipe, 1) == doctest::Approx(expected));

@@ -91,6 +91,8 @@ void make_chunks(TrainOptions& options) {
   options.parallel.virtual_stages = 2;
   options.parallel.group = 3;
 }
+/// Weight gradients are actions, and graphs, of their own.
+void make_zero_bubble(TrainOptions& options) { options.parallel.schedule = "zb-h1"; }
 /// Loss scales overflow repeatedly. All ranks must drop and repeat the same steps.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
@@ -119,6 +121,7 @@ constexpr LayoutCase kLayouts[] = {
     {"pp2-fp16", 2, 1, 2, make_fp16},
     {"pp2-offload", 2, 1, 2, make_activation_offload},
     {"pp2-chunks", 2, 1, 2, make_chunks},
+    {"pp2-zb", 2, 1, 2, make_zero_bubble},
     {"zero", 4, 1, 1, make_zero},
     {"tp2-zero", 4, 2, 1, make_zero},
     {"tp2-sp-pp2", 4, 2, 2, make_sequence_parallel},

@@ -1,0 +1,18 @@
+// Zero-bubble schedules (Qi et al. 2023): backward is divided into the gradients of the inputs (backward), which other
+// stages wait for, and those of the weights (weight), which fill the waits.
+#pragma once
+
+#include <vector>
+
+#include "layout/schedule.h"
+
+namespace mtl {
+
+/// Returns the actions of all stages, without communication: the list schedule with the shortest total among some with
+/// different rules. In a list schedule, a free stage starts the action that its rule prefers of those whose inputs have
+/// arrived, or a weight if there is none. At most `most_in_flight` micro-batches are between forward and weight on a
+/// stage. Each stage has one chunk. `durations` are by stage. The result is the same on every rank.
+std::vector<std::vector<Action>> zero_bubble(const std::vector<ActionDurations>& durations, int most_in_flight,
+                                             int micro_batches);
+
+}  // namespace mtl
