@@ -107,8 +107,9 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
                              {"memory_bytes", memory_json(plan)},
                              {"gpu_memory_bytes", gpu_json(plan)},
                              {"recompute_saves_bytes", savings.value_or(0)},
-                             {"precision", precision_json(options)},
-                             {"ranks", rank_plans_json(plans)}});
+                             {"precision", precision_json(options)}});
+    if (const auto stages = plan_stages(options, config)) out.set("pipeline", pipeline_json(*stages));
+    out.set("ranks", rank_plans_json(plans));
     if (roofline) out.set("roofline", roofline_json(*roofline));
     return out.dump(2) + "\n";
   }
@@ -122,6 +123,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   out += line("FLOPs, Megatron's formula", format("%.4e", flops));
   if (options.parallel.world > 1) {
     out += cat("\n", describe_rank_plans(plans), "\n");
+    if (const auto stages = plan_stages(options, config)) out += cat(describe_pipeline(*stages), "\n");
   } else {
     out += line("FLOPs, counted by the operators", format("%.4e", plan.step.flops));
     auto add_parts = [&](const char* heading, Space where) {

@@ -73,6 +73,11 @@ void add_stage_flags(Flags& flags, ParallelOptions& options) {
       .add_switch("--account-for-loss-in-pipeline-split", options.layout.account_for_loss,
                   "count the output layer as a layer of the last stage")
       .only_with("on one stage", [&options] { return options.pipeline > 1; });
+  flags
+      .add("--pipeline-split", &options.pipeline_split, "NAME",
+           "layers of each stage: even, or balanced by the work of layers, embedding and output layer")
+      .one_of({"even", "balanced"})
+      .only_with("on one stage", [&options] { return options.pipeline > 1; });
   flags.add("--pipeline-model-parallel-layout", &options.layer_layout, "TEXT",
             "layers of each stage, such as Ett|ttt|tL: E is the embedding, t a layer, L the output layer");
   flags.check([&flags, &options] {

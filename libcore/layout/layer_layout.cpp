@@ -80,4 +80,10 @@ std::vector<std::int64_t> parse_layer_layout(const std::string& text) {
   return counts;
 }
 
+std::string layer_layout_text(const std::vector<std::int64_t>& counts) {
+  std::vector<std::string> places;
+  for (std::int64_t count : counts) places.push_back(count == 0 ? "" : count == 1 ? "t" : cat("t*", count));
+  return cat("E", join(places, "|"), "L");
+}
+
 }  // namespace mtl

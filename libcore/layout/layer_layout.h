@@ -1,4 +1,5 @@
-// Reads --pipeline-model-parallel-layout, Megatron-LM's text for layers that are distributed freely over the stages.
+// Reads and writes --pipeline-model-parallel-layout, Megatron-LM's text for layers that are distributed freely over the
+// stages.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +16,7 @@ namespace mtl {
 /// Error(usage), without the flag's name, if the text is not of this form, or if the embedding is not at the start or
 /// the output layer not at the end.
 std::vector<std::int64_t> parse_layer_layout(const std::string& text);
+/// Returns a text for these numbers of layers, such as "Et*3|t*4|t*4|t*2L".
+std::string layer_layout_text(const std::vector<std::int64_t>& counts);
 
 }  // namespace mtl

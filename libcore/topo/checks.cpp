@@ -200,10 +200,12 @@ bool check_batch(Problems& problems, const TopoOptions& options) {
 /// Refuses flags that affect only memory and work per step if the report shows neither.
 void check_idle_flags(Problems& problems, const TopoOptions& options) {
   if (options.wants_memory()) return;
-  for (auto [flag, is_given] : {std::pair("--hidden-dropout", options.run.hidden_dropout.has_value()),
-                                std::pair("--attention-dropout", options.run.attention_dropout.has_value()),
-                                std::pair("--reset-attention-mask", options.run.data.reset_attention_mask),
-                                std::pair("--ddp-bucket-size", options.run.parallel.bucket_elements.has_value())}) {
+  for (auto [flag, is_given] :
+       {std::pair("--hidden-dropout", options.run.hidden_dropout.has_value()),
+        std::pair("--pipeline-split balanced", options.run.parallel.pipeline_split == "balanced"),
+        std::pair("--attention-dropout", options.run.attention_dropout.has_value()),
+        std::pair("--reset-attention-mask", options.run.data.reset_attention_mask),
+        std::pair("--ddp-bucket-size", options.run.parallel.bucket_elements.has_value())}) {
     if (is_given) problems.add(flag, "needs --hidden-size and the other model sizes");
   }
 }

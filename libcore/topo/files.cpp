@@ -67,12 +67,14 @@ Json schedule_json(const TopoReport& report) {
 
 Json step_json(const TopoMemory& memory) {
   if (!memory.unsupported_reason.empty()) return Json::object({{"unsupported_reason", memory.unsupported_reason}});
-  return Json::object({{"global_batch_size", memory.run.global_batch_size()},
-                       {"micro_batch_size", memory.run.batch.micro_batch_size},
-                       {"micro_batches", memory.run.micro_batches()},
-                       {"seq_length", memory.run.data.seq_length},
-                       {"threads", memory.run.threads},
-                       {"ranks", rank_plans_json(memory.plans)}});
+  Json out = Json::object({{"global_batch_size", memory.run.global_batch_size()},
+                           {"micro_batch_size", memory.run.batch.micro_batch_size},
+                           {"micro_batches", memory.run.micro_batches()},
+                           {"seq_length", memory.run.data.seq_length},
+                           {"threads", memory.run.threads}});
+  if (memory.pipeline) out.set("pipeline", pipeline_json(*memory.pipeline));
+  out.set("ranks", rank_plans_json(memory.plans));
+  return out;
 }
 
 }  // namespace

@@ -19,6 +19,20 @@ std::string layer_list(const std::vector<LayerRange>& chunks) {
   return cat(one ? "layer " : "layers ", join(parts, ", "));
 }
 
+double mean_forward(const std::vector<ActionDurations>& durations) {
+  double sum = 0;
+  for (const ActionDurations& each : durations) sum += each.forward;
+  return sum / double(durations.size());
+}
+
+void scale(ScheduleTimes& times, double factor) {
+  times.total *= factor;
+  times.ideal *= factor;
+  for (std::vector<TimeSpan>& stage : times.spans) {
+    for (TimeSpan& span : stage) span = {span.start * factor, span.end * factor};
+  }
+}
+
 }  // namespace
 
 TopoReport::TopoReport(const TopoOptions& options)
@@ -31,7 +45,6 @@ TopoReport::TopoReport(const TopoOptions& options)
       hosts(options.host_names()),
       cores_per_rank(static_cast<int>(options.run.threads)),
       kinds(group_kinds(layout, node_size)) {
-  if (options.run.architecture.num_layers) layers = split_layers(layout, *options.run.architecture.num_layers);
   if (options.run.tokenizer.vocab_size) {
     vocab_size = *options.run.tokenizer.vocab_size;
     padded_vocab = padded_vocab_size(vocab_size, options.run.architecture.make_vocab_size_divisible_by,
@@ -43,15 +56,22 @@ TopoReport::TopoReport(const TopoOptions& options)
     memory->run = options.train_options();
     if (memory->unsupported_reason.empty()) {
       auto ignore = [](const std::string&, const std::string&) {};  // check_topo() has reported problems
-      memory->plans = plan_run(memory->run, resolve_config(memory->run, {}, vocab_size, ignore));
+      const GptConfig config = resolve_config(memory->run, {}, vocab_size, ignore);
+      memory->plans = plan_run(memory->run, config);
+      memory->pipeline = plan_stages(memory->run, config);
+      const Layout of_run = run_shape(memory->run, config, 0).layout;
+      layout.layer_counts = of_run.layer_counts;
+      layout.durations = of_run.durations;
     }
   }
+  if (options.run.architecture.num_layers) layers = split_layers(layout, *options.run.architecture.num_layers);
   micro_batches = options.step_micro_batches();
   if (options.wants_schedule()) {
     schedule.emplace();
     schedule->micro_batches = static_cast<int>(*micro_batches);
     schedule->stages = pipeline_schedule(layout, schedule->micro_batches);
-    schedule->times = schedule_times(schedule->stages, layout.places());
+    schedule->times = schedule_times(schedule->stages, layout.places(), layout.durations);
+    if (!layout.durations.empty()) scale(schedule->times, 1 / mean_forward(layout.durations));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/pipeline_plan.h"
 #include "engine/rank_plans.h"
 #include "layout/group_kinds.h"
 #include "layout/rank_list.h"
@@ -21,14 +22,15 @@ namespace mtl {
 struct TopoSchedule {
   int micro_batches = 1;
   std::vector<std::vector<Action>> stages;
-  ScheduleTimes times;  // in units of a chunk's forward pass; a backward pass takes two
+  ScheduleTimes times;  // in units of a chunk's forward pass (the average, if durations are known)
 };
 
 /// Ranks' memory and work in a training step.
 struct TopoMemory {
   TrainOptions run;
-  std::string unsupported_reason;  // why mtl-train cannot run the layout; empty if it can
-  std::vector<RankPlan> plans;     // empty with an unsupported_reason
+  std::string unsupported_reason;        // why mtl-train cannot run the layout; empty if it can
+  std::vector<RankPlan> plans;           // empty with an unsupported_reason
+  std::optional<PipelinePlan> pipeline;  // of several stages that mtl-train can run
 };
 
 struct TopoReport {

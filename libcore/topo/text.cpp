@@ -112,7 +112,8 @@ std::string describe_memory(const TopoReport& report) {
              count_of(memory.run.data.seq_length, "token"), ": ", with_commas(memory.run.micro_batches()),
              memory.run.micro_batches() == 1 ? " micro-batch of " : " micro-batches of ",
              memory.run.batch.micro_batch_size, " on each replica, ", count_of(memory.run.threads, "thread"),
-             " per rank\n\n", describe_rank_plans(memory.plans));
+             " per rank\n\n", describe_rank_plans(memory.plans),
+             memory.pipeline ? "\n" + describe_pipeline(*memory.pipeline) : "");
 }
 
 std::string describe_notes(const TopoReport& report) {

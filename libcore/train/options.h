@@ -123,6 +123,7 @@ struct ParallelOptions {
   // The number of chunks per stage, directly or by their layers, and Layout::group.
   std::optional<std::int64_t> virtual_stages, layers_per_virtual_stage, group;
   std::optional<std::string> layer_layout;  // --pipeline-model-parallel-layout, which sets layout.layer_counts
+  std::string pipeline_split = "even";  // or balanced: by the FLOPs of the layers, the embedding and the output layer
   Layout layout;  // flags set sequence_parallel and how to split into stages; resolve_layout() sets the rest
   std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
   std::optional<std::int64_t> recompute_num_layers;

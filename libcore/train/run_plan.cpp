@@ -1,5 +1,6 @@
 #include "train/run_plan.h"
 
+#include "engine/pipeline_plan.h"
 #include "engine/place_durations.h"
 #include "layout/schedule.h"
 
@@ -28,6 +29,8 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
     shape.layout.offloaded_layers = 0;
   }
   shape.precision = precision_of(options.precision);
+  if (options.parallel.pipeline_split == "balanced")
+    shape.layout.layer_counts = balanced_layer_counts(config, run_dropout(options), shape);
   if (defers_weights(shape.layout.schedule))
     shape.layout.durations = place_durations(config, run_dropout(options), shape);
   shape.graphs = options.device == Device::cuda && options.cuda_graphs;
@@ -38,6 +41,10 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
 
 MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank) {
   return plan_training(config, run_dropout(options), run_shape(options, config, rank));
+}
+
+std::optional<PipelinePlan> plan_stages(const TrainOptions& options, const GptConfig& config) {
+  return plan_pipeline(config, run_dropout(options), run_shape(options, config, 0));
 }
 
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/memory_plan.h"
+#include "engine/pipeline_plan.h"
 #include "engine/rank_plans.h"
 #include "engine/run_shape.h"
 #include "nn/dropout.h"
@@ -17,6 +18,8 @@ DropoutOptions run_dropout(const TrainOptions& options);
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
 /// Returns one rank's memory plan.
 MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank);
+/// Returns how the pipeline's stages share the work, or nothing for one stage.
+std::optional<PipelinePlan> plan_stages(const TrainOptions& options, const GptConfig& config);
 /// Returns all ranks' memory plans, as printed by --dry-run and mtl-topo.
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
 

@@ -20,6 +20,19 @@ std::vector<Problem> flag_problems(const ParallelOptions& options, std::optional
   if (has_text && (per_chunk || options.virtual_stages))
     out.push_back({per_chunk ? "--num-layers-per-virtual-pipeline-stage" : "--num-virtual-stages-per-pipeline-rank",
                    "contradicts --pipeline-model-parallel-layout, which divides stages into chunks; leave it out"});
+  if (options.pipeline_split == "balanced") {
+    for (auto [flag, is_given] :
+         {std::pair("--pipeline-model-parallel-layout", has_text),
+          std::pair("--num-layers-per-virtual-pipeline-stage", per_chunk.has_value()),
+          std::pair("--num-layers-in-first-pipeline-stage", layout.first_stage_layers.has_value()),
+          std::pair("--num-layers-in-last-pipeline-stage", layout.last_stage_layers.has_value()),
+          std::pair("--account-for-embedding-in-pipeline-split", layout.account_for_embedding),
+          std::pair("--account-for-loss-in-pipeline-split", layout.account_for_loss)}) {
+      if (is_given)
+        out.push_back({cat("--pipeline-split balanced, ", flag),
+                       "both distribute the layers over the stages; use only one of them"});
+    }
+  }
   if (!out.empty()) return out;
   if (!num_layers) {
     for (auto [flag, is_given] :
@@ -52,6 +65,8 @@ bool check_stages(const ParallelOptions& options, std::optional<std::int64_t> nu
   const std::vector<Problem> problems = flag_problems(options, num_layers);
   for (const Problem& problem : problems) report(problem.where, problem.what);
   if (!problems.empty()) return false;
+  if (options.pipeline_split == "balanced" && num_layers && *num_layers >= options.pipeline * options.chunks({}) - 2)
+    return true;  // the layers are distributed when their work has been counted
   try {
     // Without --num-layers, a layer in each chunk: tests only that there are stages to interleave.
     layer_counts(resolve_stages(options, num_layers), num_layers.value_or(options.pipeline * options.chunks({})),

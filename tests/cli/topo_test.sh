@@ -142,6 +142,18 @@ expect_text "$WORK/out" '^  3 .* 6 x '
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4 --num-layers 8 \
   --pipeline-model-parallel-layout 'Et|(t*2|)*2tttL'
 expect_text "$WORK/out" '^layers 5-7, output layer '
+# With the model's sizes, each stage's share of the work, and layers that balance it.
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 2 --pipeline-model-parallel-size 2 --num-layers 8 --vocab-size 8000
+expect_text "$WORK/out" '^Stages, layout Et\*4\|t\*4L$'
+expect_text "$WORK/out" '^  the output layer alone is '
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 2 --pipeline-model-parallel-size 2 --num-layers 8 --vocab-size 2000 \
+  --pipeline-split balanced --format json
+expect_text "$WORK/out" '"layout": "Et\*5\|t\*3L"'
+expect_exit 2 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --num-layers 8 --pipeline-split balanced
+expect_text "$WORK/err" '--pipeline-split balanced +needs --hidden-size'
+expect_exit 2 mtl-topo "${sizes[@]}" --world-size 2 --pipeline-model-parallel-size 2 --num-layers 8 --pipeline-split balanced \
+  --pipeline-model-parallel-layout 'Ettt|ttttt|L'
+expect_text "$WORK/err" '--pipeline-split balanced, --pipeline-model-parallel-layout +both distribute'
 for flags in "--context-parallel-size 2" "--expert-model-parallel-size 2" "--rank-order dp-tp-pp --tensor-model-parallel-size 2"; do
   # shellcheck disable=SC2086
   expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 $flags
