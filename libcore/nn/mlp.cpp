@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "device/copy.h"
+
 namespace mtl {
 
 Mlp::Mlp(const GptConfig& config, TpRegion tp_region)
@@ -56,14 +58,19 @@ Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
 
 Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   Tensor full_dy = region.leave_backward(ctx, dy);
-  Tensor dpre = ctx.slot->like(cache.pre);
+  // If the weight gradients are deferred, dpre stays until then. It takes the memory of pre, which is not needed again.
+  Tensor pre = cache.pre, dpre = ctx.defers_weights ? cache.pre : ctx.slot->like(cache.pre);
+  if (ctx.defers_weights && !gated) {  // a product must not overwrite an operand of its epilogue
+    pre = ctx.scratch.like(cache.pre);
+    copy_on_device(ctx.stream, pre, cache.pre);
+  }
   if (gated) {
     Tensor dact = ctx.scratch.like(cache.act);  // dact = dy W_down
     gemm(ctx.stream, ctx.scratch, dact, {full_dy}, {down.value});
-    gated_backward(ctx.stream, dpre, dact, cache.pre, activation);
+    gated_backward(ctx.stream, dpre, dact, pre, activation);
   } else {
     gemm(ctx.stream, ctx.scratch, dpre, {full_dy}, {down.value}, GradMode::overwrite,
-         {.act = Epilogue::Act::backward, .activation = activation, .aux = cache.pre});  // (dy W) * act'(pre)
+         {.act = Epilogue::Act::backward, .activation = activation, .aux = pre});  // (dy W) * act'(pre)
   }
   ctx.weight_grads->push(down, full_dy, cache.act);
   // dx = dpre W_up

