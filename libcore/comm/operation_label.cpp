@@ -8,7 +8,8 @@ namespace mtl {
 std::string OperationProgress::text() const {
   std::string out;
   if (iteration >= 0) out += cat(", iteration ", iteration);
-  if (micro_batch >= 0) out += cat(", micro-batch ", micro_batch);
+  if (action != nullptr) out += cat(", ", action, " of micro-batch ", micro_batch);
+  if (action != nullptr && chunk >= 0) out += cat(" in chunk ", chunk);
   return out;
 }
 

@@ -26,8 +26,12 @@ enum class OperationKind : int {
 /// How far the run has come, for error messages. Negative means unknown.
 struct OperationProgress {
   std::int64_t iteration = -1;
-  int micro_batch = -1;
-  std::string text() const;  // such as ", iteration 3, micro-batch 1"; omits unknown values
+  const char* action = nullptr;  // what the pipeline does with the micro-batch, such as "backward"; null: nothing
+  int micro_batch = 0;           // with an action
+  int chunk = -1;                // of the stage, if it has several
+
+  /// Returns text such as ", iteration 3, backward of micro-batch 1 in chunk 0"; omits what is unknown.
+  std::string text() const;
 };
 
 struct GroupIdentity {
@@ -45,9 +49,9 @@ struct OperationLabel {
   OperationProgress at;
   Channel channel = Channel::activations;  // of a message
 
-  /// Returns text such as "all-reduce #12 in group 'data' (4,096 bytes, iteration 3, micro-batch 1)". For a message:
-  /// "receive #4 of gradients from rank 1 in group 'pipeline' (...)". For a graph:
-  /// "CUDA graph #12 with operations in group 'tensor' (a part of the step, iteration 3, micro-batch 1)".
+  /// Returns text such as "all-reduce #12 in group 'data' (4,096 bytes, iteration 3, forward of micro-batch 1)". For a
+  /// message: "receive #4 of gradients from rank 1 in group 'pipeline' (...)". For a graph: "CUDA graph #12 with
+  /// operations in group 'tensor' (a part of the step, iteration 3, forward of micro-batch 1)".
   std::string text() const;
 };
 

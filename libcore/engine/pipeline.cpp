@@ -18,6 +18,12 @@ Channel channel_of(ActionKind kind) {
                                                                                  : Channel::gradients;
 }
 
+/// Returns what an action is part of, for messages about faults.
+const char* part_name(ActionKind kind) {
+  if (kind == ActionKind::weight) return "weight gradients";
+  return kind == ActionKind::forward || channel_of(kind) == Channel::activations ? "forward" : "backward";
+}
+
 /// Returns the name of an action's phase in profiles.
 const char* phase_of(ActionKind kind) {
   constexpr const char* names[] = {"forward", "backward", "weight gradients", "receive", "send", "receive", "send"};
@@ -239,7 +245,11 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
   for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
     const Action& action = schedule.actions[i];
     Slot& slot = slot_of(action);
-    if (progress != nullptr) progress->micro_batch = action.micro_batch;
+    if (progress != nullptr) {
+      progress->action = part_name(action.kind);
+      progress->micro_batch = action.micro_batch;
+      progress->chunk = stage_.chunks.size() > 1 ? action.chunk : -1;
+    }
     Ctx ctx = context(slot, true);
     ctx.ends_gradients = schedule.ends_gradients[i];
     ctx.defers_weights = schedule.defers_weights;
@@ -252,6 +262,7 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
     }
   }
   clear_slots();
+  if (progress != nullptr) progress->action = nullptr;
 }
 
 StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {

@@ -149,7 +149,7 @@ class Trainer {
   GradScaler scaler_;
   StepInputs inputs_;  // of the last step whose report has been read
   StepReport report_;  // of the same step
-  OperationProgress progress_{0, 0};
+  OperationProgress progress_{.iteration = 0};
   StepBatches train_batches_;
   std::optional<StepBatches> held_out_batches_;  // for validation, then for the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;

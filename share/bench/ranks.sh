@@ -43,10 +43,11 @@ make_tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt" 1
 make_tokens small "$work/small-vocab.json" "$work/small-merges.txt" 1
 
 # Flags that all runs share. --peak-tflops spares them the measurement at the start.
+run_flags=(--lr 1e-4 --weight-decay 0.1 --hidden-dropout 0 --attention-dropout 0 --eval-iters 0 --log-interval 1
+  --threads 1 --peak-tflops 1)
 common=()
 use_tokens() {  # PREFIX VOCAB MERGES
-  common=(--vocab-file "$2" --merge-file "$3" --data-path "$work/$1_text_document" --lr 1e-4
-    --weight-decay 0.1 --hidden-dropout 0 --attention-dropout 0 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1)
+  common=(--vocab-file "$2" --merge-file "$3" --data-path "$work/$1_text_document" "${run_flags[@]}")
 }
 model=()  # of mtl-train, set by set_model
 set_model() {  # LAYERS WIDTH HEADS LENGTH
@@ -79,10 +80,13 @@ independent() {
 }
 
 # layout MODEL TITLE STEPS BATCH MICRO FLAG...: prints a row; writes the waits for other ranks, in ms per step, to
-# $work/wait.TITLE.
+# $work/wait.TITLE. The bound of a pipeline is the ratio that its stages' FLOPs and its schedule allow.
 layout() {
-  local name=$1 title=$2 steps=$3 batch=$4 micro=$5 ours theirs ratio low high
+  local name=$1 title=$2 steps=$3 batch=$4 micro=$5 ours theirs ratio low high bound
   shift 5
+  "$bin/mtl-train" "${model[@]}" --dry-run --json --world-size 2 --global-batch-size "$batch" --micro-batch-size "$micro" \
+    "$@" > "$work/plan.json"
+  bound=$(field busy < "$work/plan.json" | head -1)
   : > "$work/ours"; : > "$work/theirs"; : > "$work/ratios"; : > "$work/wait.$title"
   for _ in $(seq "$rounds"); do
     rm -f "$work/run.jsonl"
@@ -95,10 +99,11 @@ layout() {
   done
   ours=$(median < "$work/ours") theirs=$(median < "$work/theirs")
   ratio=$(median < "$work/ratios") low=$(least < "$work/ratios") high=$(most < "$work/ratios")
-  show '%-28s %5d %10.0f %12.0f %8.2f   %.2f-%.2f\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" "$high"
+  show '%-28s %5d %10.0f %12.0f %8.2f   %.2f-%.2f  %6s\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" "$high" \
+    "${bound:+$(printf %.2f "$bound")}"
   record layouts '{"model": "%s", "layout": "%s", "batch": %d, "micro_batch": %d, "steps": %d, "tokens_per_second": %.1f, '\
-'"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s}' \
-    "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high"
+'"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s, "bound": %s}' \
+    "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high" "${bound:-null}"
 }
 
 # The share of a step's wait for communication that overlapping hides, in one layout.
@@ -113,11 +118,31 @@ hidden() {  # MODEL
     "$1" "$plain" "$overlapped" "$part"
 }
 
-heading() { show '\n%s\n%-28s %5s %10s %12s %8s   %s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio spread; }
+heading() {
+  show '\n%s\n%-28s %5s %10s %12s %8s   %-9s  %6s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio spread bound
+}
 
 # Eight micro-batches of 4, in fewer steps. Two stages idle for 1/9 of them.
-pipeline() {  # MODEL STEPS
-  layout "$1" "PP2 1F1B, 8 micro-batches" $(($2 / 4 + 2)) 32 4 --pipeline-model-parallel-size 2 --pipeline-schedule 1f1b
+pipeline() {  # MODEL STEPS [TITLE FLAG...]
+  layout "$1" "${3:-PP2 1F1B}, 8 micro-batches" $(($2 / 4 + 2)) 32 4 --pipeline-model-parallel-size 2 "${@:4}"
+}
+
+# Stages that can be balanced: by hand, and by --pipeline-split.
+balanced_pipelines() {
+  local name="8M: L9 C256 H4 T128, vocabulary 2,000" split=(--num-layers-in-first-pipeline-stage 5)
+  use_tokens small "$work/small-vocab.json" "$work/small-merges.txt"
+  set_model 9 256 4 128
+  heading "$name"
+  pipeline "$name" $steps "PP2 1F1B 5+4" "${split[@]}"
+  pipeline "$name" $steps "PP2 zb-h1 5+4" "${split[@]}" --pipeline-schedule zb-h1
+  name="14M: L6 C384 H6 T128, vocabulary 8,192"
+  common=(--tokenizer-type NullTokenizer --vocab-size 8192 --mock-data "${run_flags[@]}")
+  set_model 6 384 6 128
+  heading "$name"
+  pipeline "$name" $steps "PP2 1F1B"
+  pipeline "$name" $steps "PP2 1F1B balanced" --pipeline-split balanced
+  pipeline "$name" $steps "PP2 zb-h1 balanced" --pipeline-split balanced --pipeline-schedule zb-h1
+  pipeline "$name" $steps "PP2 interleaved" --pipeline-split balanced --num-virtual-stages-per-pipeline-rank 3
 }
 
 # A batch is 8 sequences, 4 per rank, as for the independent processes.
@@ -215,6 +240,7 @@ set_model 8 256 4 128
 heading "7M: L8 C256 H4 T128, vocabulary 2,000"
 pipeline "7M: L8 C256 H4 T128, vocabulary 2,000" $steps
 [ -n "$quick" ] || zero "7M: L8 C256 H4 T128, vocabulary 2,000" $steps
+[ -n "$quick" ] || balanced_pipelines
 use_tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt"
 set_model 4 128 4 128
 layouts "7M: L4 C128 H4 T128" $steps

@@ -43,7 +43,7 @@ expect_text "$WORK/out" '^iteration 6 sum 4$'
 # A rank is stopped: the lowest waiting rank prints one table.
 run_ranks 1 20 --fault stop --who 3
 expect_count 1 'did not end within 2.00 s; '
-expect_text "$WORK/err" "rank 0 \($HOST\): all-reduce #2 in group 'data' \(4 bytes, iteration 3, micro-batch 0\) did not end"
+expect_text "$WORK/err" "rank 0 \($HOST\): all-reduce #2 in group 'data' \(4 bytes, iteration 3\) did not end"
 expect_text "$WORK/err" "rank 3 \($HOST\) gave no answer: stopped or hung; last message .* all-reduce #1 .* iteration 2"
 expect_count 3 "^  rank [012] \($HOST\) waits for all-reduce #2 in group 'data'"
 run_ranks 1 20 --fault stop --who 0

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs are saved after 5 iterations in each of six layouts and resumed for 5 more in each of them. The losses equal one
+# Runs are saved after 5 iterations in each of eight layouts and resumed for 5 more in each of them. The losses equal one
 # process's, and resuming in the same layout gives the same bits. All tools read the same model from all checkpoints.
 # Also tests a Llama in three of the layouts.
 # shellcheck disable=SC2034 # the sourced files use LENGTH
@@ -76,11 +76,11 @@ use_tools() {
   done
 }
 
-reshard one tp pp dp tp-pp tp-dp
-use_tools one tp pp dp tp-pp tp-dp
+reshard one tp pp chunks zb dp tp-pp tp-dp
+use_tools one tp pp chunks zb dp tp-pp tp-dp
 
 # A Llama: its gated, grouped and untied tensors are sharded differently.
-rm -rf "$WORK"/{one,tp,pp,dp,tp-pp,tp-dp}{,.*}
+rm -rf "$WORK"/{one,tp,pp,chunks,zb,dp,tp-pp,tp-dp}{,.*}
 set_architecture llama
 MODEL+=("${architecture[@]}")
 reshard one tp-pp tp-dp

@@ -33,6 +33,8 @@ enter_layout() {
     one) ranks=1 LAYOUT=() ;;
     tp) ranks=2 LAYOUT=(--tensor-model-parallel-size 2) ;;
     pp) ranks=2 LAYOUT=(--pipeline-model-parallel-size 2) ;;
+    chunks) ranks=2 LAYOUT=(--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et||t|L') ;;
+    zb) ranks=2 LAYOUT=(--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1) ;;
     dp) ranks=2 LAYOUT=(--use-distributed-optimizer) ;;
     tp-pp) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2) ;;
     tp-dp) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer) ;;

@@ -94,7 +94,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   ProcessGroups groups = ranks.connect(RankGrid({.data = ranks.launched().world}), options.deadline);
   MpiSession* session = ranks.session();
   Stream stream(Device::cpu);
-  OperationProgress progress{0, 0};
+  OperationProgress progress{.iteration = 0};
   console.info("counting");
   if (chosen) console.warn("seldom heard");
   ReportedProgress reported(session, progress);

@@ -154,3 +154,46 @@ TEST_CASE("separate weight-gradient actions, however late, produce the same bits
     }
   }
 }
+
+namespace {
+
+/// Records the run's progress, as messages about faults print it, whenever a unit begins.
+struct ProgressWitness final : ParamOwner {
+  OperationProgress progress{.iteration = 3};
+  std::vector<std::string> seen;
+
+  Lease acquire(Role, int) override {
+    if (seen.empty() || seen.back() != progress.text()) seen.push_back(progress.text());
+    return {};
+  }
+  void gradients_ready(int) override {}
+};
+
+}  // namespace
+
+TEST_CASE("while a micro-batch is computed, messages name the action and the micro-batch") {
+  GoldenModel model("gpt2_model/a", step_shape(2, 2));
+  fill_random(model);
+  ProgressWitness witness;
+  StepSchedule schedule({{ActionKind::forward, 0, 0},
+                         {ActionKind::forward, 1, 0},
+                         {ActionKind::backward, 0, 0},
+                         {ActionKind::weight, 0, 0},
+                         {ActionKind::backward, 1, 0},
+                         {ActionKind::weight, 1, 0}});
+  MemoryPlan plan = model.plan;
+  plan.entry(Category::slots).bytes *= 2;
+  plan.entry(Category::scratch).bytes *= 2;
+  Pipeline pipeline(model.stage, model.stream, model.groups, schedule, plan, &witness);
+  model.params.begin_step();
+  pipeline.train(model.buffers, &witness.progress);
+  const std::vector<std::string> expected = {
+      ", iteration 3, forward of micro-batch 0",  ", iteration 3, forward of micro-batch 1",
+      ", iteration 3, backward of micro-batch 0", ", iteration 3, weight gradients of micro-batch 0",
+      ", iteration 3, backward of micro-batch 1", ", iteration 3, weight gradients of micro-batch 1"};
+  CHECK(witness.seen == expected);
+  CHECK(witness.progress.text() == ", iteration 3");
+  witness.progress.action = "backward";
+  witness.progress.chunk = 2;
+  CHECK(witness.progress.text() == ", iteration 3, backward of micro-batch 1 in chunk 2");
+}
