@@ -2,34 +2,19 @@
 //   y = gamma x_hat + beta, x_hat = (x - mean) rstd, rstd = 1 / sqrt(mean((x - mean)^2) + eps)
 //   dx = skip + rstd (g - mean(g) - x_hat mean(g x_hat)) with g = gamma dy, without mean(g) for RMSNorm
 //   dgamma = sum over rows of dy x_hat, dbeta = sum over rows of dy
-// X, Y and so on locate a row; each is DenseRows, HeadRows or SummedRows. A team of threads shares each row
-// (kernels/cuda/rows.h) and keeps it in registers, so that it is read once.
+// The residual stream has dtype S, gamma and y have dtype T. A team of threads shares each row (kernels/cuda/rows.h)
+// and keeps it in registers, so that it is read once.
 #pragma once
 
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/residual_rows.h"
-#include "kernels/head_slice.h"
 
 namespace mtl::cuda {
 
-/// The heads in a slice, in (B, T, G, count) order.
-template <class T>
-struct HeadRows {
-  T* data;  // the first head of the slice
-  std::int64_t count, heads, width;
-
-  explicit HeadRows(const HeadSlice& slice)
-      : data(slice.tensor.data<T>() + slice.first * slice.tensor.size(4)),
-        count(slice.count),
-        heads(slice.tensor.size(3)),
-        width(slice.tensor.size(4)) {}
-  __device__ T* at(std::int64_t row) const { return data + (row / count * heads + row % count) * width; }
-};
-
-/// Forward's operands. `rstd` is null if not needed.
-template <bool has_mean, class X, class Y, class T>
+/// Forward's operands. X is Rows<const S> or SummedRows<S, T>. `rstd` is null if not needed.
+template <bool has_mean, class X, class T>
 struct NormForward {
-  Y y;
+  Rows<T> y;
   X x;
   float *mean, *rstd;
   const T *gamma, *beta;
@@ -38,8 +23,8 @@ struct NormForward {
   float eps;
 };
 
-template <int n, int packs, bool has_mean, class X, class Y, class T>
-__global__ void norm_forward_rows(const __grid_constant__ NormForward<has_mean, X, Y, T> f, Team team) {
+template <int n, int packs, bool has_mean, class X, class T>
+__global__ void norm_forward_rows(const __grid_constant__ NormForward<has_mean, X, T> f, Team team) {
   team.over_rows(f.rows, f.width, [&](std::int64_t row, int width) {
     KeptRow<n, packs> kept;
     keep_row(kept, f.x, row, width, team);
@@ -77,24 +62,24 @@ __global__ void norm_forward_rows(const __grid_constant__ NormForward<has_mean, 
 }
 
 /// Launches forward. `tensors` are all operands.
-template <bool has_mean, class X, class Y, class T>
-void norm_rows(Stream& stream, const NormForward<has_mean, X, Y, T>& f, std::initializer_list<Tensor> tensors) {
+template <bool has_mean, class X, class T>
+void norm_rows(Stream& stream, const NormForward<has_mean, X, T>& f, std::initializer_list<Tensor> tensors) {
   const RowsShape shape = rows_shape(f.rows, f.width);
   with_row_packs<4, 8>(f.width, shape.team, tensors,
                        [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
-                         launch(stream, norm_forward_rows<n, packs, has_mean, X, Y, T>, shape.launch, f,
-                                Team{shape.team});
+                         launch(stream, norm_forward_rows<n, packs, has_mean, X, T>, shape.launch, f, Team{shape.team});
                        });
 }
 
 /// Backward's operands. `partials` is null if neither dgamma nor dbeta is wanted.
-template <bool has_mean, class X, class Dx, class Dy, class T>
+template <bool has_mean, class S, class T>
 struct NormBackward {
-  Dx dx, skip;
+  Rows<S> dx;
+  Rows<const S> skip;
   bool wants_dx, has_skip;
   float* partials;
-  Dy dy;
-  X x;
+  Rows<const T> dy;
+  Rows<const S> x;
   const float *mean, *rstd;
   const T* gamma;
   std::int64_t rows;
@@ -103,27 +88,27 @@ struct NormBackward {
 
 /// Returns the operands for consecutive rows. `mean` is absent for RMSNorm; `grad` and `work` may be.
 template <bool has_mean, class S, class T>
-auto dense_backward(const StreamGrad& grad, const Tensor& work, const Tensor& dy, const Tensor& x, const Tensor& mean,
-                    const Tensor& rstd, const Tensor& gamma) {
+NormBackward<has_mean, S, T> dense_backward(const StreamGrad& grad, const Tensor& work, const Tensor& dy,
+                                            const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                                            const Tensor& gamma) {
   const auto width = static_cast<int>(dy.size(-1));
   const auto data = [](const Tensor& tensor) { return tensor.exists() ? tensor.data<S>() : nullptr; };
-  return NormBackward<has_mean, DenseRows<const S>, DenseRows<S>, DenseRows<const T>, T>{
-      .dx = {data(grad.tensor), width},
-      .skip = {data(grad.skip), width},
-      .wants_dx = grad.wanted(),
-      .has_skip = grad.skip.exists(),
-      .partials = static_cast<float*>(work.raw()),
-      .dy = {dy.data<T>(), width},
-      .x = {x.data<S>(), width},
-      .mean = mean.exists() ? mean.data<float>() : nullptr,
-      .rstd = rstd.data<float>(),
-      .gamma = gamma.data<T>(),
-      .rows = dy.row_count(),
-      .width = width};
+  return {.dx = {data(grad.tensor), width},
+          .skip = {data(grad.skip), width},
+          .wants_dx = grad.wanted(),
+          .has_skip = grad.skip.exists(),
+          .partials = static_cast<float*>(work.raw()),
+          .dy = {dy.data<T>(), width},
+          .x = {x.data<S>(), width},
+          .mean = mean.exists() ? mean.data<float>() : nullptr,
+          .rstd = rstd.data<float>(),
+          .gamma = gamma.data<T>(),
+          .rows = dy.row_count(),
+          .width = width};
 }
 
-template <int n, int packs, bool has_mean, class X, class Dx, class Dy, class T>
-__global__ void norm_backward_rows(const __grid_constant__ NormBackward<has_mean, X, Dx, Dy, T> b, Team team) {
+template <int n, int packs, bool has_mean, class S, class T>
+__global__ void norm_backward_rows(const __grid_constant__ NormBackward<has_mean, S, T> b, Team team) {
   ColumnSums<n, packs, has_mean ? 2 : 1> sums(team, b.partials, b.width);
   team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
     const auto* x = b.x.at(row);
@@ -166,15 +151,14 @@ __global__ void norm_backward_rows(const __grid_constant__ NormBackward<has_mean
 }
 
 /// Launches backward. `tensors` are all operands. Returns the number of rows in the partials.
-template <bool has_mean, class X, class Dx, class Dy, class T>
-int norm_rows_backward(Stream& stream, const NormBackward<has_mean, X, Dx, Dy, T>& b,
-                       std::initializer_list<Tensor> tensors) {
+template <bool has_mean, class S, class T>
+int norm_rows_backward(Stream& stream, const NormBackward<has_mean, S, T>& b, std::initializer_list<Tensor> tensors) {
   constexpr int kSums = has_mean ? 2 : 1;
   int blocks = 0;
   with_row_packs<1, 2, 3, 4>(b.width, sums_team(b.width), tensors,
                              [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
                                const int sums = b.partials == nullptr ? 0 : kSums * b.width;
-                               blocks = launch_sums(stream, norm_backward_rows<n, packs, has_mean, X, Dx, Dy, T>,
+                               blocks = launch_sums(stream, norm_backward_rows<n, packs, has_mean, S, T>,
                                                     sums_shape(b.rows, b.width, sums, packs), b);
                              });
   return blocks;

@@ -9,12 +9,20 @@
 
 namespace mtl::cuda {
 
-/// Consecutive rows.
+/// Rows of `width` elements: all rows, or the first `count` of every `group`, as in a slice of fewer than 2^32 heads.
 template <class T>
-struct DenseRows {
+struct Rows {
   T* data;
   int width;
-  __device__ T* at(std::int64_t row) const { return data + row * width; }
+  unsigned count = 1, group = 1;
+
+  __device__ T* at(std::int64_t row) const {
+    if (count < group) {
+      const auto number = static_cast<unsigned>(row), before = number / count;
+      row = std::int64_t{before} * group + (number - before * count);
+    }
+    return data + row * width;
+  }
 };
 
 /// Rows of out = residual + dropout(branch + bias). The residual stream has dtype S, the branch dtype T.
@@ -38,8 +46,8 @@ struct SummedRows {
 
 /// Makes the first pass over a row of `width` elements: keeps it. Later passes get the elements from `kept`, or from
 /// rows.at(row).
-template <int n, int packs, class Rows>
-__device__ void keep_row(KeptRow<n, packs>& kept, const Rows& rows, std::int64_t row, int width, const Team& team) {
+template <int n, int packs, class X>
+__device__ void keep_row(KeptRow<n, packs>& kept, const X& rows, std::int64_t row, int width, const Team& team) {
   const auto* x = rows.at(row);
   team.over_row<n, packs>(width, [&](int k, int i) { kept.keep(k, x + i); });
 }
@@ -74,7 +82,7 @@ void with_rows(const Tensor& x, const ResidualSum& sum, const Body& body) {
   if (sum.exists())
     body(SummedRows<S, T>(x, sum));
   else
-    body(DenseRows<const S>{x.data<S>(), static_cast<int>(x.size(-1))});
+    body(Rows<const S>{x.data<S>(), static_cast<int>(x.size(-1))});
 }
 
 }  // namespace mtl::cuda
