@@ -24,15 +24,15 @@ Rows<T> rows_of(const HeadSlice& slice) {
 void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps) {
   const auto width = static_cast<int>(gamma.numel());
   with_float_type(gamma.dtype(), [&]<class T>(T) {
-    const NormForward<false, Rows<const T>, T> operands{.y = rows_of<T>(y),
-                                                        .x = rows_of<const T>(x),
-                                                        .mean = nullptr,
-                                                        .rstd = rstd.exists() ? rstd.data<float>() : nullptr,
-                                                        .gamma = gamma.data<T>(),
-                                                        .beta = nullptr,
-                                                        .rows = x.heads().numel(),
-                                                        .width = width,
-                                                        .eps = eps};
+    const NormForward<Rows<const T>, T> operands{.y = rows_of<T>(y),
+                                                 .x = rows_of<const T>(x),
+                                                 .mean = nullptr,
+                                                 .rstd = rstd.exists() ? rstd.data<float>() : nullptr,
+                                                 .gamma = gamma.data<T>(),
+                                                 .beta = nullptr,
+                                                 .rows = x.heads().numel(),
+                                                 .width = width,
+                                                 .eps = eps};
     norm_rows(stream, operands, {y.tensor, x.tensor, gamma});
   });
 }

@@ -13,15 +13,15 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, co
   const auto width = static_cast<int>(y.size(-1));
   with_stream_types(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) {
     with_rows<S, T>(cache.x, sum, [&]<class X>(const X& x) {
-      const NormForward<true, X, T> operands{.y = {y.data<T>(), width},
-                                             .x = x,
-                                             .mean = cache.mean.data<float>(),
-                                             .rstd = cache.rstd.data<float>(),
-                                             .gamma = gamma.data<T>(),
-                                             .beta = beta.data<T>(),
-                                             .rows = y.row_count(),
-                                             .width = width,
-                                             .eps = eps};
+      const NormForward<X, T> operands{.y = {y.data<T>(), width},
+                                       .x = x,
+                                       .mean = cache.mean.data<float>(),
+                                       .rstd = cache.rstd.data<float>(),
+                                       .gamma = gamma.data<T>(),
+                                       .beta = beta.data<T>(),
+                                       .rows = y.row_count(),
+                                       .width = width,
+                                       .eps = eps};
       norm_rows(stream, operands, {y, cache.x, gamma, beta, sum.residual, sum.branch, sum.bias});
     });
   });

@@ -1,4 +1,4 @@
-// Norms of rows: LayerNorm if `has_mean`, otherwise RMSNorm, whose mean and beta are absent:
+// Norms of rows: LayerNorm, or RMSNorm, whose mean and beta are absent:
 //   y = gamma x_hat + beta, x_hat = (x - mean) rstd, rstd = 1 / sqrt(mean((x - mean)^2) + eps)
 //   dx = skip + rstd (g - mean(g) - x_hat mean(g x_hat)) with g = gamma dy, without mean(g) for RMSNorm
 //   dgamma = sum over rows of dy x_hat, dbeta = sum over rows of dy
@@ -11,8 +11,9 @@
 
 namespace mtl::cuda {
 
-/// Forward's operands. X is Rows<const S> or SummedRows<S, T>. `rstd` is null if not needed.
-template <bool has_mean, class X, class T>
+/// Forward's operands. X is Rows<const S> or SummedRows<S, T>. `mean` and `beta` are null for RMSNorm, `rstd` if not
+/// needed.
+template <class X, class T>
 struct NormForward {
   Rows<T> y;
   X x;
@@ -23,8 +24,8 @@ struct NormForward {
   float eps;
 };
 
-template <int n, int packs, bool has_mean, class X, class T>
-__global__ void norm_forward_rows(const __grid_constant__ NormForward<has_mean, X, T> f, Team team) {
+template <int n, int packs, class X, class T>
+__global__ void norm_forward_rows(const __grid_constant__ NormForward<X, T> f, Team team) {
   team.over_rows(f.rows, f.width, [&](std::int64_t row, int width) {
     KeptRow<n, packs> kept;
     keep_row(kept, f.x, row, width, team);
@@ -32,7 +33,7 @@ __global__ void norm_forward_rows(const __grid_constant__ NormForward<has_mean, 
     T* y = f.y.at(row);
     const float columns = static_cast<float>(f.width);
     float mean = 0, squares = 0;
-    if constexpr (has_mean) {
+    if (f.mean != nullptr) {
       float sum = 0;
       team.over_row<n, packs>(width, [&](int k, int i) {
         const Pack<n> in = kept.get(k, x + i);
@@ -49,29 +50,29 @@ __global__ void norm_forward_rows(const __grid_constant__ NormForward<has_mean, 
       const Pack<n> in = kept.get(k, x + i), weight = load<n>(f.gamma + i);
       Pack<n> out;
       for (int j = 0; j < n; ++j) out[j] = (in[j] - mean) * rstd * weight[j];
-      if constexpr (has_mean) {
+      if (f.beta != nullptr) {
         const Pack<n> bias = load<n>(f.beta + i);
         for (int j = 0; j < n; ++j) out[j] += bias[j];
       }
       store(y + i, out);
     });
     if (width == 0 || team.thread() > 0) return;
-    if constexpr (has_mean) f.mean[row] = mean;
+    if (f.mean != nullptr) f.mean[row] = mean;
     if (f.rstd != nullptr) f.rstd[row] = rstd;
   });
 }
 
 /// Launches forward. `tensors` are all operands.
-template <bool has_mean, class X, class T>
-void norm_rows(Stream& stream, const NormForward<has_mean, X, T>& f, std::initializer_list<Tensor> tensors) {
+template <class X, class T>
+void norm_rows(Stream& stream, const NormForward<X, T>& f, std::initializer_list<Tensor> tensors) {
   const RowsShape shape = rows_shape(f.rows, f.width);
   with_row_packs<4, 8>(f.width, shape.team, tensors,
                        [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
-                         launch(stream, norm_forward_rows<n, packs, has_mean, X, T>, shape.launch, f, Team{shape.team});
+                         launch(stream, norm_forward_rows<n, packs, X, T>, shape.launch, f, Team{shape.team});
                        });
 }
 
-/// Backward's operands. `partials` is null if neither dgamma nor dbeta is wanted.
+/// Backward's operands, of LayerNorm if `has_mean`. `partials` is null if neither dgamma nor dbeta is wanted.
 template <bool has_mean, class S, class T>
 struct NormBackward {
   Rows<S> dx;
