@@ -97,13 +97,6 @@ __device__ void round_to(Pack<8>& pack) {
   for (int j = 0; j < 8; ++j) pack[j] = to_float(from_float<T>(pack[j]));
 }
 
-template <int team>
-__device__ float sum_over_team(float value) {
-#pragma unroll
-  for (int distance = team / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
-  return value;
-}
-
 /// A row's place: a head in a group in a position.
 struct QkPlace {
   unsigned position;
@@ -122,11 +115,11 @@ __device__ const QkHeads<T>& heads_of_block(const QkOperands<T>& o) {
   return blockIdx.x < o.k.first_block ? o.q : o.k;
 }
 
-template <int team, class T>
-__global__ void __launch_bounds__(kQkThreads) qk_norm_then_rotate(const __grid_constant__ QkOperands<T> o) {
+template <class T>
+__global__ void __launch_bounds__(kQkThreads) qk_norm_then_rotate(const __grid_constant__ QkOperands<T> o, Team team) {
   const QkHeads<T>& heads = heads_of_block(o);
-  const unsigned row = (blockIdx.x - heads.first_block) * (kQkThreads / team) + threadIdx.x / team;
-  const int in_team = thread_in_block() % team;
+  const unsigned row = (blockIdx.x - heads.first_block) * team.teams() + team.in_block();
+  const int in_team = team.thread();
   const bool active = row < heads.rows && kUnit * in_team < o.dim;
   const QkUnit unit(o, in_team);
   const QkPlace place(o, heads, row);
@@ -138,7 +131,7 @@ __global__ void __launch_bounds__(kQkThreads) qk_norm_then_rotate(const __grid_c
     squares_a += v.a[j] * v.a[j];
     squares_b += v.b[j] * v.b[j];
   }
-  const float squares = sum_over_team<team>(squares_a + squares_b);
+  const float squares = team.sum_in_warp(squares_a + squares_b);
   if (!active) return;
   const float rstd = 1 / sqrtf(squares / static_cast<float>(o.dim) + o.eps);
   const TwoPacks gamma = load_unit(heads.gamma, unit);
@@ -155,11 +148,12 @@ __global__ void __launch_bounds__(kQkThreads) qk_norm_then_rotate(const __grid_c
 }
 
 /// The sums for dgamma stay in registers: a thread has the same columns in all of its rows.
-template <int team, class T>
-__global__ void __launch_bounds__(kQkThreads) qk_rotate_back_then_norm(const __grid_constant__ QkOperands<T> o) {
+template <class T>
+__global__ void __launch_bounds__(kQkThreads)
+    qk_rotate_back_then_norm(const __grid_constant__ QkOperands<T> o, Team team) {
   const QkHeads<T>& heads = heads_of_block(o);
-  const unsigned teams = kQkThreads / team, in_block = threadIdx.x / team;
-  const int in_team = thread_in_block() % team;
+  const unsigned teams = team.teams(), in_block = team.in_block();
+  const int in_team = team.thread();
   const bool in_head = kUnit * in_team < o.dim;
   const QkUnit unit(o, in_team);
   TwoPacks gamma{}, sums{};
@@ -187,7 +181,7 @@ __global__ void __launch_bounds__(kQkThreads) qk_rotate_back_then_norm(const __g
       sums.a[j] += product_a;
       sums.b[j] += product_b;
     }
-    const float mean_gx = sum_over_team<team>(sum_a + sum_b) / static_cast<float>(o.dim);
+    const float mean_gx = team.sum_in_warp(sum_a + sum_b) / static_cast<float>(o.dim);
     if (!active) continue;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -198,7 +192,7 @@ __global__ void __launch_bounds__(kQkThreads) qk_rotate_back_then_norm(const __g
   }
   auto* shared = shared_memory<float>();  // (teams, D)
   if (in_head) store_unit(shared + in_block * o.dim, unit, sums);
-  write_block_sums(o.partials, shared, static_cast<int>(teams), o.dim);
+  write_block_sums(o.partials, shared, team.teams(), o.dim);
 }
 
 int team_of(std::int64_t dim) { return dim <= 64 ? 4 : dim <= 128 ? 8 : 16; }
@@ -258,17 +252,6 @@ QkOperands<T> operands_of(const Tensor& out, const Tensor& x, const QkNorm& norm
           .eps = 0};
 }
 
-/// Calls body(T(), std::integral_constant<int, team>()).
-template <class Body>
-void with_team(const Tensor& x, const Body& body) {
-  with_float_type(x.dtype(), [&]<class T>(T type) {
-    const int team = team_of(x.size(4));
-    if (team == 4) return body(type, std::integral_constant<int, 4>());
-    if (team == 8) return body(type, std::integral_constant<int, 8>());
-    body(type, std::integral_constant<int, 16>());
-  });
-}
-
 }  // namespace
 
 void qk_norm_rotary_forward(Stream& stream, Tensor y, Tensor x, const QkNorm& norm, float eps) {
@@ -279,10 +262,11 @@ void qk_norm_rotary_forward(Stream& stream, Tensor y, Tensor x, const QkNorm& no
     return cuda::rotary_forward(stream, {y, 0, y.size(3) - 1}, norm.angles, norm.interleaved);
   }
   const QkShape shape(x);
-  with_team(x, [&]<class T, int team>(T, std::integral_constant<int, team>) {
+  with_float_type(x.dtype(), [&]<class T>(T) {
     QkOperands<T> operands = operands_of<T>(y, x, norm, shape);
     operands.eps = eps;
-    launch(stream, qk_norm_then_rotate<team, T>, {shape.q_blocks + shape.k_blocks, kQkThreads}, operands);
+    launch(stream, qk_norm_then_rotate<T>, {shape.q_blocks + shape.k_blocks, kQkThreads}, operands,
+           Team{team_of(x.size(4))});
   });
 }
 
@@ -299,14 +283,15 @@ void qk_norm_rotary_backward(Stream& stream, Tensor work, Tensor grad, const Gra
   QkShape shape(x);
   const auto dim = static_cast<int>(x.size(4));
   auto* partials = static_cast<float*>(work.raw());
-  with_team(x, [&]<class T, int team>(T, std::integral_constant<int, team>) {
-    const auto kernel = qk_rotate_back_then_norm<team, T>;
+  with_float_type(x.dtype(), [&]<class T>(T) {
+    const auto kernel = qk_rotate_back_then_norm<T>;
+    const int team = team_of(x.size(4));
     const std::size_t shared = kQkThreads / team * dim * sizeof(float);
     // Only blocks that run at a time: each writes a row of sums.
     shape = QkShape(x, std::min(kMostQkBlocks, resident_blocks(kernel, kQkThreads, shared)));
     QkOperands<T> operands = operands_of<T>(grad, x, norm, shape);
     operands.partials = partials;
-    launch(stream, kernel, {shape.q_blocks + shape.k_blocks, kQkThreads, shared}, operands);
+    launch(stream, kernel, {shape.q_blocks + shape.k_blocks, kQkThreads, shared}, operands, Team{team});
   });
   if (dq_gamma.wanted()) sum_partials(stream, dq_gamma, partials, static_cast<int>(shape.q_blocks), dim);
   if (dk_gamma.wanted())

@@ -82,7 +82,10 @@ struct Team {
 
   /// Sums `value` over the team and returns the result to every thread in it.
   __device__ float sum(float value) const {
-    if (size > kWarp) return block_sum(value, shared_memory<float>());
+    return size > kWarp ? block_sum(value, shared_memory<float>()) : sum_in_warp(value);
+  }
+  /// Like the function above, for a team that is a warp at most.
+  __device__ float sum_in_warp(float value) const {
     for (int distance = size / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
     return value;
   }

@@ -58,10 +58,9 @@ for object in "${objects[@]}"; do
     }
     # Returns how many stores of less than 16 bytes such a kernel may have.
     function narrow_stores(name) {
-      if (name ~ /(residual|norm)_backward_rows/) return 6             # sums over rows: neighbors, in an unrolled loop
+      if (name ~ /(residual|norm)_backward_rows|qk_rotate/) return 6   # sums over rows: neighbors, in an unrolled loop
       if (name ~ /norm_forward_rows/) return 2                         # rstd of a row, and its mean
       if (name ~ /qk_norm_then/) return 1                              # rstd
-      if (name ~ /qk_rotate_back/) return 3                            # sums over rows
       if (name ~ /find_(losses_and_)?gradients/) return 7              # the few columns at both ends of a row, the loss
       return 0
     }
