@@ -54,13 +54,13 @@ __global__ void residual_backward_rows(const __grid_constant__ ResidualBackward<
 
 void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
   const std::int64_t rows = out.row_count(), width = out.size(-1);
-  const RowsShape shape = rows_shape(rows, width);
+  const RowsShape shape = rows_shape(rows, width, 1024);
   with_stream_types(out.dtype(), sum.branch.dtype(), [&]<class S, class T>(S, T) {
-    with_row_packs<4, 8>(width, shape.team, {out, sum.residual, sum.branch, sum.bias},
-                         [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
-                           launch(stream, add_branch<n, packs, S, T>, shape.launch, SummedRows<S, T>(out, sum), rows,
-                                  Team{shape.team});
-                         });
+    with_row_packs<4>(width, shape.team, {out, sum.residual, sum.branch, sum.bias},
+                      [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
+                        launch(stream, add_branch<n, packs, S, T>, shape.launch, SummedRows<S, T>(out, sum), rows,
+                               Team{shape.team});
+                      });
   });
 }
 

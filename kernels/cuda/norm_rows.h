@@ -65,7 +65,7 @@ __global__ void norm_forward_rows(const __grid_constant__ NormForward<X, T> f, T
 /// Launches forward. `tensors` are all operands.
 template <class X, class T>
 void norm_rows(Stream& stream, const NormForward<X, T>& f, std::initializer_list<Tensor> tensors) {
-  const RowsShape shape = rows_shape(f.rows, f.width);
+  const RowsShape shape = rows_shape(f.rows, f.width, 2048);
   with_row_packs<4, 8>(f.width, shape.team, tensors,
                        [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
                          launch(stream, norm_forward_rows<n, packs, X, T>, shape.launch, f, Team{shape.team});

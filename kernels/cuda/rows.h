@@ -29,10 +29,10 @@ struct RowsShape {
 /// come after them.
 inline constexpr int kTeamSums = kWarp;
 
-/// Returns a launch with one team per row.
-inline RowsShape rows_shape(std::int64_t rows, std::int64_t width) {
+/// Returns a launch with one team per row, which is a block if the row is wider than `wide` elements.
+inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, int wide) {
   constexpr std::int64_t kThreads = 256;
-  const std::int64_t team = team_size(width, 2048), in_warp = std::max<std::int64_t>(kWarp / team, 1);
+  const std::int64_t team = team_size(width, wide), in_warp = std::max<std::int64_t>(kWarp / team, 1);
   const std::int64_t teams = std::min(kThreads / team, (rows + in_warp - 1) / in_warp * in_warp);
   return {.team = static_cast<int>(team),
           .launch = {.blocks = static_cast<unsigned>(teams == 0 ? 0 : (rows + teams - 1) / teams),
