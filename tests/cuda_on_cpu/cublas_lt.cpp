@@ -209,8 +209,8 @@ cublasStatus_t CublasLt::matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, con
                    (desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : times.epilogue);
   if (times.ramp > 0) seconds *= 10;
   times.ramp -= seconds;
-  mirror::enqueue(stream, [=] {
-    command.run();
+  mirror::enqueue(stream, [=, computes = !times.only_time] {
+    if (computes) command.run();
     mirror::simulate_time(seconds);
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -122,9 +122,11 @@ namespace mtl::emulated {
 
 /// A GEMM's simulated seconds: with algorithm 1, with algorithm 2 (split-K in two halves), and the time added by an
 /// epilogue. They are large so that real times do not affect the choice. A GPU that was idle raises its clocks while it
-/// works: until products have taken `ramp` seconds, each takes ten times as long.
+/// works: until products have taken `ramp` seconds, each takes ten times as long. With `only_time`, nothing is
+/// computed.
 struct ProductTimes {
   double whole = 1000, halves = 2000, epilogue = -500, ramp = 0;
+  bool only_time = false;
 };
 void set_product_times(const ProductTimes& times);
 
