@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -46,7 +47,14 @@ inline constexpr StreamTypes kStreamTypes[] = {{DType::f32, DType::f32},
 /// Rows and columns for the tests of the norms: odd ones, and those around the limits of a GPU kernel's paths.
 inline constexpr std::pair<std::int64_t, std::int64_t> kNormSizes[] = {
     {1, 3},    {3, 7},    {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}, {3, 2056},
-    {2, 2501}, {9, 1024}, {5, 1032}, {4, 4096}, {4, 8192},  {4, 8200}};
+    {2, 2501}, {9, 1024}, {5, 1032}, {4, 4096}, {4, 8192},  {4, 8200},   {1, 16392}};
+
+/// Returns modes and dtypes for the gradients of parameters in case `number` of a test: one of fp32 and one of dtype
+/// `compute`, one that overwrites and one that accumulates. Even and odd numbers together have all combinations.
+inline std::array<std::pair<GradMode, DType>, 2> grad_kinds(std::size_t number, DType compute) {
+  if (number % 2 == 0) return {{{GradMode::overwrite, DType::f32}, {GradMode::accumulate, compute}}};
+  return {{{GradMode::overwrite, compute}, {GradMode::accumulate, DType::f32}}};
+}
 
 inline const Device kDevice = device_under_test();
 
@@ -81,8 +89,8 @@ class Owned {
   /// Returns the elements as doubles. The dtype can be any floating-point type.
   std::vector<double> values() const {
     return with_float_type(dtype(), [&]<class T>(T) {
-      std::vector<double> out;
-      for (const T *at = host<T>(), *end = at + numel(); at < end; ++at) out.push_back(double{widen(*at)});
+      std::vector<double> out(static_cast<std::size_t>(numel()));
+      std::transform(host<T>(), host<T>() + numel(), out.begin(), [](T value) { return double{widen(value)}; });
       return out;
     });
   }

@@ -62,20 +62,20 @@ void check_residual(const Branch& b, const Dropout& dropout, GradMode mode, DTyp
 }  // namespace
 
 TEST_CASE("residual: forward and backward equal the reference, with and without dropout and bias, in every dtype") {
+  std::size_t number = 0;
   for (auto [samples, length, width] : kResidualSizes) {
-    for (float probability : {0.0f, 0.1f, 0.5f}) {
-      for (const StreamTypes types : kStreamTypes) {
+    for (const StreamTypes types : kStreamTypes) {
+      const Branch b{samples, length, width, types};
+      for (float probability : {0.0f, number % 2 == 0 ? 0.1f : 0.5f}) {
         CAPTURE(width);
         CAPTURE(probability);
         CAPTURE(std::string(name_of(types.stream)));
         CAPTURE(std::string(name_of(types.compute)));
-        for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
-          const Branch b{samples, length, width, types};
-          check_residual(b, dropout_of(probability), mode, DType::f32);
-          check_residual(b, dropout_of(probability), mode, types.compute);
-        }
+        for (const auto& [mode, grads] : grad_kinds(number, types.compute))
+          check_residual(b, dropout_of(probability), mode, grads);
       }
     }
+    ++number;
   }
 }
 
