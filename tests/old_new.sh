@@ -114,7 +114,7 @@ same_layouts() {
   ranks=1 flags=(--micro-batch-size 2) title="one process"
   same_layout resume
   while read -r -a line; do
-    [ "${line[0]}" != '#' ] || continue
+    case ${line[0]}${line[3]} in '#'*) continue ;; *1f1b | *gpipe) ;; *) continue ;; esac # an old program may lack others
     number=$((number + 1))
     [ "$number" -le 15 ] || break
     if [ $quick = 1 ]; then case $number in 4 | 6 | 11) ;; *) continue ;; esac; fi
