@@ -51,7 +51,7 @@ struct MemoryPlan {
   ///   offloaded   activations of an offloaded layer, in host memory
   ///   offload_ring
   ///               ranges of device memory that offloaded layers take turns using
-  ///   messages    hidden states, or their gradients, received from other stages
+  ///   messages    hidden states received from other stages; gradients received from or sent to them
   ///   scratch     temporary tensors
   ///   batches     a micro-batch's tokens, labels and losses; also in host memory unless the device is the cpu. With
   ///               graphs, there is also one for each slot

@@ -87,7 +87,8 @@ class Pipeline {
   };
 
   /// Buffers in which a chunk receives hidden states, or their gradients, from another stage. Micro-batches take turns
-  /// using the buffers, so that the next message can arrive while the current one is in use.
+  /// using the buffers, so that the next message can arrive while the current one is in use. Gradients are also sent
+  /// from these buffers; the last chunk only sends.
   struct Inbox {
     int first = 0;                 // index of the first buffer in message_memory_
     std::vector<Work> sends = {};  // by buffer: the send that must be done before the buffer is overwritten

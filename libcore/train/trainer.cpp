@@ -224,8 +224,8 @@ Exit Trainer::end_early() {
   }
   profiler_.finish(stream_);
   metrics_->finish();
-  std::string cause = "--exit-interval";
-  if (totals_.stop > 0) cause = stop_request_.reason();
+  std::string cause = stop_request_.reason();  // on rank 0, which prints it
+  if (cause.empty()) cause = "--exit-interval";
   if (by_signal) cause = "ended by a signal";
   console_.info(cat(cause, " after iteration ", state_.iteration,
                     save_directory_ ? "; the same command continues from here" : "; without --save nothing was kept"));

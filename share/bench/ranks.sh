@@ -99,7 +99,7 @@ layout() {
   done
   ours=$(median < "$work/ours") theirs=$(median < "$work/theirs")
   ratio=$(median < "$work/ratios") low=$(least < "$work/ratios") high=$(most < "$work/ratios")
-  show '%-28s %5d %10.0f %12.0f %8.2f   %.2f-%.2f  %6s\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" "$high" \
+  show '%-36s %5d %10.0f %12.0f %8.2f   %.2f-%.2f  %6s\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" "$high" \
     "${bound:+$(printf %.2f "$bound")}"
   record layouts '{"model": "%s", "layout": "%s", "batch": %d, "micro_batch": %d, "steps": %d, "tokens_per_second": %.1f, '\
 '"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s, "bound": %s}' \
@@ -119,7 +119,7 @@ hidden() {  # MODEL
 }
 
 heading() {
-  show '\n%s\n%-28s %5s %10s %12s %8s   %-9s  %6s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio spread bound
+  show '\n%s\n%-36s %5s %10s %12s %8s   %-9s  %6s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio spread bound
 }
 
 # Eight micro-batches of 4, in fewer steps. Two stages idle for 1/9 of them.

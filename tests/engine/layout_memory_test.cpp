@@ -385,7 +385,12 @@ TEST_CASE("10,240 ranks are planned in a second") {
   shape.layout.bucket_elements = 160'000'000;
   std::clock_t began = std::clock();
   std::vector<RankPlan> plans = plan_ranks(config, layout_dropout(config), shape);
-  CHECK(std::clock() - began < CLOCKS_PER_SEC);
+#ifdef __SANITIZE_ADDRESS__
+  constexpr int kMostSeconds = 5;
+#else
+  constexpr int kMostSeconds = 1;
+#endif
+  CHECK(std::clock() - began < kMostSeconds * CLOCKS_PER_SEC);
   std::size_t ranks = 0;
   std::int64_t parameters = 0;  // over all ranks of one replica
   for (const RankPlan& kind : plans) {
