@@ -91,8 +91,9 @@ class ListSchedule {
 
   void start(std::size_t s, double at) {
     StageTimes& stage = stages_[s];
-    const ActionKind kind =
-        *std::find_if(rule_.order.begin(), rule_.order.end(), [&](ActionKind k) { return ready(s, k) <= at; });
+    ActionKind kind = rule_.order[2];
+    for (std::size_t i : {1, 0})
+      kind = ready(s, rule_.order[i]) <= at ? rule_.order[i] : kind;  // the first in order wins
     const int micro_batch = stage.count(kind)++;
     stage.actions.push_back({kind, micro_batch, 0});
     stage.free = at + duration(durations_[s], kind);
