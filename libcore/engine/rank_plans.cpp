@@ -43,17 +43,19 @@ class PassKeys {
   }
 
  private:
-  PassKey of_stage(const Layout& layout) const {
+  PassKey of_stage(const Layout& layout) {
     PassKey key{.chunks = stage_kind(config_, layout)};
-    const std::vector<Action> actions = stage_schedule(layout, layout.stage(), micro_batches_);
-    for (int chunk = 0; chunk < layout.chunks; ++chunk) key.in_flight.push_back(max_in_flight(actions, chunk));
+    if (schedule_.empty()) schedule_ = pipeline_schedule(layout, micro_batches_);
+    for (int chunk = 0; chunk < layout.chunks; ++chunk)
+      key.in_flight.push_back(max_in_flight(schedule_[layout.stage()], chunk));
     return key;
   }
 
   const GptConfig& config_;
   int micro_batches_;
   std::int64_t padded_vocab_;
-  std::map<int, PassKey> stages_;  // without the tensor-parallel rank
+  std::vector<std::vector<Action>> schedule_;  // of all stages
+  std::map<int, PassKey> stages_;              // without the tensor-parallel rank
 };
 
 /// What ranks with the same PassKey share: their forward and backward plan, and their part of the model.
