@@ -32,8 +32,8 @@ class ProcessGroups {
   /// not matter. There are groups for tensor, pipeline, context, and data with context. Throws Error for other
   /// combinations.
   Communicator& over(AxisSet axes) const;
-  /// Returns the group of ranks that hold a copy of the tied embedding. If this rank has no copy, the group contains
-  /// only this rank.
+  /// Returns the group of ranks that hold a copy of the tied embedding, on the first and the last stage. If this rank
+  /// is on neither, the group contains only this rank.
   Communicator& tied() const { return *tied_; }
   /// Returns false if operations in any group have been aborted. See Communicator::is_intact().
   bool is_intact() const;

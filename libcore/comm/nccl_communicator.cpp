@@ -42,6 +42,9 @@ std::vector<NcclCommunicator::MessageLink> NcclCommunicator::message_links(int s
       const int next = (member + 1) % size;
       out.push_back({member, next, Channel::activations});
       out.push_back({next, member, Channel::gradients});
+      if (paths != MessagePaths::vee) continue;
+      out.push_back({member, next, Channel::gradients});
+      out.push_back({next, member, Channel::activations});
     }
   }
   return out;

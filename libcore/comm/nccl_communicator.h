@@ -6,9 +6,8 @@
 //   members get the same bits. Another run gets them too if it has the same layout and the same number and kind of
 //   hosts. For this, we disable algorithms that add inside network switches, unless the user sets NCCL_ALGO
 //   (comm/nccl_environment.h).
-// - Only neighbors in a pipeline exchange messages: activations to the next, gradients to the previous. Each direction
-//   has a communicator of its own, so that a receive that starts early does not delay a send. Other groups have no
-//   messages.
+// - Only the members on a pipeline's MessagePaths exchange messages. Each direction of each channel has a communicator
+//   of its own, so that a receive that starts early does not delay a send. Other groups have no messages.
 // - Operations can be captured in a graph. The caller must wait for their Work within the same capture, and launch the
 //   graph through supervise(). The watchdog then supervises each launch, not the single operations.
 #pragma once

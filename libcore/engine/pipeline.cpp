@@ -94,13 +94,8 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
           {.memory = Arena(stream.device(), cat("slot ", number), slot_memory_, number * slot_bytes, slot_bytes),
            .cache = stage.chunks[chunk].make_cache()});
     }
-    // An input's buffer is in use until its micro-batch's backward is done. Backward overwrites a gradient's buffer
-    // with the gradient to send, so that buffer is in use until the send is done, during a later backward.
-    inputs_.push_back(make_inbox(ActionKind::receive_forward, chunk, in_flight[chunk] + 1));
-    // The last chunk receives no gradients. It only has buffers to send from.
-    const bool receives = !stage.chunks[chunk].range().has_head;
-    gradients_.push_back(make_inbox(receives ? ActionKind::receive_backward : ActionKind::send_backward, chunk,
-                                    schedule_.unreceived + 1));
+    inputs_.push_back(make_inputs(static_cast<int>(chunk), in_flight[chunk]));
+    gradients_.push_back(make_gradients(static_cast<int>(chunk), in_flight[chunk]));
   }
   int first = 0;
   for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
@@ -127,12 +122,25 @@ void Pipeline::make_offloads(std::size_t range_bytes) {
   }
 }
 
-/// Returns an inbox with `buffers` buffers, or without buffers if the chunk has no action of this kind.
-Pipeline::Inbox Pipeline::make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const {
-  const bool is_used = std::any_of(schedule_.actions.begin(), schedule_.actions.end(), [&](const Action& action) {
-    return action.kind == kind && action.chunk == static_cast<int>(chunk);
-  });
-  return {.sends = std::vector<Work>(is_used ? buffers : 0)};
+bool Pipeline::has_action(ActionKind kind, int chunk) const {
+  return std::any_of(schedule_.actions.begin(), schedule_.actions.end(),
+                     [&](const Action& action) { return action.kind == kind && action.chunk == chunk; });
+}
+
+/// An input's buffer is in use until its micro-batch has left the chunk. One more receives the next input.
+Pipeline::Inbox Pipeline::make_inputs(int chunk, int in_flight) const {
+  int buffers = has_action(ActionKind::receive_forward, chunk) ? in_flight + 1 : 0;
+  if (stage_.places.turns_before(stage_.place(chunk))) buffers = in_flight;
+  return {.sends = std::vector<Work>(static_cast<std::size_t>(buffers))};
+}
+
+/// Backward overwrites a gradient's buffer with the gradient to send, so that buffer is in use until the send is done,
+/// during a later backward. A gradient from another chunk of this stage arrives before its own backward starts, maybe
+/// several backwards before. The last chunk only has buffers to send from.
+Pipeline::Inbox Pipeline::make_gradients(int chunk, int in_flight) const {
+  const bool is_used = has_action(ActionKind::receive_backward, chunk) || has_action(ActionKind::send_backward, chunk);
+  const int waiting = stage_.places.turns_after(stage_.place(chunk)) ? in_flight : 1;
+  return {.sends = std::vector<Work>(static_cast<std::size_t>(is_used ? waiting + schedule_.unreceived : 0))};
 }
 
 int Pipeline::inboxes() const {
@@ -181,10 +189,7 @@ Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& ba
 }
 
 /// Returns the stage that a send goes to or a receive comes from.
-int Pipeline::peer_of(const Action& action) const {
-  const Communicator& stages = groups_.over(Axis::pipeline);
-  return peer_stage(action, {stages.size(), static_cast<int>(stage_.chunks.size())}, stages.rank());
-}
+int Pipeline::peer_of(const Action& action) const { return peer_stage(action, stage_.places, stage_.number); }
 
 /// Starts a receive unless start_next_receive() has already started it.
 void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& batch) {
@@ -260,6 +265,8 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
     } else {
       run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch), loss_sum);
     }
+    if (action.kind == ActionKind::backward && turns_before(action))
+      pass_gradient(action, slot, ctx, buffers.batch(action.micro_batch));
   }
   clear_slots();
   if (progress != nullptr) progress->action = nullptr;
@@ -327,11 +334,26 @@ void Pipeline::clear_slots() {
   }
 }
 
-/// Waits until the memory that a forward or backward overwrites has been sent. Not part of the action, because a
-/// capture cannot wait for earlier work.
+/// Copies the gradient that a backward has computed to the previous chunk, which is on the same stage.
+void Pipeline::pass_gradient(const Action& action, const Slot& slot, const Ctx& ctx, const Batch& batch) {
+  const Action previous{action.kind, action.micro_batch, action.chunk - 1};
+  Inbox& inbox = inbox_of(previous);
+  inbox.sends[action.micro_batch % inbox.sends.size()].wait(stream_);
+  const Tensor dout = slot_of(previous).dout = buffer_of(ctx, previous, batch);
+  copy_on_device(stream_, dout, slot.dinput);
+}
+
+/// Waits until the memory that a forward or backward overwrites has been sent. Takes a forward's input from the
+/// previous chunk if that is on the same stage. Not part of the action, because a capture cannot wait for earlier work,
+/// and because the previous chunk's slot may be another one when the graph is launched again.
 void Pipeline::prepare(const Action& action, Slot& slot, const Ctx& ctx, const Batch& batch) {
   const ChunkRange& range = stage_.chunks[action.chunk].range();
-  if (action.kind == ActionKind::forward && range.has_embedding) clear_slot(slot);
+  const bool turns = turns_before(action);
+  if (action.kind == ActionKind::forward && (range.has_embedding || turns)) clear_slot(slot);
+  if (action.kind == ActionKind::forward && turns) {
+    slot.input = buffer_of(ctx, action, batch);
+    copy_on_device(stream_, slot.input, slot_of({action.kind, action.micro_batch, action.chunk - 1}).output);
+  }
   if (action.kind != ActionKind::backward) return;
   // Backward frees the output. It must have been sent, because its gradient has arrived, so this does not block.
   std::exchange(slot.send, {}).wait(stream_);
@@ -378,9 +400,14 @@ void Pipeline::evaluate(const Batch& batch, Tensor losses) {
     };
     Slot& slot = slots_[chunk_slots_[c][0]];
     Ctx ctx = context(slot, false);
-    if (!chunk.range().has_embedding) slot.input = receive(ctx, action(ActionKind::receive_forward), batch);
+    const Place place = stage_.place(static_cast<int>(c));
+    if (stage_.places.turns_before(place))
+      slot.input = slots_[chunk_slots_[c - 1][0]].output;
+    else if (!chunk.range().has_embedding)
+      slot.input = receive(ctx, action(ActionKind::receive_forward), batch);
     slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);
-    if (!chunk.range().has_head) send(slot, slot.output, action(ActionKind::send_forward));
+    if (!chunk.range().has_head && !stage_.places.turns_after(place))
+      send(slot, slot.output, action(ActionKind::send_forward));
   }
 }
 

@@ -86,9 +86,9 @@ class Pipeline {
     Work send = {};                                   // of the output, which must not change until it is done
   };
 
-  /// Buffers in which a chunk receives hidden states, or their gradients, from another stage. Micro-batches take turns
-  /// using the buffers, so that the next message can arrive while the current one is in use. Gradients are also sent
-  /// from these buffers; the last chunk only sends.
+  /// Buffers in which a chunk receives hidden states, or their gradients, from another stage or as a copy from another
+  /// chunk of its stage. Micro-batches take turns using the buffers, so that the next message can arrive while the
+  /// current one is in use. Gradients are also sent from these buffers; the last chunk only sends.
   struct Inbox {
     int first = 0;                 // index of the first buffer in message_memory_
     std::vector<Work> sends = {};  // by buffer: the send that must be done before the buffer is overwritten
@@ -105,9 +105,13 @@ class Pipeline {
   void clear_slot(Slot& slot);
   void prepare(const Action& action, Slot& slot, const Ctx& ctx, const Batch& batch);
   void make_offloads(std::size_t range_bytes);
-  Inbox make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const;
+  Inbox make_inputs(int chunk, int in_flight) const;
+  Inbox make_gradients(int chunk, int in_flight) const;
+  bool has_action(ActionKind kind, int chunk) const;
   Inbox& inbox_of(const Action& action);
   int peer_of(const Action& action) const;
+  bool turns_before(const Action& action) const { return stage_.places.turns_before(stage_.place(action.chunk)); }
+  void pass_gradient(const Action& action, const Slot& slot, const Ctx& ctx, const Batch& batch);
   Tensor buffer_of(const Ctx& ctx, const Action& action, const Batch& batch);
   void start_receive(const Ctx& ctx, const Action& action, const Batch& batch);
   void start_next_receive(const StepSchedule& schedule, std::size_t index, const Ctx& ctx, const BatchBuffers& buffers);

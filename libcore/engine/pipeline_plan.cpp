@@ -136,6 +136,7 @@ std::optional<PipelinePlan> plan_pipeline(const GptConfig& config, const Dropout
   const std::vector<ActionDurations> durations = place_durations(config, dropout, shape);
   const Places places = layout.places();
   PipelinePlan plan{.schedule = std::string(schedule_name(layout.schedule)),
+                    .places = places,
                     .micro_batches = shape.micro_batches,
                     .layout = layer_layout_text(layer_counts(layout, config.num_layers)),
                     .layers = split_layers(layout, config.num_layers),
@@ -163,7 +164,7 @@ std::string describe_pipeline(const PipelinePlan& plan) {
         holds.push_back(range.count == 1 ? cat("layer ", range.first)
                                          : cat("layers ", range.first, "-", range.first + range.count - 1));
     }
-    if (stage + 1 == plan.flops.size()) holds.emplace_back("output layer");
+    if (static_cast<int>(stage) == plan.places.last_stage()) holds.emplace_back("output layer");
     out += format("  %-5zu  %-28s  %12.4e  %5.1f%%\n", stage, join(holds, ", ").c_str(), plan.flops[stage],
                   100 * plan.flops[stage] / all);
   }

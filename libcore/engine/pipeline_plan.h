@@ -22,6 +22,7 @@ std::vector<std::int64_t> balanced_layer_counts(const GptConfig& config, const D
 
 struct PipelinePlan {
   std::string schedule;
+  Places places;
   std::int64_t micro_batches = 1;
   std::string layout;                           // as --pipeline-model-parallel-layout
   std::vector<std::vector<LayerRange>> layers;  // by stage and chunk

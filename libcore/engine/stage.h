@@ -1,4 +1,4 @@
-// A pipeline rank's part of the model: a list of chunks. With an interleaved schedule, there are multiple chunks.
+// A pipeline rank's part of the model: a list of chunks. With an interleaved or V schedule, there are multiple chunks.
 #pragma once
 
 #include <compare>
@@ -11,10 +11,11 @@ namespace mtl {
 
 struct Stage {
   std::vector<Chunk> chunks;
+  Places places;  // of the pipeline
+  int number = 0;
 
-  void params(const ParamVisitor& visit) {
-    for (Chunk& chunk : chunks) chunk.params(visit);
-  }
+  Place place(int chunk) const { return {number, chunk}; }
+  void params(const ParamVisitor& visit);
 };
 
 /// What a chunk's work and memory depend on besides what all chunks share. Chunks of equal kinds may be of different

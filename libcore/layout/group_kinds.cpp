@@ -59,7 +59,8 @@ std::vector<GroupKind> group_kinds(const Layout& layout, int node_size) {
   kinds.add("cp", grid.groups(Axis::context), "context parallel: share every sequence",
             "keys and values, each layer and micro-batch");
   kinds.add("pp", grid.groups(Axis::pipeline), "pipeline: hold consecutive layers",
-            "activations to the next stage, gradients back, once a micro-batch");
+            layout.chunks > 1 ? "activations to the next stage, gradients back, once a micro-batch and chunk"
+                              : "activations to the next stage, gradients back, once a micro-batch");
   // Ranks that share a sequence also have the same weights, so gradients are summed over both axes at once.
   const char* gradients = layout.optimizer_shards.empty()
                               ? "gradients, once a step"
@@ -72,8 +73,9 @@ std::vector<GroupKind> group_kinds(const Layout& layout, int node_size) {
   else
     kinds.add_combined("dp-cp", grid.groups({Axis::data, Axis::context}), "have the same weights", gradients);
   if (layout.expert_grid) collect_expert_kinds(kinds, *layout.expert_grid);
-  kinds.add("embedding", grid.embedding_groups(), "first and last stage: tied embedding",
-            "the embedding's gradient, once a step");
+  const bool is_vee = layout.places().arrangement == Arrangement::vee;  // the first stage uses one table twice
+  kinds.add("embedding", is_vee ? grid.position_embedding_groups() : grid.embedding_groups(),
+            "first and last stage: tied embedding", "the embedding's gradient, once a step");
   kinds.add_combined("position_embedding", grid.position_embedding_groups(), "first stage: position embedding",
                      "nothing");
   kinds.add("tp-pp", grid.groups({Axis::tensor, Axis::pipeline}), "model parallel: one whole model",

@@ -13,7 +13,7 @@
 
 namespace mtl {
 
-enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved, zero_bubble_1, zero_bubble_2 };
+enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved, zero_bubble_1, zero_bubble_2, zero_bubble_v };
 
 /// How long a micro-batch's forward and backward take in one place. `weight` is the part of backward that computes
 /// weight gradients, and `backward` the rest.
@@ -42,7 +42,7 @@ struct Layout {
   std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (param_store.h)
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-  int chunks = 1;                               // per stage; more than one only with ScheduleKind::interleaved
+  int chunks = 1;                               // per stage: at least 2 if interleaved, 2 in zero_bubble_v, else 1
   std::vector<ActionDurations> durations = {};  // of every place, by position, for zero-bubble schedules; empty: equal
   int group = 0;  // micro-batches per group in an interleaved schedule (schedule.h); 0: as many as stages
   Recompute recompute = {};
@@ -59,7 +59,9 @@ struct Layout {
   /// Returns this rank's index in its group over `axes`.
   int index_in(AxisSet axes) const { return grid.index_in_group(rank, axes); }
   int stages() const { return size(Axis::pipeline); }
-  Places places() const { return {stages(), chunks}; }
+  Places places() const {
+    return {stages(), chunks, schedule == ScheduleKind::zero_bubble_v ? Arrangement::vee : Arrangement::in_turn};
+  }
   int stage() const { return coordinate(Axis::pipeline); }
 };
 

@@ -99,8 +99,9 @@ void check_micro_batches(const Layout& layout, std::int64_t micro_batches) {
 }
 
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches) {
-  require(layout.schedule == ScheduleKind::interleaved || layout.chunks == 1,
-          "only an interleaved schedule has several chunks");
+  require(layout.schedule == ScheduleKind::interleaved || layout.schedule == ScheduleKind::zero_bubble_v ||
+              layout.chunks == 1,
+          "the schedule cannot have several chunks");
   if (layout.schedule == ScheduleKind::gpipe) return gpipe(layout.stages(), stage, micro_batches);
   if (layout.schedule == ScheduleKind::one_forward_one_backward)
     return one_forward_one_backward(layout.stages(), stage, micro_batches);
@@ -111,9 +112,9 @@ std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_ba
 std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches) {
   if (defers_weights(layout.schedule)) {
     // As many as 1F1B keeps on the first stage, or nearly twice as many.
-    const int in_flight = layout.schedule == ScheduleKind::zero_bubble_1 ? layout.stages() : 2 * layout.stages() - 1;
-    const std::vector<ActionDurations> equal(layout.stages());
-    return zero_bubble(layout.durations.empty() ? equal : layout.durations, in_flight, micro_batches);
+    const int in_flight = layout.schedule == ScheduleKind::zero_bubble_2 ? 2 * layout.stages() - 1 : layout.stages();
+    const std::vector<ActionDurations> equal(static_cast<std::size_t>(layout.places().count()));
+    return zero_bubble(layout.places(), layout.durations.empty() ? equal : layout.durations, in_flight, micro_batches);
   }
   std::vector<std::vector<Action>> out;
   for (int stage = 0; stage < layout.stages(); ++stage) out.push_back(stage_schedule(layout, stage, micro_batches));
@@ -177,19 +178,20 @@ std::vector<Action> with_communication(const std::vector<Action>& actions, const
     auto add_if = [&](bool condition, ActionKind kind) {
       if (condition) out.push_back({kind, action.micro_batch, action.chunk});
     };
-    const bool begins_model = places.begins_model({stage, action.chunk});
-    const bool ends_model = places.ends_model({stage, action.chunk});
+    const Place place{stage, action.chunk};
+    const bool has_previous = !places.begins_model(place) && !places.turns_before(place),
+               has_next = !places.ends_model(place) && !places.turns_after(place);
     require(action.kind <= ActionKind::weight, "the actions already include communication");
     if (action.kind == ActionKind::weight) {
       out.push_back(action);
     } else if (action.kind == ActionKind::forward) {
-      add_if(!begins_model, ActionKind::receive_forward);
+      add_if(has_previous, ActionKind::receive_forward);
       out.push_back(action);
-      add_if(!ends_model, ActionKind::send_forward);
+      add_if(has_next, ActionKind::send_forward);
     } else {
-      add_if(!ends_model, ActionKind::receive_backward);
+      add_if(has_next, ActionKind::receive_backward);
       out.push_back(action);
-      add_if(!begins_model, ActionKind::send_backward);
+      add_if(has_previous, ActionKind::send_backward);
     }
   }
   return out;

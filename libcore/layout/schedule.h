@@ -1,7 +1,7 @@
 // Pipeline schedules: pure functions that turn (stages, stage, micro-batches) into a list of actions for the stage.
 //
-// A stage holds one chunk of layers or, in an interleaved schedule, `chunks` chunks. With interleaving, a micro-batch
-// passes through chunk 0 on every stage, then through chunk 1 on every stage, and so on. All schedules execute a
+// A stage holds one chunk of layers or, in interleaved and V schedules, several. A micro-batch then passes through
+// chunk 0 on every stage, then through chunk 1 on every stage, and so on (layout/place.h). All schedules execute a
 // chunk's backwards in micro-batch order, so they all sum gradients in the same order.
 #pragma once
 
@@ -18,7 +18,8 @@
 namespace mtl {
 
 /// The names of the ScheduleKinds in flags and reports, in declaration order.
-inline constexpr std::array<std::string_view, 5> kScheduleNames = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"};
+inline constexpr std::array<std::string_view, 6> kScheduleNames = {"gpipe", "1f1b",  "interleaved",
+                                                                   "zb-h1", "zb-h2", "zb-v"};
 constexpr std::string_view schedule_name(ScheduleKind kind) { return kScheduleNames.at(enum_index(kind)); }
 
 /// A `weight` action computes the weight gradients that a backward deferred. In schedules without such actions, each
@@ -54,7 +55,8 @@ std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches
 
 /// Returns true if the schedule has weight actions.
 inline bool defers_weights(ScheduleKind kind) {
-  return kind == ScheduleKind::zero_bubble_1 || kind == ScheduleKind::zero_bubble_2;
+  return kind == ScheduleKind::zero_bubble_1 || kind == ScheduleKind::zero_bubble_2 ||
+         kind == ScheduleKind::zero_bubble_v;
 }
 /// Throws Error(usage) if the layout's schedule cannot run a step with `micro_batches` micro-batches.
 void check_micro_batches(const Layout& layout, std::int64_t micro_batches);
@@ -85,7 +87,8 @@ int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk =
 
 /// Adds the stage's sends and receives to `actions`. Before each forward or backward, the stage receives its input.
 /// After it, the stage sends its output. The model's first chunk receives no activations and sends no gradients. The
-/// model's last chunk sends no activations and receives no gradients.
+/// model's last chunk sends no activations and receives no gradients. Consecutive chunks of one stage exchange no
+/// messages.
 ///
 /// A receive blocks. A send returns immediately, and only the next use of its buffer blocks until the send is complete.
 /// Activations and gradients have a channel each (comm/channel.h). Within a channel, receives match sends in order. If

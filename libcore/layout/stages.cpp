@@ -46,7 +46,8 @@ void check_layer_counts(const Layout& layout, std::int64_t num_layers, bool is_f
   if (sum != num_layers)
     fail_at(Exit::usage, where, "has ", count_of(sum, "layer"), " (t), but the model has ", num_layers,
             is_fixed || sum == 0 ? "; change the text" : cat("; change the text, or use --num-layers ", sum));
-  for (int stage = 1; stage + 1 < places.stages; ++stage) {  // the others have the embedding or the output layer
+  for (int stage = 0; stage < places.stages; ++stage) {
+    if (stage == 0 || stage == places.last_stage()) continue;  // has the embedding or the output layer
     std::int64_t layers = 0;
     for (int chunk = 0; chunk < places.chunks; ++chunk) layers += counts[places.position_of({stage, chunk})];
     if (layers == 0)
@@ -62,7 +63,8 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
          layout.chunks);
   if (layout.chunks > 1 && layout.stages() == 1)
     fail_at(Exit::usage, "--pipeline-model-parallel-size 1", "has no other stage to interleave ", layout.chunks,
-            " chunks with; use at least 2 stages, or 1 chunk");
+            " chunks with; use at least 2 stages, or ",
+            layout.schedule == ScheduleKind::zero_bubble_v ? "another schedule" : "1 chunk");
   const std::string ends = end_stage_flags(layout);
   if (ends.empty()) return;
   if (const std::vector<std::string> counted = account_flags(layout); !counted.empty())

@@ -16,7 +16,10 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 struct Rule {
   std::array<ActionKind, 3> order;  // of those that can start at the same time, the first does
   double patience;  // a weight does not start if another action can start within this share of the weight's duration
-  int warmup;       // at most stages - stage + warmup micro-batches are between forward and backward
+  // At position i of n, fewer than share (n - i) + warmup micro-batches are between forward and backward before another
+  // forward starts.
+  double share;
+  int warmup;
 };
 
 double duration(const ActionDurations& durations, ActionKind kind) {
@@ -24,44 +27,47 @@ double duration(const ActionDurations& durations, ActionKind kind) {
   return kind == ActionKind::backward ? durations.backward : durations.weight;
 }
 
-/// A stage that is being scheduled. Micro-batches pass in order, so counts say which have been started.
-struct StageTimes {
-  std::vector<Action> actions;
+/// A place that is being scheduled. Micro-batches pass in order, so counts say which have been started.
+struct PlaceTimes {
   std::vector<double> inputs, gradients;  // by micro-batch: when it arrives; kNever: not known yet
-  double free = 0;                        // when the last action ends
   std::array<int, 3> started = {};        // by ActionKind
 
   int& count(ActionKind kind) { return started[static_cast<std::size_t>(kind)]; }
   int count(ActionKind kind) const { return started[static_cast<std::size_t>(kind)]; }
+};
 
-  /// Returns when the next action of a kind can start, or kNever.
-  double ready(ActionKind kind, int most_ahead, int most_in_flight) const {
-    const int forwards = count(ActionKind::forward), backwards = count(ActionKind::backward),
-              weights = count(ActionKind::weight);
-    if (kind == ActionKind::weight) return weights < backwards ? free : kNever;
-    if (kind == ActionKind::backward) return backwards < forwards ? std::max(free, gradients[backwards]) : kNever;
-    const bool may_start =
-        forwards < std::ssize(inputs) && forwards - backwards < most_ahead && forwards - weights < most_in_flight;
-    return may_start ? std::max(free, inputs[forwards]) : kNever;
-  }
+struct StageTimes {
+  std::vector<Action> actions;
+  double free = 0;  // when the last action ends
+};
+
+/// An action that a stage may start.
+struct Candidate {
+  double start = kNever;
+  int chunk = 0, micro_batch = 0;
 };
 
 class ListSchedule {
  public:
-  ListSchedule(const std::vector<ActionDurations>& durations, int most_in_flight, int micro_batches, const Rule& rule)
-      : durations_(durations), most_in_flight_(most_in_flight), rule_(rule), stages_(durations.size()) {
-    for (StageTimes& stage : stages_)
-      stage.inputs = stage.gradients = std::vector<double>(static_cast<std::size_t>(micro_batches), kNever);
-    std::fill(stages_.front().inputs.begin(), stages_.front().inputs.end(), 0);
+  ListSchedule(const Places& places, const std::vector<ActionDurations>& durations, int most_in_flight,
+               int micro_batches, const Rule& rule)
+      : places_(places),
+        durations_(durations),
+        most_in_flight_(most_in_flight),
+        rule_(rule),
+        at_(durations.size()),
+        stages_(static_cast<std::size_t>(places.stages)) {
+    for (PlaceTimes& place : at_)
+      place.inputs = place.gradients = std::vector<double>(static_cast<std::size_t>(micro_batches), kNever);
+    std::fill(at_.front().inputs.begin(), at_.front().inputs.end(), 0);
     std::vector<double> decisions(stages_.size());
-    for (std::size_t s = 0; s < stages_.size(); ++s) decisions[s] = decision(s);
+    for (int s = 0; s < places.stages; ++s) decisions[s] = decision(s);
     // The earliest decision comes next: actions that start later make nothing ready for it.
-    for (std::size_t left = 3 * stages_.size() * stages_.front().inputs.size(); left > 0; --left) {
-      const auto next = std::min_element(decisions.begin(), decisions.end()) - decisions.begin();
+    for (std::size_t left = 3 * at_.size() * at_.front().inputs.size(); left > 0; --left) {
+      const auto next = static_cast<int>(std::min_element(decisions.begin(), decisions.end()) - decisions.begin());
       require(decisions[next] < kNever, "a zero-bubble schedule deadlocks");
       start(next, decisions[next]);
-      for (std::size_t s = next == 0 ? 0 : next - 1; s < std::min<std::size_t>(next + 2, stages_.size()); ++s)
-        decisions[s] = decision(s);
+      for (int s = std::max(next - 1, 0); s < std::min(next + 2, places.stages); ++s) decisions[s] = decision(s);
     }
   }
 
@@ -77,52 +83,83 @@ class ListSchedule {
   }
 
  private:
-  double ready(std::size_t s, ActionKind kind) const {
-    const int most_ahead = static_cast<int>(stages_.size() - s) + rule_.warmup;
-    return stages_[s].ready(kind, most_ahead, most_in_flight_);
+  const PlaceTimes& place(int stage, int chunk) const { return at_[places_.position_of({stage, chunk})]; }
+
+  /// Returns when a chunk's next action of a kind can start, or kNever.
+  double ready(int stage, int chunk, ActionKind kind) const {
+    const int position = places_.position_of({stage, chunk});
+    const PlaceTimes& times = at_[position];
+    const double free = stages_[stage].free;
+    const int forwards = times.count(ActionKind::forward), backwards = times.count(ActionKind::backward);
+    if (kind == ActionKind::weight) return times.count(ActionKind::weight) < backwards ? free : kNever;
+    if (kind == ActionKind::backward) return backwards < forwards ? std::max(free, times.gradients[backwards]) : kNever;
+    const bool may_start = forwards < std::ssize(times.inputs) &&
+                           forwards - backwards < rule_.share * (places_.count() - position) + rule_.warmup &&
+                           forwards - times.count(ActionKind::weight) < most_in_flight_;
+    return may_start ? std::max(free, times.inputs[forwards]) : kNever;
+  }
+
+  /// Returns the stage's next action of a kind: of those that can start first, the oldest micro-batch's.
+  Candidate next(int stage, ActionKind kind) const {
+    Candidate best;
+    for (int chunk = 0; chunk < places_.chunks; ++chunk) {
+      const Candidate other{ready(stage, chunk, kind), chunk, place(stage, chunk).count(kind)};
+      if (other.start < best.start || (other.start == best.start && other.micro_batch < best.micro_batch)) best = other;
+    }
+    return best;
   }
 
   /// Returns when the stage's next action starts, or kNever if that is not known yet.
-  double decision(std::size_t s) const {
-    const double other = std::min(ready(s, ActionKind::forward), ready(s, ActionKind::backward)),
-                 weight = ready(s, ActionKind::weight);
-    return other < weight + rule_.patience * durations_[s].weight ? other : std::min(other, weight);
+  double decision(int stage) const {
+    const double other = std::min(next(stage, ActionKind::forward).start, next(stage, ActionKind::backward).start);
+    const Candidate weight = next(stage, ActionKind::weight);
+    const double worth = rule_.patience * durations_[places_.position_of({stage, weight.chunk})].weight;
+    return other < weight.start + worth ? other : std::min(other, weight.start);
   }
 
-  void start(std::size_t s, double at) {
-    StageTimes& stage = stages_[s];
+  void start(int s, double at) {
     ActionKind kind = rule_.order[2];
     for (std::size_t i : {1, 0})
-      kind = ready(s, rule_.order[i]) <= at ? rule_.order[i] : kind;  // the first in order wins
-    const int micro_batch = stage.count(kind)++;
-    stage.actions.push_back({kind, micro_batch, 0});
-    stage.free = at + duration(durations_[s], kind);
+      kind = next(s, rule_.order[i]).start <= at ? rule_.order[i] : kind;  // the first in order wins
+    const Candidate chosen = next(s, kind);
+    const int position = places_.position_of({s, chosen.chunk}), m = chosen.micro_batch;
+    ++at_[position].count(kind);
+    stages_[s].actions.push_back({kind, m, chosen.chunk});
+    const double end = stages_[s].free = at + duration(durations_[position], kind);
     if (kind == ActionKind::forward)
-      (s + 1 < stages_.size() ? stages_[s + 1].inputs : stage.gradients)[micro_batch] = stage.free;
-    if (kind == ActionKind::backward && s > 0) stages_[s - 1].gradients[micro_batch] = stage.free;
+      (position + 1 < places_.count() ? at_[position + 1].inputs : at_[position].gradients)[m] = end;
+    if (kind == ActionKind::backward && position > 0) at_[position - 1].gradients[m] = end;
   }
 
+  Places places_;
   const std::vector<ActionDurations>& durations_;
   int most_in_flight_;
   Rule rule_;
-  std::vector<StageTimes> stages_;
+  std::vector<PlaceTimes> at_;      // by position
+  std::vector<StageTimes> stages_;  // by stage
 };
 
 }  // namespace
 
-std::vector<std::vector<Action>> zero_bubble(const std::vector<ActionDurations>& durations, int most_in_flight,
-                                             int micro_batches) {
-  require(!durations.empty() && most_in_flight >= 1 && micro_batches >= 1, "no stage or no micro-batch");
+std::vector<std::vector<Action>> zero_bubble(const Places& places, const std::vector<ActionDurations>& durations,
+                                             int most_in_flight, int micro_batches) {
+  require(std::ssize(durations) == places.count() && most_in_flight >= 1 && micro_batches >= 1,
+          "no duration for every place, or no micro-batch");
+  // A micro-batch in several chunks is between its forward and backward for a part of the time until the next one.
+  const std::vector<double> shares = places.chunks > 1 ? std::vector{1.0, 0.75, 0.5} : std::vector{1.0};
   std::vector<std::vector<Action>> best;
   double shortest = kNever;
   for (const auto& order : {std::array{ActionKind::backward, ActionKind::forward, ActionKind::weight},
                             std::array{ActionKind::forward, ActionKind::backward, ActionKind::weight}}) {
     for (double patience : {0.0, 0.25, 0.5}) {
-      for (int warmup : {0, 1, micro_batches}) {
-        const ListSchedule schedule(durations, most_in_flight, micro_batches, {order, patience, warmup});
-        if (schedule.total() >= shortest) continue;
-        shortest = schedule.total();
-        best = schedule.actions();
+      for (double share : shares) {
+        for (int warmup : {0, 1, micro_batches}) {
+          const ListSchedule schedule(places, durations, most_in_flight, micro_batches,
+                                      {order, patience, share, warmup});
+          if (schedule.total() >= shortest) continue;
+          shortest = schedule.total();
+          best = schedule.actions();
+        }
       }
     }
   }

@@ -1,5 +1,5 @@
-// Zero-bubble schedules (Qi et al. 2023): backward is divided into the gradients of the inputs (backward), which other
-// stages wait for, and those of the weights (weight), which fill the waits.
+// Zero-bubble schedules (Qi et al. 2023, 2024): backward is divided into the gradients of the inputs (backward), which
+// other stages wait for, and those of the weights (weight), which fill the waits.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,10 @@ namespace mtl {
 
 /// Returns the actions of all stages, without communication: the list schedule with the shortest total among some with
 /// different rules. In a list schedule, a free stage starts the action that its rule prefers of those whose inputs have
-/// arrived, or a weight if there is none. At most `most_in_flight` micro-batches are between forward and weight on a
-/// stage. Each stage has one chunk. `durations` are by stage. The result is the same on every rank.
-std::vector<std::vector<Action>> zero_bubble(const std::vector<ActionDurations>& durations, int most_in_flight,
-                                             int micro_batches);
+/// arrived, or a weight if there is none; with several chunks, the oldest micro-batch's. At most `most_in_flight`
+/// micro-batches are in a place, between forward and weight. `durations` are by position. The result is the same on
+/// every rank.
+std::vector<std::vector<Action>> zero_bubble(const Places& places, const std::vector<ActionDurations>& durations,
+                                             int most_in_flight, int micro_batches);
 
 }  // namespace mtl

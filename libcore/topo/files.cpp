@@ -24,7 +24,7 @@ Json rank_json(const TopoReport& report, int rank) {
   if (report.layout.expert_grid) out.set("ep", report.layout.expert_grid->coordinate(rank, Axis::expert));
   int stage = report.layout.grid.coordinate(rank, Axis::pipeline);
   if (report.layers) out.set("layers", layers_json(report, stage));
-  if (report.vocab_size > 0 && (stage == 0 || stage == report.stages - 1))
+  if (report.holds_vocabulary(stage))
     out.set("vocab_rows", range_json(report.vocab_rows(report.layout.grid.coordinate(rank, Axis::tensor))));
   return out;
 }

@@ -47,6 +47,8 @@ struct TopoReport {
   int columns_of_replica() const { return layout.grid.size({Axis::tensor, Axis::context}); }
   /// Returns what a stage contains: "embedding, layers 0-11".
   std::string holdings(int stage) const;
+  /// Returns true if the stage has rows of the vocabulary, and their number is known.
+  bool holds_vocabulary(int stage) const;
   /// Returns a tensor rank's first vocabulary row and number of rows, including padding.
   LayerRange vocab_rows(int tensor_rank) const;
   /// Returns "Vocabulary: 50,257 tokens, padded to 50,432 = 2 x 25,216 rows".

@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// How actions are labeled: by the micro-batch alone, with the chunk, or with the kind.
+/// How actions are labeled: by the micro-batch alone, with the chunk, or with the kind (in capitals for chunk 1).
 enum class Labels { plain, chunks, kinds };
 
 /// A stage's timeline: a forward pass takes one cell, an entire backward pass two. A cell has one character if labels
@@ -28,7 +28,7 @@ class StageLine {
     std::size_t begin = std::lround(span.start), end = std::lround(span.end);
     std::string text = cat(action.micro_batch % 10);
     if (labels_ == Labels::chunks) text += static_cast<char>('a' + action.chunk % 26);
-    if (labels_ == Labels::kinds) text += kind;
+    if (labels_ == Labels::kinds) text += action.chunk == 0 ? kind : static_cast<char>(kind + 'A' - 'a');
     text.resize((end - begin) * cell_, '\'');
     for (std::size_t i = begin; i < end; ++i) {
       texts_[i] = text.substr((i - begin) * cell_, cell_);
@@ -113,7 +113,8 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& termi
   if (labels == Labels::chunks)
     out += "  3a: forward of micro-batch 3 through chunk a, the stage's first; 3a'': its backward; .: waiting\n";
   if (labels == Labels::kinds)
-    out += "  3f: forward of micro-batch 3; 3b: gradients of its inputs; 3w: of the weights; .: waiting\n";
+    out += cat("  3f: forward of micro-batch 3; 3b: gradients of its inputs; 3w: of the weights; ",
+               report.layout.chunks > 1 ? "capitals: in the stage's second chunk; " : "", ".: waiting\n");
   if (schedule.micro_batches > 10) out += "  only the last digit of a micro-batch's number is shown\n";
   return out + describe_times(report);
 }

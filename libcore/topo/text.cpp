@@ -66,7 +66,7 @@ std::string describe_ranks(const TopoReport& report) {
     if (report.layout.expert_grid) out += format(" %3d", report.layout.expert_grid->coordinate(rank, Axis::expert));
     int stage = report.layout.grid.coordinate(rank, Axis::pipeline);
     out += "  " + report.holdings(stage);
-    if (report.vocab_size > 0 && (stage == 0 || stage == report.stages - 1))
+    if (report.holds_vocabulary(stage))
       out += cat("; rows ", rows_text(report, report.layout.grid.coordinate(rank, Axis::tensor)));
     out += "\n";
   }

@@ -261,7 +261,8 @@ std::string ParallelOptions::data_text() const {
 std::int64_t ParallelOptions::chunks(std::optional<std::int64_t> num_layers) const {
   if (!layout.layer_counts.empty()) return (std::ssize(layout.layer_counts) + pipeline - 1) / pipeline;
   if (virtual_stages) return *virtual_stages;
-  return layers_per_virtual_stage && num_layers ? *num_layers / (pipeline * *layers_per_virtual_stage) : 1;
+  if (layers_per_virtual_stage && num_layers) return *num_layers / (pipeline * *layers_per_virtual_stage);
+  return schedule == "zb-v" ? 2 : 1;
 }
 
 ScheduleKind ParallelOptions::schedule_kind(std::optional<std::int64_t> num_layers) const {

@@ -145,12 +145,14 @@ struct ParallelOptions {
   std::string data_text() const;
   /// Returns the order of the axes, such as "tp-cp-ep-dp-pp".
   std::string order() const { return rank_order.value_or(tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp"); }
-  /// Returns the chunks of each stage. `num_layers` is needed only with layers_per_virtual_stage. With
-  /// layout.layer_counts, rounds up to a whole number; check_stages() reports others.
+  /// Returns the chunks of each stage; without flags that say so, 2 in a V schedule and else 1. `num_layers` is needed
+  /// only with layers_per_virtual_stage. With layout.layer_counts, rounds up to a whole number; check_stages() reports
+  /// others.
   std::int64_t chunks(std::optional<std::int64_t> num_layers) const;
   ScheduleKind schedule_kind(std::optional<std::int64_t> num_layers) const;
   /// Returns the stages that exchange messages. May be a ring, although a chain is enough.
   MessagePaths message_paths() const {
+    if (schedule == "zb-v") return MessagePaths::vee;
     const bool may_interleave = virtual_stages || layers_per_virtual_stage || layer_layout;
     return may_interleave ? MessagePaths::ring : MessagePaths::chain;
   }

@@ -80,16 +80,24 @@ bool check_stages(const ParallelOptions& options, std::optional<std::int64_t> nu
 
 bool check_schedule_kind(const ParallelOptions& options, std::optional<std::int64_t> num_layers,
                          const std::string& flag, const ReportProblem& report) {
-  const bool interleaves = options.schedule_kind(num_layers) == ScheduleKind::interleaved,
-             has_chunks = options.chunks(num_layers) > 1;
+  const ScheduleKind kind = options.schedule_kind(num_layers);
+  const std::int64_t chunks = options.chunks(num_layers);
+  const bool interleaves = kind == ScheduleKind::interleaved, has_chunks = chunks > 1;
+  if (!interleaves && options.group)
+    report("--microbatch-group-size-per-virtual-pipeline-stage", cat("needs ", flag, " interleaved"));
+  if (kind == ScheduleKind::zero_bubble_v) {
+    if (chunks != 2)
+      report(flag + " zb-v", cat("divides every stage into 2 chunks, not ", chunks,
+                                 "; leave out the flags for several chunks, or divide the layers into ",
+                                 2 * options.pipeline, " parts"));
+    return chunks == 2 && !options.group;
+  }
   if (interleaves && !has_chunks)
     report(flag + " interleaved",
            "needs several chunks per stage; add --num-virtual-stages-per-pipeline-rank with at least 2");
   if (!interleaves && has_chunks)
     report(cat(flag, " ", *options.schedule),
            cat("runs one chunk per stage; use ", flag, " interleaved, or leave out the flags for several chunks"));
-  if (!interleaves && options.group)
-    report("--microbatch-group-size-per-virtual-pipeline-stage", cat("needs ", flag, " interleaved"));
   return interleaves == has_chunks && (interleaves || !options.group);
 }
 

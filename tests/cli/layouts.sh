@@ -98,8 +98,10 @@ set_layout() {
   [ "$sp" -eq 0 ] || { flags+=(--sequence-parallel); title+="SP "; }
   [ "$pp" -eq 1 ] || { flags+=(--pipeline-schedule "$schedule"); title+="PP$pp $schedule "; }
   # Five layers in two chunks per stage. With four stages, some chunks have no layer.
-  [ "$schedule $pp" != 'interleaved 2' ] || flags+=(--pipeline-model-parallel-layout 'Et|tt|t|tL')
-  [ "$schedule $pp" != 'interleaved 4' ] || flags+=(--pipeline-model-parallel-layout 'Et|t||t||t|t|L')
+  case "$schedule $pp" in
+    interleaved\ 2 | zb-v\ 2) flags+=(--pipeline-model-parallel-layout 'Et|tt|t|tL') ;;
+    interleaved\ 4 | zb-v\ 4) flags+=(--pipeline-model-parallel-layout 'Et|t||t||t|t|L') ;;
+  esac
   [ "$dp" -eq 1 ] || title+="DP$dp "
   [ "$zero" -eq 0 ] || { flags+=(--use-distributed-optimizer); title+="ZeRO-1 "; }
   [ "$overlap" -eq 0 ] || { flags+=(--overlap-grad-reduce --ddp-bucket-size 20000); title+="overlapped "; }

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Fifteen layouts on up to 8 ranks have the same loss as one process, also with other architectures and precisions in
+# Sixteen layouts on up to 8 ranks have the same loss as one process, also with other architectures and precisions in
 # some of them. Three compute the same bits again with recomputation, and so without any race between the ranks.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
-run_layouts 1 15
+run_layouts 1 16
 
 FULL='--recompute-granularity full --recompute-method uniform --recompute-num-layers 2'
 RECOMPUTE=$FULL run_layouts 10 10 llama 2
@@ -14,19 +14,25 @@ run_layouts 10 10 gpt-bf16
 RECOMPUTE=$FULL run_layouts 11 11 gpt-bf16
 run_layouts 11 11 gpt-fp16
 
-# All schedules compute the same bits, whatever each stage holds. (The norm's bits depend on the stages' tensors.)
-train_layout 2 one --pipeline-model-parallel-size 2 --clip-grad 0 --micro-batch-size 2
-for flags in '--pipeline-schedule gpipe' '--pipeline-schedule zb-h1' '--pipeline-schedule zb-h2' \
-  '--pipeline-model-parallel-layout Et|ttt|t|L' \
-  '--pipeline-model-parallel-layout E|tt|t|ttL --microbatch-group-size-per-virtual-pipeline-stage 3'; do
+# All schedules compute the same bits, whatever each stage holds. (The norm's bits depend on the stages' tensors.) zb-v
+# adds the terms of a tied embedding's gradient in another order.
+for tie in '' --untie-embeddings-and-output-weights; do
   # shellcheck disable=SC2086 # words
-  train_layout 2 other --pipeline-model-parallel-size 2 --clip-grad 0 --micro-batch-size 2 $flags
-  for step in iter_0000001 "$FINAL"; do
-    difference=$(mtl_compare_checkpoints --exact "one.ck/$step" "other.ck/$step" 2>&1) || fail "$flags: $difference"
+  train_layout 2 one --pipeline-model-parallel-size 2 --clip-grad 0 --micro-batch-size 2 $tie
+  schedules=('--pipeline-schedule gpipe' '--pipeline-schedule zb-h1' '--pipeline-schedule zb-h2'
+    '--pipeline-model-parallel-layout Et|ttt|t|L'
+    '--pipeline-model-parallel-layout E|tt|t|ttL --microbatch-group-size-per-virtual-pipeline-stage 3')
+  [ -z "$tie" ] || schedules=('--pipeline-schedule zb-v --pipeline-model-parallel-layout Et|t|tt|tL')
+  for flags in "${schedules[@]}"; do
+    # shellcheck disable=SC2086 # words
+    train_layout 2 other --pipeline-model-parallel-size 2 --clip-grad 0 --micro-batch-size 2 $tie $flags
+    for step in iter_0000001 "$FINAL"; do
+      difference=$(mtl_compare_checkpoints --exact "one.ck/$step" "other.ck/$step" 2>&1) || fail "$flags: $difference"
+    done
+    rm -rf other.*
   done
-  rm -rf other.*
+  rm -rf one.*
 done
-rm -rf one.*
 
 # Weights that overflow: mtl-train reports the ranks and tensors, even if sums over ranks have spread the infinities,
 # and makes no update.

@@ -35,6 +35,7 @@ enter_layout() {
     pp) ranks=2 LAYOUT=(--pipeline-model-parallel-size 2) ;;
     chunks) ranks=2 LAYOUT=(--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et||t|L') ;;
     zb) ranks=2 LAYOUT=(--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1) ;;
+    vee) ranks=2 LAYOUT=(--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et||t|L' --pipeline-schedule zb-v) ;;
     dp) ranks=2 LAYOUT=(--use-distributed-optimizer) ;;
     tp-pp) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2) ;;
     tp-dp) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer) ;;

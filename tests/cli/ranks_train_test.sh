@@ -11,7 +11,7 @@ SHORT=("${LENGTH[@]}")
 # A rank is killed during training, in four layouts.
 LENGTH=(--train-iters 120 --save-interval 40 --eval-interval 50 --log-interval 15)
 LAST=iter_0000120/shard_00000.safetensors
-for layout in chunks zb dp tp-pp; do
+for layout in chunks vee dp tp-pp; do
   enter_layout $layout
   expect_exit 0 run_in whole
   start_job killed

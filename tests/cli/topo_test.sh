@@ -45,6 +45,11 @@ expect_exit 0 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --micro-b
 expect_text "$WORK/out" '"kind": "weight"'
 expect_exit 0 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --micro-batches 4 --schedule zb-h2 --format svg
 expect_text "$WORK/out" 'weight gradients'
+expect_exit 0 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --micro-batches 4 --schedule zb-v --num-layers 4
+expect_text "$WORK/out" '^     0  0 +0   0  embedding, layers 0, 3, output layer$'
+expect_text "$WORK/out" '^  stage 0  0f1f\.\.0F0B1F1B0b0w1b2f'
+expect_text "$WORK/out" '^  the bubble is 4.2% of the work'
+expect_text "$WORK/out" '^  tp, cp, dp, embedding: groups of one rank$'
 expect_exit 0 mtl-topo "${pipeline[@]}" --num-virtual-stages-per-pipeline-rank 2
 expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks per stage'
 expect_text "$WORK/out" 'the bubble is 18.8% of the work'

@@ -96,11 +96,11 @@ awk -v rate="$(number out tokens_per_second)" 'BEGIN { exit !(rate > 850000 && r
   fail "a bound of $(number out tokens_per_second) tokens/s"
 expect_exit 2 mtl-train "${model[@]}" --lr 1e-3 --dry-run --roofline V100
 grep -q -- '--roofline V100' err || fail "the error does not name --roofline V100: $(cat err)"
-# A pipeline's trace has the actions that mtl-topo draws for the same model, in the same order. With zb-h1, weight
-# gradients are actions of their own.
-sizes=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32 --seq-length 32 --vocab-size 512
+# A pipeline's trace has the actions that mtl-topo draws for the same model, in the same order. With zb-h1 and zb-v,
+# weight gradients are actions of their own.
+sizes=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32 --seq-length 32 --vocab-size 512
   --micro-batch-size 2 --global-batch-size 12 --pipeline-model-parallel-size 2)
-for schedule in 1f1b zb-h1; do
+for schedule in 1f1b zb-h1 zb-v; do
   expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${sizes[@]}" --pipeline-schedule $schedule --tokenizer-type NullTokenizer \
     --mock-data --train-iters 2 --lr 0.001 --eval-iters 0 --threads 1 --peak-tflops 0.05 --profile --profile-step-start 1 \
     --profile-step-end 2 --profile-ranks 0 1 --profile-dir $schedule
@@ -109,7 +109,8 @@ for schedule in 1f1b zb-h1; do
   expect_exit 0 mtl-topo "${sizes[@]}" --world-size 2 --schedule $schedule --format json
   grep -oE '"in_flight"|"kind": "[a-z]+", "micro_batch": [0-9]+' out | tr -d '",:' |
     awk '/in_flight/ { ++stages; next } { print stages - 1, $2, $4 }' >planned
-  [ "$(wc -l <planned)" -eq $([ $schedule = 1f1b ] && echo 24 || echo 36) ] || fail "$schedule: $(wc -l <planned) actions"
+  case $schedule in 1f1b) actions=24 ;; zb-h1) actions=36 ;; zb-v) actions=72 ;; esac
+  [ "$(wc -l <planned)" -eq $actions ] || fail "$schedule: $(wc -l <planned) actions"
   expect_same traced planned
 done
 finish

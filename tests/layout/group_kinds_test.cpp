@@ -38,6 +38,14 @@ TEST_CASE("group kinds: counts the groups that cross nodes") {
   CHECK(find_kind(kinds, "tp-cp").repeats);
 }
 
+TEST_CASE("group kinds: the first stage of a V uses one embedding table twice, and no other stage has a copy") {
+  Layout layout{.grid = RankGrid({.pipeline = 4})};
+  CHECK(find_kind(group_kinds(layout, 8), "embedding").groups == std::vector<std::vector<int>>{{0, 3}});
+  layout.schedule = ScheduleKind::zero_bubble_v;
+  layout.chunks = 2;
+  CHECK(find_kind(group_kinds(layout, 8), "embedding").groups == std::vector<std::vector<int>>{{0}});
+}
+
 TEST_CASE("group kinds: traffic follows sequence parallelism and sharded optimizers; experts have kinds of their own") {
   Layout layout{.grid = RankGrid({.tensor = 2, .data = 4})};
   CHECK(find_kind(group_kinds(layout, 8), "tp").traffic.find("all-reduces") != std::string::npos);

@@ -16,7 +16,7 @@ struct PipelineCase {
     out.group = group;
     return out;
   }
-  Places places() const { return {stages, chunks}; }
+  Places places(ScheduleKind kind = ScheduleKind::one_forward_one_backward) const { return layout(kind).places(); }
   std::vector<std::vector<Action>> schedule(ScheduleKind kind) const {
     return pipeline_schedule(layout(kind), micro_batches);
   }

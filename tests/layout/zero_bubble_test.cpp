@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "layout/schedule_times.h"
 #include "tests/layout/pipelines.h"
@@ -13,21 +14,28 @@ using namespace mtl::test;
 
 namespace {
 
-/// Checks that each micro-batch has each action once, in order, and that all kinds process micro-batches in order.
-void check_complete(const std::vector<Action>& actions, int micro_batches) {
-  int next[3] = {};
+/// Checks that each micro-batch has each action once per chunk, in order, and that all kinds process micro-batches in
+/// order.
+void check_complete(const std::vector<Action>& actions, int chunks, int micro_batches) {
+  std::vector<std::array<int, 3>> next(static_cast<std::size_t>(chunks));  // by chunk and kind
   for (const Action& action : actions) {
     const auto kind = static_cast<std::size_t>(action.kind);
     REQUIRE(kind <= static_cast<std::size_t>(ActionKind::weight));
-    CHECK(action.chunk == 0);
-    CHECK(action.micro_batch == next[kind]++);
-    CHECK((next[0] >= next[1] && next[1] >= next[2]));
+    REQUIRE(action.chunk < chunks);
+    auto& of_chunk = next[static_cast<std::size_t>(action.chunk)];
+    CHECK(action.micro_batch == of_chunk[kind]++);
+    CHECK((of_chunk[0] >= of_chunk[1] && of_chunk[1] >= of_chunk[2]));
   }
-  for (int count : next) CHECK(count == micro_batches);
+  for (const auto& of_chunk : next) {
+    for (int count : of_chunk) CHECK(count == micro_batches);
+  }
 }
 
+/// Places with one chunk per duration.
+Places places_of(const std::vector<ActionDurations>& durations) { return {static_cast<int>(durations.size()), 1}; }
+
 double total_of(const std::vector<std::vector<Action>>& stages, const std::vector<ActionDurations>& durations) {
-  return schedule_times(stages, {static_cast<int>(stages.size()), 1}, durations).total;
+  return schedule_times(stages, places_of(durations), durations).total;
 }
 
 /// The last of `stages` stages also has the output layer, which costs as much as `head` layers.
@@ -50,10 +58,10 @@ TEST_CASE("schedules are complete, keep to their memory, and are not longer than
         const PipelineCase shape{.stages = p, .micro_batches = m};
         const double longest = total_of(shape.schedule(ScheduleKind::one_forward_one_backward), durations);
         for (int in_flight : {p, 2 * p - 1}) {
-          const auto stages = zero_bubble(durations, in_flight, m);
+          const auto stages = zero_bubble(places_of(durations), durations, in_flight, m);
           REQUIRE(std::ssize(stages) == p);
           for (const std::vector<Action>& actions : stages) {
-            check_complete(actions, m);
+            check_complete(actions, 1, m);
             CHECK(max_in_flight(actions) <= in_flight);
           }
           CHECK(total_of(stages, durations) <= longest + 1e-9);
@@ -72,10 +80,11 @@ TEST_CASE("ZB-H1's bubble is (p - 1)(F + B - W), with the memory of 1F1B") {
         CAPTURE(each.backward);
         const std::vector<ActionDurations> durations(static_cast<std::size_t>(p), each);
         const double work = m * (each.forward + each.backward + each.weight);
-        CHECK(total_of(zero_bubble(durations, p, m), durations) - work <=
+        CHECK(total_of(zero_bubble(places_of(durations), durations, p, m), durations) - work <=
               (p - 1) * (each.forward + each.backward - each.weight) + 1e-9);
         // With nearly twice the memory, only the first micro-batch's way to the last stage remains.
-        CHECK(total_of(zero_bubble(durations, 2 * p - 1, m), durations) - work <= (p - 1) * each.forward + 1e-9);
+        CHECK(total_of(zero_bubble(places_of(durations), durations, 2 * p - 1, m), durations) - work <=
+              (p - 1) * each.forward + 1e-9);
       }
     }
   }
@@ -89,4 +98,30 @@ TEST_CASE("layouts: the memory of ZB-H1 is that of 1F1B's first stage") {
     most_2 = std::max(most_2, max_in_flight(actions));
   CHECK(most == max_in_flight(one_forward_one_backward(4, 0, 12)));
   CHECK(most_2 == 7);
+}
+
+TEST_CASE("V: the memory of 1F1B, and a bubble near that of the way to the last stage for multiples of p") {
+  for (int p = 2; p <= 8; ++p) {
+    for (int m = 1; m <= 4 * p; ++m) {
+      for (const ActionDurations& half : {ActionDurations{1, 1, 1}, {1, 1.1, 0.9}, {1, 1.2, 0.8}}) {
+        CAPTURE(p);
+        CAPTURE(m);
+        CAPTURE(half.backward);
+        const Places places{p, 2, Arrangement::vee};
+        const std::vector<ActionDurations> durations(static_cast<std::size_t>(2 * p), half);
+        const auto stages = zero_bubble(places, durations, p, m);
+        for (const std::vector<Action>& actions : stages) {
+          check_complete(actions, 2, m);
+          CHECK(max_in_flight(actions, 0) + max_in_flight(actions, 1) <= 2 * p);  // slots of half a stage
+        }
+        const double total = schedule_times(stages, places, durations).total,
+                     work = 2 * m * (half.forward + half.backward + half.weight);
+        CHECK(total <= work + (p - 1) * 6 + 1e-9);  // 1F1B
+        const double h1 = (p - 1) * 2 * (half.forward + half.backward - half.weight);
+        if (m >= p) CHECK(total - work <= 1.15 * h1);
+        if (m > p && m % p == 0) CHECK(total - work <= 2 * (p - 1) * half.forward + 1e-9);
+        if (m > p && m % p == 0 && half.backward == 1) CHECK(total - work <= (p - 1) * half.forward + 3 + 1e-9);
+      }
+    }
+  }
 }

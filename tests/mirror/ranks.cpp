@@ -93,6 +93,8 @@ void make_chunks(TrainOptions& options) {
 }
 /// Weight gradients are actions, and graphs, of their own.
 void make_zero_bubble(TrainOptions& options) { options.parallel.schedule = "zb-h1"; }
+/// Stages send each other both kinds of messages, and copy them between their own chunks.
+void make_vee(TrainOptions& options) { options.parallel.schedule = "zb-v"; }
 /// Loss scales overflow repeatedly. All ranks must drop and repeat the same steps.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
@@ -122,6 +124,7 @@ constexpr LayoutCase kLayouts[] = {
     {"pp2-offload", 2, 1, 2, make_activation_offload},
     {"pp2-chunks", 2, 1, 2, make_chunks},
     {"pp2-zb", 2, 1, 2, make_zero_bubble},
+    {"pp2-v", 2, 1, 2, make_vee},
     {"zero", 4, 1, 1, make_zero},
     {"tp2-zero", 4, 2, 1, make_zero},
     {"tp2-sp-pp2", 4, 2, 2, make_sequence_parallel},

@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "base/str.h"
 #include "layout/stages.h"
 #include "train/options.h"
+#include "train/stage_checks.h"
 
 using namespace mtl;
 
@@ -62,6 +64,33 @@ TEST_CASE("layout: several chunks per stage interleave unless the options name a
   CHECK(split_layers(layout, 12)[1] == std::vector<LayerRange>{{2, 2}, {6, 2}, {10, 2}});
   options.virtual_stages = 4;
   CHECK(resolve_stages(options, {}).chunks == 4);
+}
+
+TEST_CASE("layout: a V schedule has two chunks per stage, from the first stage to the last and back") {
+  ParallelOptions options = sixteen_ranks();
+  options.schedule = "zb-v";
+  const Layout layout = resolve_stages(options, 16);
+  CHECK(layout.chunks == 2);
+  CHECK(layout.places().last_stage() == 0);
+  CHECK(split_layers(layout, 16).front() == std::vector<LayerRange>{{0, 4}, {12, 4}});
+  CHECK(split_layers(layout, 16).back() == std::vector<LayerRange>{{4, 4}, {8, 4}});
+  CHECK(options.message_paths() == MessagePaths::vee);
+
+  const auto problems = [&] {
+    std::vector<std::string> out;
+    check_schedule_kind(options, 16, "--schedule",
+                        [&](const std::string& where, const std::string& what) { out.push_back(where + ": " + what); });
+    return join(out, "\n");
+  };
+  CHECK(problems().empty());
+  options.group = 4;
+  CHECK(problems() == "--microbatch-group-size-per-virtual-pipeline-stage: needs --schedule interleaved");
+  options.group.reset();
+  options.virtual_stages = 4;
+  CHECK(problems() ==
+        "--schedule zb-v: divides every stage into 2 chunks, not 4; leave out the flags for several chunks, or divide "
+        "the "
+        "layers into 4 parts");
 }
 
 TEST_CASE("layout: the experts' grid divides the context and data ranks") {
