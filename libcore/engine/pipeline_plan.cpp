@@ -1,6 +1,7 @@
 #include "engine/pipeline_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 
@@ -43,9 +44,9 @@ PartFlops part_flops(const GptConfig& config, const DropoutOptions& dropout, Run
 /// Distributes layers over places.
 class Balance {
  public:
-  Balance(const PartFlops& parts, int places) : places_(places), sums_{0} {
+  Balance(const PartFlops& parts, const Places& pipeline) : pipeline_(pipeline), places_(pipeline.count()), sums_{0} {
     for (double layer : parts.layers) sums_.push_back(sums_.back() + layer);
-    fixed_.assign(static_cast<std::size_t>(places), 0);
+    fixed_.assign(static_cast<std::size_t>(places_), 0);
     fixed_.front() += parts.embedding;
     fixed_.back() += parts.head;
   }
@@ -56,10 +57,13 @@ class Balance {
       const double middle = (low + high) / 2;
       (is_possible(middle) ? high : low) = middle;
     }
-    return most_equal(high);
+    const Counts equal_places = most_equal(high);
+    return pipeline_.chunks == 1 ? equal_places : with_equal_stages(equal_places);
   }
 
  private:
+  using Counts = std::vector<std::int64_t>;
+
   std::int64_t layers() const { return std::ssize(sums_) - 1; }
   std::int64_t least(int place) const { return place == 0 || place == places_ - 1 ? 0 : 1; }
   double flops(int place, std::int64_t first, std::int64_t end) const {
@@ -79,7 +83,7 @@ class Balance {
   }
 
   /// Returns the counts with the least sum of squares if no place needs more than `most`.
-  std::vector<std::int64_t> most_equal(double most) const {
+  Counts most_equal(double most) const {
     const auto ends = static_cast<std::size_t>(layers() + 1);
     std::vector<double> best(ends, kInfinite);  // by the number of layers in the places so far
     best[0] = 0;
@@ -97,7 +101,7 @@ class Balance {
       }
       best = std::move(next);
     }
-    std::vector<std::int64_t> out;
+    Counts out;
     std::int64_t left = layers();
     for (int place = places_; place-- > 0;) {
       out.push_back(taken[place][left]);
@@ -107,6 +111,43 @@ class Balance {
     return out;
   }
 
+  /// Returns the FLOPs of the stage with the most, the sum of the stages' squares, and the sum of the places' squares.
+  std::array<double, 3> cost(const Counts& counts) const {
+    std::vector<double> stages(static_cast<std::size_t>(pipeline_.stages), 0);
+    std::array<double, 3> out = {0, 0, 0};
+    std::int64_t next = 0;
+    for (int place = 0; place < places_; ++place) {
+      const double of_place = flops(place, next, next + counts[place]);
+      next += counts[place];
+      stages[pipeline_.at(place).stage] += of_place;
+      out[2] += of_place * of_place;
+    }
+    for (double stage : stages) out = {std::max(out[0], stage), out[1] + stage * stage, out[2]};
+    return out;
+  }
+
+  /// Moves single layers between places while that reduces the cost, each time by as much as possible.
+  Counts with_equal_stages(Counts counts) const {
+    for (std::array<double, 3> least_cost = cost(counts);;) {
+      Counts best;
+      for (int from = 0; from < places_; ++from) {
+        if (counts[from] == least(from)) continue;
+        for (int to = 0; to < places_; ++to) {
+          Counts moved = counts;
+          --moved[from];
+          ++moved[to];
+          const std::array<double, 3> of_moved = cost(moved);
+          if (of_moved >= least_cost) continue;
+          least_cost = of_moved;
+          best = std::move(moved);
+        }
+      }
+      if (best.empty()) return counts;
+      counts = std::move(best);
+    }
+  }
+
+  Places pipeline_;
   int places_;
   std::vector<double> sums_;   // FLOPs of the first layers, by their number
   std::vector<double> fixed_;  // by place, besides layers
@@ -122,7 +163,7 @@ std::vector<std::int64_t> balanced_layer_counts(const GptConfig& config, const D
             count_of(shape.layout.stages(), "stage"),
             shape.layout.chunks > 1 ? cat(" of ", shape.layout.chunks, " chunks") : "", ", but the model has ",
             config.num_layers, "; use fewer stages or chunks");
-  return Balance(part_flops(config, dropout, shape), places).counts();
+  return Balance(part_flops(config, dropout, shape), shape.layout.places()).counts();
 }
 
 bool PipelinePlan::head_is_too_large() const {
@@ -154,8 +195,8 @@ std::optional<PipelinePlan> plan_pipeline(const GptConfig& config, const Dropout
 
 std::string describe_pipeline(const PipelinePlan& plan) {
   const double all = std::accumulate(plan.flops.begin(), plan.flops.end(), 0.0);
-  std::string out = cat("Stages, layout ", plan.layout, "\n");
-  out += format("  %-5s  %-28s  %12s  %6s\n", "stage", "holds", "FLOPs", "share");
+  std::vector<std::string> holdings;
+  int width = 28;
   for (std::size_t stage = 0; stage < plan.flops.size(); ++stage) {
     std::vector<std::string> holds;
     if (stage == 0) holds.emplace_back("embedding");
@@ -165,9 +206,14 @@ std::string describe_pipeline(const PipelinePlan& plan) {
                                          : cat("layers ", range.first, "-", range.first + range.count - 1));
     }
     if (static_cast<int>(stage) == plan.places.last_stage()) holds.emplace_back("output layer");
-    out += format("  %-5zu  %-28s  %12.4e  %5.1f%%\n", stage, join(holds, ", ").c_str(), plan.flops[stage],
-                  100 * plan.flops[stage] / all);
+    holdings.push_back(join(holds, ", "));
+    width = std::max(width, static_cast<int>(holdings.back().size()));
   }
+  std::string out = cat("Stages, layout ", plan.layout, "\n");
+  out += format("  %-5s  %-*s  %12s  %6s\n", "stage", width, "holds", "FLOPs", "share");
+  for (std::size_t stage = 0; stage < plan.flops.size(); ++stage)
+    out += format("  %-5zu  %-*s  %12.4e  %5.1f%%\n", stage, width, holdings[stage].c_str(), plan.flops[stage],
+                  100 * plan.flops[stage] / all);
   out += format("  %s: stages are busy for %.1f%% of a step of %s, apart from messages\n", plan.schedule.c_str(),
                 100 * plan.busy,
                 cat(plan.micro_batches, plan.micro_batches == 1 ? " micro-batch" : " micro-batches").c_str());

@@ -26,14 +26,18 @@ RunShape shape_of(int stages, std::int64_t vocab, std::int64_t length = 128) {
   return shape;
 }
 
-/// Returns the FLOPs of the place that has the most, and the sum of their squares.
+/// Returns the FLOPs of the stage that has the most, and the sum of their squares.
 std::pair<double, double> cost_of(const GptConfig& config, RunShape shape, const Counts& counts) {
   shape.layout.layer_counts = counts;
-  std::pair<double, double> out{0, 0};
-  for (const ActionDurations& place : place_durations(config, {}, shape)) {
-    const double flops = place.forward + place.backward + place.weight;
-    out = {std::max(out.first, flops), out.second + flops * flops};
+  const Places places = shape.layout.places();
+  std::vector<double> stages(static_cast<std::size_t>(places.stages), 0);
+  const std::vector<ActionDurations> durations = place_durations(config, {}, shape);
+  for (int position = 0; position < places.count(); ++position) {
+    const ActionDurations& place = durations[static_cast<std::size_t>(position)];
+    stages[static_cast<std::size_t>(places.at(position).stage)] += place.forward + place.backward + place.weight;
   }
+  std::pair<double, double> out{0, 0};
+  for (double flops : stages) out = {std::max(out.first, flops), out.second + flops * flops};
   return out;
 }
 
@@ -50,7 +54,7 @@ void for_each_division(std::int64_t layers, std::size_t places, Counts& counts, 
 
 }  // namespace
 
-TEST_CASE("no other division has a smaller largest place, or is more equal") {
+TEST_CASE("no other division has a smaller largest stage, or is more equal") {
   for (int stages : {2, 3, 4}) {
     for (std::int64_t layers : {3, 5, 7}) {
       for (std::int64_t vocab : {64, 1000, 8000}) {
@@ -77,6 +81,31 @@ TEST_CASE("no other division has a smaller largest place, or is more equal") {
             ++divisions;
           });
           CHECK(divisions >= 2);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("chunks: no other division has a smaller largest stage") {
+  for (ScheduleKind kind : {ScheduleKind::interleaved, ScheduleKind::zero_bubble_v}) {
+    for (int stages : {2, 3}) {
+      for (std::int64_t layers : {6, 8}) {
+        for (std::int64_t vocab : {64, 1000, 8000}) {
+          CAPTURE(static_cast<int>(kind));
+          CAPTURE(stages);
+          CAPTURE(layers);
+          CAPTURE(vocab);
+          const GptConfig config =
+              gpt_of_size({.vocab = vocab, .layers = layers, .hidden = 64, .heads = 4, .positions = 128});
+          RunShape shape = shape_of(stages, vocab);
+          shape.layout.schedule = kind;
+          shape.layout.chunks = 2;
+          const double most = cost_of(config, shape, balanced_layer_counts(config, {}, shape)).first;
+          Counts counts;
+          for_each_division(layers, static_cast<std::size_t>(2 * stages), counts, [&](const Counts& other) {
+            CHECK(most <= cost_of(config, shape, other).first * (1 + 1e-9));
+          });
         }
       }
     }
