@@ -79,6 +79,15 @@ TEST_CASE("megatron: the golden cases equal their model bit for bit") {
   CHECK(cases == 11);
 }
 
+TEST_CASE("megatron: the chunks of an interleaved pipeline are read in the model's order") {
+  const ModelSource source = open_case("golden/megatron_chunks", 12, std::nullopt);
+  REQUIRE(source.config().num_layers == 8);
+  for (int layer = 0; layer < 8; ++layer) {  // megatron-core's number of the layer
+    const std::vector<float> bias = elements_of(source, cat("param.layers.", layer, ".norm1.bias"), whole_slice({8}));
+    CHECK(bias == std::vector<float>(8, float(layer)));
+  }
+}
+
 TEST_CASE("megatron: the optimizer's moments match their parameters") {
   const ModelSource source = open_case(kCases + "legacy_tp1pp1"), other = open_case(kCases + "legacy_tp2pp2");
   CHECK(source.has_optimizer());
