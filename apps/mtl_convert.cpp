@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "ckpt/convert_model.h"
+#include "cli/architecture_flags.h"
 #include "cli/device_flags.h"
 #include "cli/model_flags.h"
 #include "cli/model_tokenizer.h"
@@ -67,6 +68,14 @@ void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::strin
       .within({1, 1 << 10})
       .only_with(only, to_megatron);
   flags
+      .add("--num-layers-per-virtual-pipeline-stage", &megatron.layers_per_virtual_stage, "N",
+           "layers per chunk, for stages of several chunks")
+      .within({1, kMostLayers})
+      .only_with(only, to_megatron);
+  flags.add("--num-virtual-stages-per-pipeline-rank", &megatron.virtual_stages, "N", "chunks per stage")
+      .within({1, kMostLayers})
+      .only_with(only, to_megatron);
+  flags
       .add("--make-vocab-size-divisible-by", &megatron.make_vocab_size_divisible_by, "N",
            "pad the token embedding to a multiple of N times the tensor-parallel size")
       .within({1, INT32_MAX})
@@ -76,6 +85,11 @@ void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::strin
            "name the norms as Megatron-LM with this implementation does")
       .one_of({"transformer_engine", "local"})
       .only_with(only, to_megatron);
+  flags.check([&flags, &megatron, to_megatron] {
+    if (to_megatron() && megatron.layers_per_virtual_stage && megatron.virtual_stages)
+      flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
+                    "mean the same; use only one of them");
+  });
 }
 
 /// The values of all flags.

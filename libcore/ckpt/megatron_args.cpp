@@ -1,6 +1,7 @@
 #include "ckpt/megatron_args.h"
 
 #include "base/str.h"
+#include "layout/stages.h"
 
 namespace mtl {
 
@@ -20,6 +21,15 @@ class ArgsWriter {
   PickleWriter& pickle_;
 };
 
+/// Adds the stages and their chunks.
+void add_pipeline(ArgsWriter& args, const Layout& pipeline, std::int64_t num_layers) {
+  args.integer("pipeline_model_parallel_size", pipeline.stages());
+  if (pipeline.chunks == 1) return args.none("virtual_pipeline_model_parallel_size");
+  args.integer("virtual_pipeline_model_parallel_size", pipeline.chunks);
+  // With --use-mp-args-from-checkpoint-args, Megatron-LM computes the number of chunks from the layers per chunk.
+  args.integer("num_layers_per_virtual_pipeline_stage", split_layers(pipeline, num_layers).front().front().count);
+}
+
 void add_sizes(ArgsWriter& args, const GptConfig& config, const MegatronWriteOptions& options) {
   args.integer("num_layers", config.num_layers);
   args.integer("hidden_size", config.hidden_size);
@@ -34,8 +44,7 @@ void add_sizes(ArgsWriter& args, const GptConfig& config, const MegatronWriteOpt
   args.integer("padded_vocab_size",
                padded_vocab_size(config.vocab_size, options.make_vocab_size_divisible_by, options.tensor_parallel));
   args.integer("tensor_model_parallel_size", options.tensor_parallel);
-  args.integer("pipeline_model_parallel_size", options.pipeline_parallel);
-  args.none("virtual_pipeline_model_parallel_size");
+  add_pipeline(args, options.pipeline(config.num_layers), config.num_layers);
   args.integer("context_parallel_size", 1);
   args.integer("expert_model_parallel_size", 1);
   args.none("num_experts");
@@ -80,6 +89,29 @@ void add_layers(ArgsWriter& args, const GptConfig& config, const MegatronWriteOp
   args.text("ckpt_format", "torch");
 }
 
+/// Adds sizes that are not multiples of the parallel sizes, and chunks without other stages.
+void add_size_problems(const GptConfig& config, const MegatronWriteOptions& options, std::vector<std::string>& out) {
+  const std::int64_t ranks = options.tensor_parallel, stages = options.pipeline_parallel;
+  const std::string by_ranks = cat("--tensor-model-parallel-size ", ranks),
+                    by_stages = cat("--pipeline-model-parallel-size ", stages);
+  auto divides = [&](const char* what, std::int64_t number, const std::string& flags, std::int64_t by) {
+    if (number % by != 0) out.push_back(cat(what, " ", number, " is not a multiple of ", flags));
+  };
+  const auto& per_chunk = options.layers_per_virtual_stage;
+  const int chunks = options.pipeline(config.num_layers).chunks;
+  if (stages == 1 && chunks > 1)
+    out.push_back(cat(by_stages, " has no other stage to interleave ", chunks, " chunks with"));
+  else if (per_chunk)
+    divides("the number of layers", config.num_layers,
+            cat(by_stages, " x --num-layers-per-virtual-pipeline-stage ", *per_chunk), stages * *per_chunk);
+  else
+    divides("the number of layers", config.num_layers,
+            chunks > 1 ? cat(by_stages, " x --num-virtual-stages-per-pipeline-rank ", chunks) : by_stages,
+            stages * chunks);
+  divides("the number of query groups", config.num_query_groups, by_ranks, ranks);
+  divides("the feed-forward size", config.ffn_hidden_size, by_ranks, ranks);
+}
+
 }  // namespace
 
 std::vector<std::string> megatron_problems(const GptConfig& config, const MegatronWriteOptions& options) {
@@ -103,13 +135,7 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
                       ", high_freq_factor ", llama3.high_freq_factor, " and ", llama3.original_positions,
                       " original positions; this model's are ", config.rotary.low_freq_factor, ", ",
                       config.rotary.high_freq_factor, " and ", config.rotary.original_positions));
-  auto divides = [&](const char* what, std::int64_t number, const char* flag, std::int64_t by) {
-    if (number % by != 0) out.push_back(cat(what, " ", number, " is not a multiple of ", flag, " ", by));
-  };
-  divides("the number of layers", config.num_layers, "--pipeline-model-parallel-size", options.pipeline_parallel);
-  divides("the number of query groups", config.num_query_groups, "--tensor-model-parallel-size",
-          options.tensor_parallel);
-  divides("the feed-forward size", config.ffn_hidden_size, "--tensor-model-parallel-size", options.tensor_parallel);
+  add_size_problems(config, options, out);
   return out;
 }
 

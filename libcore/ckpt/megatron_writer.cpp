@@ -7,6 +7,7 @@
 #include "ckpt/megatron_args.h"
 #include "ckpt/megatron_names.h"
 #include "ckpt/torch_writer.h"
+#include "layout/stages.h"
 #include "nn/model_params.h"
 
 namespace mtl {
@@ -43,10 +44,13 @@ RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::
   return out;
 }
 
-/// Returns one rank's tensors, in megatron-core's module order.
-std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWriteOptions& options, std::int64_t tensor,
-                                     std::int64_t stage) {
-  const std::int64_t stages = options.pipeline_parallel, layers = config.num_layers / stages;
+/// Returns the tensors of a stage's chunk on tensor parallel rank `tensor`.
+std::vector<RankTensor> chunk_tensors(const GptConfig& config, const MegatronWriteOptions& options, std::int64_t tensor,
+                                      int stage, int chunk) {
+  const Layout pipeline = options.pipeline(config.num_layers);
+  const LayerRange layers = split_layers(pipeline, config.num_layers)[stage][chunk];
+  const bool begins_model = pipeline.places().begins_model({stage, chunk});
+  const bool ends_model = pipeline.places().ends_model({stage, chunk});
   const std::int64_t padded =
       padded_vocab_size(config.vocab_size, options.make_vocab_size_divisible_by, options.tensor_parallel);
   std::vector<RankTensor> out;
@@ -58,16 +62,16 @@ std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWrit
     if (spec.padded_rows > 0) spec.padded_rows = padded;  // only the vocabulary has padding
     std::string name = spec.name;
     if (name == "embedding.tokens.weight") embedding = spec;
-    std::int64_t stage_of_param = name.starts_with("embedding.") ? 0 : stages - 1;
-    if (name.starts_with("layers.")) {  // each stage numbers its layers from 0
+    bool is_here = name.starts_with("embedding.") ? begins_model : ends_model;
+    if (name.starts_with("layers.")) {  // each chunk numbers its layers from 0
       const std::size_t dot = name.find('.', 7);
-      const std::int64_t layer = *parse_int(name.substr(7, dot - 7));
-      stage_of_param = layer / layers;
-      name = cat("layers.", layer % layers, name.substr(dot));
+      const std::int64_t layer = *parse_int(name.substr(7, dot - 7)) - layers.first;
+      is_here = layer >= 0 && layer < layers.count;
+      name = cat("layers.", layer, name.substr(dot));
     }
-    if (stage_of_param == stage) add(spec, megatron_core_name(name, options.transformer_engine));
+    if (is_here) add(spec, megatron_core_name(name, options.transformer_engine));
   }
-  if (config.tied_embeddings && stages > 1 && stage + 1 == stages) add(*embedding, "output_layer.weight");
+  if (config.tied_embeddings && ends_model && !begins_model) add(*embedding, "output_layer.weight");
   return out;
 }
 
@@ -83,8 +87,9 @@ std::vector<std::byte> rank_elements(const ModelSource& source, const RankTensor
   return out;
 }
 
+/// Writes a rank's file, with the tensors of each of its chunks.
 void write_rank(const ModelSource& source, const std::string& path, const MegatronWriteOptions& options,
-                const std::vector<RankTensor>& tensors) {
+                const std::vector<std::vector<RankTensor>>& chunks) {
   const auto stored_dtype = [&](const RankTensor& tensor) { return source.find_tensor(tensor.source)->dtype; };
   const auto dtype_of = [&](const RankTensor& tensor) { return options.dtype.value_or(stored_dtype(tensor)); };
   AtomicFile file(path);
@@ -92,38 +97,55 @@ void write_rank(const ModelSource& source, const std::string& path, const Megatr
   PickleWriter& pickle = writer.pickle();
   pickle.begin_dict();
   pickle.text("args");
-  write_megatron_args(writer, source, options, dtype_of(tensors.front()));
+  write_megatron_args(writer, source, options, dtype_of(chunks.front().front()));
   pickle.text("checkpoint_version"), pickle.number(3);
   pickle.text("iteration"), pickle.integer(0);
-  pickle.text("model");
-  pickle.begin_dict();
-  for (const RankTensor& tensor : tensors) {
-    pickle.text(tensor.name);
-    writer.tensor(dtype_of(tensor), tensor.shape);
+  for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    pickle.text(chunks.size() == 1 ? "model" : cat("model", chunk));
+    pickle.begin_dict();
+    for (const RankTensor& tensor : chunks[chunk]) {
+      pickle.text(tensor.name);
+      writer.tensor(dtype_of(tensor), tensor.shape);
+    }
+    pickle.end_dict();
   }
   pickle.end_dict();
-  pickle.end_dict();
-  for (const RankTensor& tensor : tensors)
-    writer.write_data(rank_elements(source, tensor, stored_dtype(tensor), dtype_of(tensor), options.on_conversion));
+  for (const std::vector<RankTensor>& tensors : chunks) {
+    for (const RankTensor& tensor : tensors)
+      writer.write_data(rank_elements(source, tensor, stored_dtype(tensor), dtype_of(tensor), options.on_conversion));
+  }
   writer.finish();
   file.commit();
 }
 
 }  // namespace
 
+Layout MegatronWriteOptions::pipeline(std::int64_t num_layers) const {
+  Layout layout;
+  layout.grid = RankGrid({.pipeline = static_cast<int>(pipeline_parallel)});
+  if (virtual_stages) layout.chunks = static_cast<int>(*virtual_stages);
+  if (layers_per_virtual_stage)
+    layout.chunks = static_cast<int>(num_layers / (pipeline_parallel * *layers_per_virtual_stage));
+  return layout;
+}
+
 void write_megatron(const ModelSource& source, const std::string& folder, const MegatronWriteOptions& options) {
-  const std::vector<std::string> problems = megatron_problems(source.config(), options);
+  const GptConfig& config = source.config();
+  const std::vector<std::string> problems = megatron_problems(config, options);
   if (!problems.empty()) fail(Exit::usage, "--to megatron: ", join(problems, "; "));
   source.verify();
   const std::string release = folder + "/release";
-  for (std::int64_t stage = 0; stage < options.pipeline_parallel; ++stage) {
+  const Layout pipeline = options.pipeline(config.num_layers);
+  for (int stage = 0; stage < pipeline.stages(); ++stage) {
     for (std::int64_t tensor = 0; tensor < options.tensor_parallel; ++tensor) {
       std::string rank = format("mp_rank_%02d", static_cast<int>(tensor));
-      if (options.pipeline_parallel > 1) rank += format("_%03d", static_cast<int>(stage));
+      if (pipeline.stages() > 1) rank += format("_%03d", stage);
       const std::string rank_folder = cat(release, "/", rank);
       fs::create_directories(rank_folder);
-      write_rank(source, rank_folder + "/model_optim_rng.pt", options,
-                 rank_tensors(source.config(), options, tensor, stage));
+      std::vector<std::vector<RankTensor>> chunks;
+      for (int chunk = 0; chunk < pipeline.chunks; ++chunk)
+        chunks.push_back(chunk_tensors(config, options, tensor, stage, chunk));
+      write_rank(source, rank_folder + "/model_optim_rng.pt", options, chunks);
     }
   }
   sync_directory(release);  // write_rank() has synced the rank folders, and the caller syncs `folder`

@@ -320,6 +320,21 @@ done
   fail 'the tracker does not name the release'
 (cd "$WORK/megatron" && find . -name '*.pt' | sort | tr '\n' ' ') >"$WORK/files.pt"
 expect_text "$WORK/files.pt" '^./release/mp_rank_00_000/model_optim_rng.pt ./release/mp_rank_00_001/.* ./release/mp_rank_01_001/model_optim_rng.pt $'
+# Interleaved pipelines: both flags for the number of chunks write the same files, which keep all bytes.
+expect_exit 0 mtl-convert --load "$TESTS/golden/megatron_chunks" --save "$WORK/chunks" --vocab-size 12 --verify
+interleaved=(mtl-convert --load "$WORK/chunks" --to megatron --verify --pipeline-model-parallel-size 2)
+expect_exit 0 "${interleaved[@]}" --save "$WORK/by_layers" --num-layers-per-virtual-pipeline-stage 2
+expect_exit 0 "${interleaved[@]}" --save "$WORK/by_chunks" --num-virtual-stages-per-pipeline-rank 2
+diff -r "$WORK/by_layers" "$WORK/by_chunks" >&2 || fail 'the two flags for the number of chunks write different files'
+expect_exit 0 mtl-convert --load "$WORK/by_layers" --save "$WORK/chunks_back" --vocab-size 12
+expect_same "$WORK/chunks/model.safetensors" "$WORK/chunks_back/model.safetensors"
+for rank in 0 1; do
+  grep -qa model1 "$WORK/by_layers/release/mp_rank_00_00$rank/model_optim_rng.pt" || fail "stage $rank has no second chunk"
+done
+expect_exit 2 "${interleaved[@]}" --save "$WORK/x" --num-layers-per-virtual-pipeline-stage 2 --num-virtual-stages-per-pipeline-rank 2
+expect_text "$WORK/err" '^  --num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank +mean the same; use only one'
+expect_exit 2 "${interleaved[@]}" --save "$WORK/x" --num-virtual-stages-per-pipeline-rank 3
+expect_text "$WORK/err" 'the number of layers 8 is not a multiple of --pipeline-model-parallel-size 2 x --num-virtual-stages-per-pipeline-rank 3'
 expect_exit 0 mtl-convert --load "$TESTS/golden/gpt2_model/a" --save "$WORK/m16" --to megatron --dtype bfloat16 --verify
 # --force replaces a Megatron-LM checkpoint, including one saved by Megatron-LM, but not a folder with other files.
 mkdir "$WORK/m16/release/logs"

@@ -12,25 +12,30 @@ from safetensors.torch import load_file
 
 
 def load_ranks(folder):
-    """The models of all ranks: ranks[tensor][stage]."""
+    """The models of all ranks: ranks[tensor][stage][chunk]."""
     ranks = {}
     for path in glob.glob(folder + "/release/mp_rank_*/model_optim_rng.pt"):
         tensor, stage = re.search(r"mp_rank_(\d+)(?:_(\d+))?", path).groups()
         state = torch.load(path, weights_only=False)
         assert state["checkpoint_version"] == 3.0 and state["iteration"] == 0
-        ranks.setdefault(int(tensor), {})[int(stage or 0)] = state["model"]
         args = state["args"]
+        chunks = args.virtual_pipeline_model_parallel_size
+        models = ["model"] if chunks is None else [f"model{chunk}" for chunk in range(chunks)]
+        assert [key for key in state if key.startswith("model")] == models
+        ranks.setdefault(int(tensor), {})[int(stage or 0)] = [state[model] for model in models]
     assert len(ranks) == args.tensor_model_parallel_size
     assert all(len(stages) == args.pipeline_model_parallel_size for stages in ranks.values())
     return ranks, args
 
 
 def join(ranks, args):
-    """One model: layers numbered over all stages, tensor-parallel parts concatenated."""
-    whole, stages = {}, args.pipeline_model_parallel_size
-    for stage in range(stages):
-        for name in ranks[0][stage]:
-            parts = [ranks[tensor][stage][name] for tensor in sorted(ranks)]
+    """One model: layers numbered over all chunks of all stages, tensor-parallel parts concatenated."""
+    whole, stages, chunks = {}, args.pipeline_model_parallel_size, args.virtual_pipeline_model_parallel_size or 1
+    assert chunks == 1 or args.num_layers_per_virtual_pipeline_stage * stages * chunks == args.num_layers
+    for position in range(stages * chunks):
+        chunk, stage = divmod(position, stages)
+        for name in ranks[0][stage][chunk]:
+            parts = [ranks[tensor][stage][chunk][name] for tensor in sorted(ranks)]
             if name.endswith(("linear_qkv.weight", "linear_qkv.bias", "word_embeddings.weight", "output_layer.weight")):
                 joined = torch.cat(parts)
             elif re.search(r"linear_fc1\.(weight|bias)$", name):
@@ -43,7 +48,7 @@ def join(ranks, args):
                 assert all(torch.equal(part, joined) for part in parts), name
             layer = re.match(r"decoder\.layers\.(\d+)\.(.*)", name)
             if layer:
-                number = int(layer[1]) + stage * args.num_layers // stages
+                number = int(layer[1]) + position * args.num_layers // (stages * chunks)
                 name = f"decoder.layers.{number}.{layer[2]}"
             assert name not in whole, name
             whole[name] = joined
