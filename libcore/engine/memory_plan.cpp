@@ -37,14 +37,13 @@ std::size_t message_bytes(const MetaModel& model, const RunShape& shape) {
   return (bytes + 63) / 64 * 64;
 }
 
-Pipeline make_pipeline(MetaModel& model, const RunShape& shape) {
+Pipeline make_pipeline(MetaModel& model, const RunShape& shape, const StepSchedule& schedule) {
   MemoryPlan plan;
   plan.entries = {{Category::slots, Space::device, 0},
                   {Category::offloaded, Space::host, 0},
                   {Category::messages, Space::device, message_bytes(model, shape)},
                   {Category::scratch, Space::device, 0}};
-  return {model.stage, model.stream, model.groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)),
-          plan};
+  return {model.stage, model.stream, model.groups, schedule, plan};
 }
 
 Category category_of(StorageRole role) {
@@ -125,9 +124,10 @@ std::size_t MemoryPlan::index_of(Category category) const {
   return std::find_if(entries.begin(), entries.end(), has_category) - entries.begin();
 }
 
-MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
+MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
+                       const StepSchedule& of_rank) {
   MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
-  Pipeline pipeline = make_pipeline(model, shape);
+  Pipeline pipeline = make_pipeline(model, shape, of_rank);
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
@@ -165,7 +165,8 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
 }
 
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
-  MemoryPlan plan = plan_passes(config, dropout, shape);
+  MemoryPlan plan =
+      plan_passes(config, dropout, shape, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)));
   plan_update(plan, config, shape);
   return plan;
 }

@@ -11,6 +11,7 @@
 #include "device/stream.h"
 #include "engine/run_shape.h"
 #include "engine/stage.h"
+#include "layout/schedule.h"
 #include "nn/gpt_config.h"
 
 namespace mtl {
@@ -87,9 +88,11 @@ struct MemoryPlan {
 };
 
 /// plan_training() plans a training run: forward, backward and update. It calls the other two functions. plan_passes()
-/// plans forward and backward, which depend only on the rank's stage and its shards of the tensors. plan_update() adds
-/// the update to `plan`. The update also depends on how much of the optimizer state the rank owns.
-MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
+/// plans forward and backward, which depend only on the rank's stage and its shards of the tensors; `of_rank` is the
+/// rank's schedule. plan_update() adds the update to `plan`. The update also depends on how much of the optimizer state
+/// the rank owns.
+MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
+                       const StepSchedule& of_rank);
 void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape);
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 /// Returns a batch of meta tensors.

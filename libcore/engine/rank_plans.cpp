@@ -41,21 +41,25 @@ class PassKeys {
     key.unpadded_vocab_rows = std::clamp<std::int64_t>(config_.vocab_size - tensor * rows, 0, rows);
     return key;
   }
+  /// Returns the rank's schedule.
+  StepSchedule schedule(const Layout& layout) {
+    if (stages_actions_.empty()) stages_actions_ = pipeline_schedule(layout, micro_batches_);
+    return rank_schedule(layout, stages_actions_[layout.stage()]);
+  }
 
  private:
   PassKey of_stage(const Layout& layout) {
     PassKey key{.chunks = stage_kind(config_, layout)};
-    if (schedule_.empty()) schedule_ = pipeline_schedule(layout, micro_batches_);
-    for (int chunk = 0; chunk < layout.chunks; ++chunk)
-      key.in_flight.push_back(max_in_flight(schedule_[layout.stage()], chunk));
+    const std::vector<Action> actions = schedule(layout).actions;
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) key.in_flight.push_back(max_in_flight(actions, chunk));
     return key;
   }
 
   const GptConfig& config_;
   int micro_batches_;
   std::int64_t padded_vocab_;
-  std::vector<std::vector<Action>> schedule_;  // of all stages
-  std::map<int, PassKey> stages_;              // without the tensor-parallel rank
+  std::vector<std::vector<Action>> stages_actions_;  // planned once, because that can take long
+  std::map<int, PassKey> stages_;                    // without the tensor-parallel rank
 };
 
 /// What ranks with the same PassKey share: their forward and backward plan, and their part of the model.
@@ -64,8 +68,9 @@ struct Passes {
   MetaModel model;
   std::map<OwnedKey, std::size_t> plans;  // indices into plan_ranks()'s result
 
-  Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape)
-      : plan(plan_passes(config, dropout, shape)), model(config, dropout, shape, AdamW::states(shape.precision)) {}
+  Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, const StepSchedule& schedule)
+      : plan(plan_passes(config, dropout, shape, schedule)),
+        model(config, dropout, shape, AdamW::states(shape.precision)) {}
 
   OwnedKey owned_by(int index) const {
     OwnedKey key;
@@ -90,7 +95,7 @@ std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& 
   for (int rank = 0; rank < shape.layout.grid.world(); ++rank) {
     shape.layout.rank = rank;
     std::unique_ptr<Passes>& kind = kinds[keys.of(shape.layout)];
-    if (kind == nullptr) kind = std::make_unique<Passes>(config, dropout, shape);
+    if (kind == nullptr) kind = std::make_unique<Passes>(config, dropout, shape, keys.schedule(shape.layout));
     OwnedKey owned = kind->owned_by(shape.layout.index_in(shape.layout.optimizer_shards));
     auto [at, is_new] = kind->plans.emplace(owned, out.size());
     if (is_new) {

@@ -122,8 +122,11 @@ std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int mic
 }
 
 StepSchedule rank_schedule(const Layout& layout, int micro_batches) {
-  StepSchedule schedule(
-      with_communication(stage_schedule(layout, layout.stage(), micro_batches), layout.places(), layout.stage()));
+  return rank_schedule(layout, stage_schedule(layout, layout.stage(), micro_batches));
+}
+
+StepSchedule rank_schedule(const Layout& layout, const std::vector<Action>& of_stage) {
+  StepSchedule schedule(with_communication(of_stage, layout.places(), layout.stage()));
   schedule.unreceived += std::max(layout.group - layout.stages(), 0);
   return schedule;
 }

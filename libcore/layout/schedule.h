@@ -72,8 +72,10 @@ struct StepSchedule {
   std::vector<bool> ends_gradients;  // by action: true for the last to add to its chunk's gradients
   int unreceived = 1;                // how many sent messages of a channel must fit in it before one is received
 };
-/// Returns the actions for layout.rank in a step, including communication.
+/// Returns the actions for layout.rank in a step, including communication. With `of_stage`, adds the communication to
+/// these actions of stage_schedule() or pipeline_schedule(), which take long to plan for many stages.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
+StepSchedule rank_schedule(const Layout& layout, const std::vector<Action>& of_stage);
 
 /// Returns a schedule with the kinds of actions of layout.rank, in which each micro-batch passes through all chunks and
 /// back before the next begins. It is for counting the work of a step by the work of one or two micro-batches: unlike
