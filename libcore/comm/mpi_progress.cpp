@@ -19,7 +19,9 @@ constexpr int kSpins = 10;
 constexpr double kYieldSeconds = .01;  // after this idle time, the rank sleeps between polls instead of yielding
 constexpr auto kSleep = std::chrono::microseconds(50);
 constexpr auto kAnswerPause = std::chrono::milliseconds(100);
-constexpr auto kPollPause = std::chrono::microseconds(100);
+// The progress thread's pauses double from the first to the longest. Waking takes several microseconds from the core
+// that computes.
+constexpr auto kFirstPause = std::chrono::microseconds(100), kLongestPause = std::chrono::microseconds(3200);
 
 }  // namespace
 
@@ -116,13 +118,14 @@ bool MpiProgress::is_idle() const {
 }
 
 void MpiProgress::progress_in_background() {
-  if (is_polling_ || abandoned_ || !progress_thread_.joinable() || is_idle()) return;
-  is_polling_ = true;
+  if (abandoned_ || !progress_thread_.joinable() || is_idle()) return;
+  is_polling_ = has_started_ = true;
   wake_up_.notify_one();
 }
 
 void MpiProgress::run_progress_thread() {
   std::unique_lock lock(mutex_);
+  auto pause = kFirstPause;
   try {
     while (!stopping_) {
       if (abandoned_ || is_idle()) is_polling_ = false;
@@ -131,9 +134,12 @@ void MpiProgress::run_progress_thread() {
         bool is_called = wake_up_.wait_for(lock, kAnswerPause, [this] { return is_polling_ || stopping_; });
         if (!is_called && !abandoned_) check_others();
       } else if (!poll()) {
-        wake_up_.wait_for(lock, kPollPause, [this] { return stopping_; });
-      } else {  // let the main thread take the lock
-        lock.unlock();
+        if (std::exchange(has_started_, false)) pause = kFirstPause;
+        wake_up_.wait_for(lock, pause, [this] { return has_started_ || stopping_; });
+        pause = std::min(2 * pause, kLongestPause);
+      } else {
+        pause = kFirstPause;
+        lock.unlock();  // let the main thread take the lock
         ::sched_yield();
         lock.lock();
       }

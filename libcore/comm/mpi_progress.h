@@ -6,8 +6,9 @@
 // no rank waits forever.
 //
 // MPI transfers messages only inside MPI calls, so they would make no progress while the rank computes. We therefore
-// poll on the progress thread during computations. The thread pauses after each poll in which no message completes. If
-// no operations are in progress, it only answers control messages from other ranks.
+// poll on the progress thread during computations. The thread pauses after each poll in which no message completes, for
+// longer and longer until a message completes or an operation starts: it shares a core with the computation. If no
+// operations are in progress, it only answers control messages from other ranks.
 //
 // A mutex guards this object and its communicators. A thread must hold it to call MPI.
 #pragma once
@@ -63,7 +64,8 @@ class MpiProgress {
 
   /// Advances all operations without blocking. Returns true if a message completed.
   bool poll();
-  /// Should be called before a computation. The progress thread then polls until no operations are in progress.
+  /// Should be called before a computation, and when an operation has started. The progress thread then polls until no
+  /// operations are in progress.
   void progress_in_background();
   /// Blocks until the task has finished. Throws Interrupted if a rank fails, unless the task belongs to the control
   /// group. After the watchdog's deadline, throws a CommunicationError that lists every rank's state.
@@ -86,11 +88,11 @@ class MpiProgress {
 
   std::mutex mutex_;
   std::condition_variable wake_up_;
-  bool is_polling_ = false, stopping_ = false;  // flags for the progress thread
-  bool halted_ = false;                         // only the control group makes progress
-  bool abandoned_ = false;                      // pauses the progress thread: operations' memory may be gone
-  std::exception_ptr thread_error_;             // exception that ended the progress thread
-  std::thread progress_thread_;                 // declared last because it uses the other members
+  bool is_polling_ = false, has_started_ = false, stopping_ = false;  // flags for the progress thread
+  bool halted_ = false;                                               // only the control group makes progress
+  bool abandoned_ = false;           // pauses the progress thread: operations' memory may be gone
+  std::exception_ptr thread_error_;  // exception that ended the progress thread
+  std::thread progress_thread_;      // declared last because it uses the other members
 };
 
 }  // namespace mtl
