@@ -39,10 +39,10 @@ std::size_t message_bytes(const MetaModel& model, const RunShape& shape) {
 
 Pipeline make_pipeline(MetaModel& model, const RunShape& shape, const StepSchedule& schedule) {
   MemoryPlan plan;
-  plan.entries = {{Category::slots, Space::device, 0},
-                  {Category::offloaded, Space::host, 0},
-                  {Category::messages, Space::device, message_bytes(model, shape)},
-                  {Category::scratch, Space::device, 0}};
+  plan.entries.assign(model.stage.chunks.size(), {Category::slots, Space::device, 0});
+  plan.entries.insert(plan.entries.end(), {{Category::offloaded, Space::host, 0},
+                                           {Category::messages, Space::device, message_bytes(model, shape)},
+                                           {Category::scratch, Space::device, 0}});
   return {model.stage, model.stream, model.groups, schedule, plan};
 }
 
@@ -71,7 +71,8 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
     const Storage& storage = model.params.table()[row];
     plan.entries.push_back({category_of(storage.role), storage.space, model.params.bytes(row)});
   }
-  plan.entries.push_back({Category::slots, Space::device, pipeline.slot_peak(), pipeline.slots()});
+  for (int chunk = 0; chunk < std::ssize(model.stage.chunks); ++chunk)
+    plan.entries.push_back({Category::slots, Space::device, pipeline.slot_peak(chunk), pipeline.slots_of(chunk)});
   if (const int layers = pipeline.offloaded_layers(); layers > 0) {
     const std::size_t range = pipeline.offloaded_peak();
     plan.entries.push_back({Category::offloaded, Space::host, range, layers});
@@ -115,6 +116,13 @@ std::size_t MemoryPlan::total_bytes(Space space) const {
   std::size_t bytes = 0;
   for (const PlanEntry& entry : entries) bytes += space_of(entry) == space ? entry.total() : 0;
   return bytes;
+}
+
+std::vector<PlanEntry> MemoryPlan::all(Category category) const {
+  std::vector<PlanEntry> out;
+  std::copy_if(entries.begin(), entries.end(), std::back_inserter(out),
+               [&](const PlanEntry& entry) { return entry.category == category; });
+  return out;
 }
 
 std::size_t MemoryPlan::index_of(Category category) const {

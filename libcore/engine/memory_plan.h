@@ -48,7 +48,7 @@ struct MemoryPlan {
   ///   parameters, gradients, optimizer, main_weights
   ///               one entry per row of the ParamStore's table. If states are in host memory, `optimizer` also has an
   ///               entry for the StateRing on the device
-  ///   slots       activations of a micro-batch in flight
+  ///   slots       activations of a micro-batch in flight: one entry per chunk of the stage
   ///   offloaded   activations of an offloaded layer, in host memory
   ///   offload_ring
   ///               ranges of device memory that offloaded layers take turns using
@@ -75,6 +75,8 @@ struct MemoryPlan {
   /// Returns the bytes in device memory or in host memory, depending on `space`. On the cpu, all memory is host memory.
   std::size_t bytes(Category category, Space space) const;
   std::size_t total_bytes(Space space) const;
+  /// Returns a category's entries.
+  std::vector<PlanEntry> all(Category category) const;
   /// Returns a category's entry. Throws Error unless there is exactly one.
   const PlanEntry& entry(Category category) const { return entries[index_of(category)]; }
   PlanEntry& entry(Category category) { return entries[index_of(category)]; }

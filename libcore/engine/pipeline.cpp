@@ -80,19 +80,23 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
       step_(step),
       hidden_bytes_(plan.entry(Category::messages).bytes),
       scratch_(stream.device(), "scratch", plan.entry(Category::scratch).bytes) {
+  const std::vector<PlanEntry> of_chunks = plan.all(Category::slots);
   std::vector<int> in_flight;  // by chunk
-  for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk)
+  std::size_t bytes = 0;
+  for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
     in_flight.push_back(max_in_flight(schedule_.actions, static_cast<int>(chunk)));
-  const std::size_t slot_bytes = plan.entry(Category::slots).bytes;
-  slot_memory_ = Buffer(stream.device(), std::reduce(in_flight.begin(), in_flight.end()) * slot_bytes);
+    bytes += in_flight.back() * of_chunks.at(chunk).bytes;
+  }
+  slot_memory_ = Buffer(stream.device(), bytes);
+  std::size_t begin = 0;
   for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
     chunk_slots_.emplace_back();
     for (int i = 0; i < in_flight[chunk]; ++i) {
-      const std::size_t number = slots_.size();
+      const std::size_t number = slots_.size(), slot_bytes = of_chunks[chunk].bytes;
       chunk_slots_.back().push_back(number);
-      slots_.push_back(
-          {.memory = Arena(stream.device(), cat("slot ", number), slot_memory_, number * slot_bytes, slot_bytes),
-           .cache = stage.chunks[chunk].make_cache()});
+      slots_.push_back({.memory = Arena(stream.device(), cat("slot ", number), slot_memory_, begin, slot_bytes),
+                        .cache = stage.chunks[chunk].make_cache()});
+      begin += slot_bytes;
     }
     inputs_.push_back(make_inputs(static_cast<int>(chunk), in_flight[chunk]));
     gradients_.push_back(make_gradients(static_cast<int>(chunk), in_flight[chunk]));
@@ -424,9 +428,9 @@ std::size_t Pipeline::offloaded_peak() const {
   return peak;
 }
 
-std::size_t Pipeline::slot_peak() const {
+std::size_t Pipeline::slot_peak(int chunk) const {
   std::size_t peak = 0;
-  for (const Slot& slot : slots_) peak = std::max(peak, slot.memory.peak());
+  for (std::size_t slot : chunk_slots_[chunk]) peak = std::max(peak, slots_[slot].memory.peak());
   return peak;
 }
 

@@ -64,11 +64,12 @@ class Pipeline {
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
   int slots() const { return static_cast<int>(slots_.size()); }
+  int slots_of(int chunk) const { return static_cast<int>(chunk_slots_[chunk].size()); }
   /// Returns the number of buffers for messages from other stages.
   int inboxes() const;
-  /// Returns the peak usage so far, in bytes, of the slot that has used the most. After a step, it equals the planned
-  /// value.
-  std::size_t slot_peak() const;
+  /// Returns the peak usage so far, in bytes, of the chunk's slot that has used the most. After a step, it equals the
+  /// planned value.
+  std::size_t slot_peak(int chunk = 0) const;
   std::size_t scratch_peak() const { return scratch_.peak(); }
   /// offloaded_layers() returns the number of offloaded layers in all slots. offloaded_peak() returns the most bytes
   /// that one offloaded layer's activations have used so far.

@@ -78,9 +78,11 @@ std::string describe_memory(const std::vector<RankPlan>& plans, Space where) {
   for (const MemoryPart& part : memory_parts(plans.front().plan, where)) heading.emplace_back(part.heading);
   Table table(heading);
   auto activations = [&](const MemoryPlan& plan) {
-    const PlanEntry& slots = plan.entry(Category::slots);
-    std::size_t messages = plan.bytes(Category::messages);
-    return cat(slots.count, " x ", in_unit(slots.bytes), messages > 0 ? " + " + in_unit(messages) : "");
+    std::vector<std::string> terms;
+    for (const PlanEntry& slots : plan.all(Category::slots))  // of each chunk
+      terms.push_back(cat(slots.count, " x ", in_unit(slots.bytes)));
+    if (const std::size_t messages = plan.bytes(Category::messages); messages > 0) terms.push_back(in_unit(messages));
+    return join(terms, " + ");
   };
   for (const RankPlan& ranks : plans) {
     std::vector<std::string> cells;
@@ -122,16 +124,28 @@ Json memory_json(const MemoryPlan& plan) {
   return out;
 }
 
+namespace {
+
+/// Returns the values of all chunks, or the value of a single one.
+Json by_chunk(Json::Array values) { return values.size() == 1 ? values.front() : Json(std::move(values)); }
+
+}  // namespace
+
 Json rank_plans_json(const std::vector<RankPlan>& plans) {
   Json out = Json::array();
   for (const RankPlan& kind : plans) {
     Json sent = Json::object();
     for (const Traffic& group : traffic(kind.plan.sent)) sent.set(group.group, group.bytes);
+    Json::Array slots, slot_bytes;
+    for (const PlanEntry& of_chunk : kind.plan.all(Category::slots)) {
+      slots.push_back(of_chunk.count);
+      slot_bytes.push_back(of_chunk.bytes);
+    }
     out.push(Json::object({{"ranks", Json::Array(kind.ranks.begin(), kind.ranks.end())},
                            {"parameters", kind.plan.rank_parameters},
                            {"memory_bytes", memory_json(kind.plan)},
-                           {"slots", kind.plan.entry(Category::slots).count},
-                           {"slot_bytes", kind.plan.entry(Category::slots).bytes},
+                           {"slots", by_chunk(slots)},
+                           {"slot_bytes", by_chunk(slot_bytes)},
                            {"counted_flops_per_step", kind.plan.step.flops},
                            {"sent_bytes_per_step", sent}}));
   }

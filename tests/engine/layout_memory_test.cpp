@@ -175,9 +175,13 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
                 findings.losses.begin() + (step * kSamples + first_sample(shape, m)) * kLength);
     }
   }
-  findings.compare(rank, "slots", pipeline.slots(), plan.entry(Category::slots).count);
+  const std::vector<PlanEntry> slots = plan.all(Category::slots);
+  for (int chunk = 0; chunk < std::ssize(stage.chunks); ++chunk) {
+    const PlanEntry& of_chunk = slots[static_cast<std::size_t>(chunk)];
+    findings.compare(rank, "slots", pipeline.slots_of(chunk), of_chunk.count);
+    findings.compare(rank, "bytes of a slot", pipeline.slot_peak(chunk), of_chunk.bytes);
+  }
   findings.compare(rank, "message buffers", pipeline.inboxes(), plan.entry(Category::messages).count);
-  findings.compare(rank, "bytes of a slot", pipeline.slot_peak(), plan.entry(Category::slots).bytes);
   findings.compare(rank, "bytes of scratch", pipeline.scratch_peak(), plan.entry(Category::scratch).bytes);
   findings.compare(rank, "bytes of parameters", params.bytes(kValues), plan.bytes(Category::parameters));
   findings.compare(rank, "bytes of gradients", params.bytes(kGradients), plan.bytes(Category::gradients));
@@ -207,8 +211,13 @@ Result run_layout(const RunLayout& layout) {
   return {findings.losses, findings.gradients};
 }
 
+/// Returns the bytes of the largest slot.
 std::size_t slot_bytes(const RunLayout& layout) {
-  return plan_training(layout.config, layout_dropout(layout.config), layout.shape).entry(Category::slots).bytes;
+  std::size_t largest = 0;
+  for (const PlanEntry& slots :
+       plan_training(layout.config, layout_dropout(layout.config), layout.shape).all(Category::slots))
+    largest = std::max(largest, slots.bytes);
+  return largest;
 }
 
 /// Every token's losses in two steps on a single rank.
