@@ -99,7 +99,7 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
       begin += slot_bytes;
     }
     inputs_.push_back(make_inputs(static_cast<int>(chunk), in_flight[chunk]));
-    gradients_.push_back(make_gradients(static_cast<int>(chunk), in_flight[chunk]));
+    gradients_.push_back(make_gradients(static_cast<int>(chunk)));
   }
   int first = 0;
   for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
@@ -139,12 +139,10 @@ Pipeline::Inbox Pipeline::make_inputs(int chunk, int in_flight) const {
 }
 
 /// Backward overwrites a gradient's buffer with the gradient to send, so that buffer is in use until the send is done,
-/// during a later backward. A gradient from another chunk of this stage arrives before its own backward starts, maybe
-/// several backwards before. The last chunk only has buffers to send from.
-Pipeline::Inbox Pipeline::make_gradients(int chunk, int in_flight) const {
+/// during a later backward. The last chunk only has buffers to send from.
+Pipeline::Inbox Pipeline::make_gradients(int chunk) const {
   const bool is_used = has_action(ActionKind::receive_backward, chunk) || has_action(ActionKind::send_backward, chunk);
-  const int waiting = stage_.places.turns_after(stage_.place(chunk)) ? in_flight : 1;
-  return {.sends = std::vector<Work>(static_cast<std::size_t>(is_used ? waiting + schedule_.unreceived : 0))};
+  return {.sends = std::vector<Work>(static_cast<std::size_t>(is_used ? schedule_.unreceived + 1 : 0))};
 }
 
 int Pipeline::inboxes() const {
@@ -248,6 +246,8 @@ void Pipeline::use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& sh
 void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, const StepSchedule* step_schedule,
                      Tensor loss_sum) {
   const StepSchedule& schedule = step_schedule == nullptr ? schedule_ : *step_schedule;
+  for (int chunk = 0; chunk < std::ssize(stage_.chunks); ++chunk)
+    require(max_in_flight(schedule.actions, chunk) <= slots_of(chunk), "a step keeps more micro-batches than planned");
   int last = 0;
   for (const Action& action : schedule.actions) last = std::max(last, action.micro_batch);
   clear_slots();

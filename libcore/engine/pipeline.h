@@ -107,7 +107,7 @@ class Pipeline {
   void prepare(const Action& action, Slot& slot, const Ctx& ctx, const Batch& batch);
   void make_offloads(std::size_t range_bytes);
   Inbox make_inputs(int chunk, int in_flight) const;
-  Inbox make_gradients(int chunk, int in_flight) const;
+  Inbox make_gradients(int chunk) const;
   bool has_action(ActionKind kind, int chunk) const;
   Inbox& inbox_of(const Action& action);
   int peer_of(const Action& action) const;

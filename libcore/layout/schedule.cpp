@@ -98,36 +98,56 @@ void check_micro_batches(const Layout& layout, std::int64_t micro_batches) {
                       layout.group == 0 ? layout.stages() : layout.group);
 }
 
-std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches) {
+std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches, std::optional<int> largest) {
   require(layout.schedule == ScheduleKind::interleaved || layout.schedule == ScheduleKind::zero_bubble_v ||
               layout.chunks == 1,
           "the schedule cannot have several chunks");
   if (layout.schedule == ScheduleKind::gpipe) return gpipe(layout.stages(), stage, micro_batches);
   if (layout.schedule == ScheduleKind::one_forward_one_backward)
     return one_forward_one_backward(layout.stages(), stage, micro_batches);
-  if (defers_weights(layout.schedule)) return pipeline_schedule(layout, micro_batches)[stage];
+  if (defers_weights(layout.schedule)) return pipeline_schedule(layout, micro_batches, largest)[stage];
   return interleaved(layout.stages(), stage, layout.chunks, micro_batches, layout.group);
 }
 
-std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches) {
+namespace {
+
+/// Returns how many micro-batches a zero-bubble schedule may keep in each place.
+std::vector<int> most_in_flight(const Layout& layout, std::optional<int> largest) {
+  const Places places = layout.places();
+  // As many as 1F1B keeps on the first stage, or nearly twice as many.
+  const int most = layout.schedule == ScheduleKind::zero_bubble_2 ? 2 * places.stages - 1 : places.stages;
+  std::vector<int> out(static_cast<std::size_t>(places.count()), most);
+  if (!largest) return out;
+  const std::vector<std::vector<Action>> stages = pipeline_schedule(layout, *largest);
+  for (int position = 0; position < places.count(); ++position)
+    out[position] = max_in_flight(stages[places.at(position).stage], places.at(position).chunk);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches,
+                                                   std::optional<int> largest) {
+  if (largest == micro_batches) largest.reset();
   if (defers_weights(layout.schedule)) {
-    // As many as 1F1B keeps on the first stage, or nearly twice as many.
-    const int in_flight = layout.schedule == ScheduleKind::zero_bubble_2 ? 2 * layout.stages() - 1 : layout.stages();
     const std::vector<ActionDurations> equal(static_cast<std::size_t>(layout.places().count()));
-    return zero_bubble(layout.places(), layout.durations.empty() ? equal : layout.durations, in_flight, micro_batches);
+    return zero_bubble(layout.places(), layout.durations.empty() ? equal : layout.durations,
+                       most_in_flight(layout, largest), micro_batches);
   }
   std::vector<std::vector<Action>> out;
   for (int stage = 0; stage < layout.stages(); ++stage) out.push_back(stage_schedule(layout, stage, micro_batches));
   return out;
 }
 
-StepSchedule rank_schedule(const Layout& layout, int micro_batches) {
-  return rank_schedule(layout, stage_schedule(layout, layout.stage(), micro_batches));
+StepSchedule rank_schedule(const Layout& layout, int micro_batches, std::optional<int> largest) {
+  return rank_schedule(layout, stage_schedule(layout, layout.stage(), micro_batches, largest));
 }
 
 StepSchedule rank_schedule(const Layout& layout, const std::vector<Action>& of_stage) {
   StepSchedule schedule(with_communication(of_stage, layout.places(), layout.stage()));
-  schedule.unreceived += std::max(layout.group - layout.stages(), 0);
+  schedule.unreceived = layout.schedule == ScheduleKind::zero_bubble_v
+                            ? layout.stages()
+                            : 1 + std::max(layout.group - layout.stages(), 0);
   return schedule;
 }
 

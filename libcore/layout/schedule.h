@@ -61,9 +61,11 @@ inline bool defers_weights(ScheduleKind kind) {
 /// Throws Error(usage) if the layout's schedule cannot run a step with `micro_batches` micro-batches.
 void check_micro_batches(const Layout& layout, std::int64_t micro_batches);
 /// Return the actions for one stage or for all stages in a step with `micro_batches` micro-batches, without
-/// communication.
-std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches);
-std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches);
+/// communication. In a run whose steps differ, `largest` is the number of micro-batches in the largest: no place then
+/// keeps more micro-batches than in that step, for which its memory is planned.
+std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches, std::optional<int> largest = {});
+std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches,
+                                                   std::optional<int> largest = {});
 /// A stage's actions in one step, and properties derived from them.
 struct StepSchedule {
   explicit StepSchedule(std::vector<Action> actions_of_step);
@@ -74,7 +76,7 @@ struct StepSchedule {
 };
 /// Returns the actions for layout.rank in a step, including communication. With `of_stage`, adds the communication to
 /// these actions of stage_schedule() or pipeline_schedule(), which take long to plan for many stages.
-StepSchedule rank_schedule(const Layout& layout, int micro_batches);
+StepSchedule rank_schedule(const Layout& layout, int micro_batches, std::optional<int> largest = {});
 StepSchedule rank_schedule(const Layout& layout, const std::vector<Action>& of_stage);
 
 /// Returns a schedule with the kinds of actions of layout.rank, in which each micro-batch passes through all chunks and
@@ -99,7 +101,9 @@ int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk =
 ///
 /// To avoid deadlock, a channel must be able to hold one unreceived message. If groups are larger than the number of
 /// stages, it must be able to hold group - stages + 1 messages, because the first stage is still working on a group
-/// when the first results arrive from the last stage.
+/// when the first results arrive from the last stage. In a V, two stages may wait for each other to receive gradients
+/// unless a channel can hold as many as there are stages. No more can be unreceived: a micro-batch enters a place when
+/// the place that receives its gradient has finished all but so many before it.
 std::vector<Action> with_communication(const std::vector<Action>& actions, const Places& places, int stage);
 
 inline bool is_receive(ActionKind kind) {

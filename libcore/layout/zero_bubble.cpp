@@ -49,8 +49,8 @@ struct Candidate {
 
 class ListSchedule {
  public:
-  ListSchedule(const Places& places, const std::vector<ActionDurations>& durations, int most_in_flight,
-               int micro_batches, const Rule& rule)
+  ListSchedule(const Places& places, const std::vector<ActionDurations>& durations,
+               const std::vector<int>& most_in_flight, int micro_batches, const Rule& rule)
       : places_(places),
         durations_(durations),
         most_in_flight_(most_in_flight),
@@ -95,7 +95,7 @@ class ListSchedule {
     if (kind == ActionKind::backward) return backwards < forwards ? std::max(free, times.gradients[backwards]) : kNever;
     const bool may_start = forwards < std::ssize(times.inputs) &&
                            forwards - backwards < rule_.share * (places_.count() - position) + rule_.warmup &&
-                           forwards - times.count(ActionKind::weight) < most_in_flight_;
+                           forwards - times.count(ActionKind::weight) < most_in_flight_[position];
     return may_start ? std::max(free, times.inputs[forwards]) : kNever;
   }
 
@@ -133,7 +133,7 @@ class ListSchedule {
 
   Places places_;
   const std::vector<ActionDurations>& durations_;
-  int most_in_flight_;
+  const std::vector<int>& most_in_flight_;
   Rule rule_;
   std::vector<PlaceTimes> at_;      // by position
   std::vector<StageTimes> stages_;  // by stage
@@ -142,28 +142,30 @@ class ListSchedule {
 }  // namespace
 
 std::vector<std::vector<Action>> zero_bubble(const Places& places, const std::vector<ActionDurations>& durations,
-                                             int most_in_flight, int micro_batches) {
-  require(std::ssize(durations) == places.count() && most_in_flight >= 1 && micro_batches >= 1,
-          "no duration for every place, or no micro-batch");
+                                             const std::vector<int>& most_in_flight, int micro_batches) {
+  require(std::ssize(durations) == places.count() && std::ssize(most_in_flight) == places.count() && micro_batches >= 1,
+          "no duration or limit for every place, or no micro-batch");
   // A micro-batch in several chunks is between its forward and backward for a part of the time until the next one.
   const std::vector<double> shares = places.chunks > 1 ? std::vector{1.0, 0.75, 0.5} : std::vector{1.0};
-  std::vector<std::vector<Action>> best;
+  // Long steps repeat themselves, and trying all rules on them takes long.
+  const int tried = std::min(micro_batches, std::max(4 * places.stages, 64));
+  Rule best{};
   double shortest = kNever;
   for (const auto& order : {std::array{ActionKind::backward, ActionKind::forward, ActionKind::weight},
                             std::array{ActionKind::forward, ActionKind::backward, ActionKind::weight}}) {
     for (double patience : {0.0, 0.25, 0.5}) {
       for (double share : shares) {
         for (int warmup : {0, 1, micro_batches}) {
-          const ListSchedule schedule(places, durations, most_in_flight, micro_batches,
-                                      {order, patience, share, warmup});
-          if (schedule.total() >= shortest) continue;
-          shortest = schedule.total();
-          best = schedule.actions();
+          const Rule rule{order, patience, share, warmup};
+          const double total = ListSchedule(places, durations, most_in_flight, tried, rule).total();
+          if (total >= shortest) continue;
+          shortest = total;
+          best = rule;
         }
       }
     }
   }
-  return best;
+  return ListSchedule(places, durations, most_in_flight, micro_batches, best).actions();
 }
 
 }  // namespace mtl

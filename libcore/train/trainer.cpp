@@ -84,7 +84,8 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   if (options.batch.eval_iters > 0) held_out_batches_ = make_step_batches(shape_);
   for (std::int64_t size : batch_sizes_.sizes()) {
     auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
-    step_schedules_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches));
+    const auto largest = static_cast<int>(shape_.micro_batches);
+    step_schedules_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches, largest));
   }
   if (shape_.graphs) pipeline_.use_graphs(graphs_, optimizer_.sync(), shape_);
   check_agreement(start);

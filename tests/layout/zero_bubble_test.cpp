@@ -31,6 +31,11 @@ void check_complete(const std::vector<Action>& actions, int chunks, int micro_ba
   }
 }
 
+/// Every place keeps at most `most` micro-batches.
+std::vector<int> limits(const Places& places, int most) {
+  return std::vector<int>(static_cast<std::size_t>(places.count()), most);
+}
+
 /// Places with one chunk per duration.
 Places places_of(const std::vector<ActionDurations>& durations) { return {static_cast<int>(durations.size()), 1}; }
 
@@ -58,7 +63,7 @@ TEST_CASE("schedules are complete, keep to their memory, and are not longer than
         const PipelineCase shape{.stages = p, .micro_batches = m};
         const double longest = total_of(shape.schedule(ScheduleKind::one_forward_one_backward), durations);
         for (int in_flight : {p, 2 * p - 1}) {
-          const auto stages = zero_bubble(places_of(durations), durations, in_flight, m);
+          const auto stages = zero_bubble(places_of(durations), durations, limits(places_of(durations), in_flight), m);
           REQUIRE(std::ssize(stages) == p);
           for (const std::vector<Action>& actions : stages) {
             check_complete(actions, 1, m);
@@ -80,10 +85,13 @@ TEST_CASE("ZB-H1's bubble is (p - 1)(F + B - W), with the memory of 1F1B") {
         CAPTURE(each.backward);
         const std::vector<ActionDurations> durations(static_cast<std::size_t>(p), each);
         const double work = m * (each.forward + each.backward + each.weight);
-        CHECK(total_of(zero_bubble(places_of(durations), durations, p, m), durations) - work <=
+        CHECK(total_of(zero_bubble(places_of(durations), durations, limits(places_of(durations), p), m), durations) -
+                  work <=
               (p - 1) * (each.forward + each.backward - each.weight) + 1e-9);
         // With nearly twice the memory, only the first micro-batch's way to the last stage remains.
-        CHECK(total_of(zero_bubble(places_of(durations), durations, 2 * p - 1, m), durations) - work <=
+        CHECK(total_of(zero_bubble(places_of(durations), durations, limits(places_of(durations), 2 * p - 1), m),
+                       durations) -
+                  work <=
               (p - 1) * each.forward + 1e-9);
       }
     }
@@ -109,7 +117,7 @@ TEST_CASE("V: the memory of 1F1B, and a bubble near that of the way to the last 
         CAPTURE(half.backward);
         const Places places{p, 2, Arrangement::vee};
         const std::vector<ActionDurations> durations(static_cast<std::size_t>(2 * p), half);
-        const auto stages = zero_bubble(places, durations, p, m);
+        const auto stages = zero_bubble(places, durations, limits(places, p), m);
         for (const std::vector<Action>& actions : stages) {
           check_complete(actions, 2, m);
           CHECK(max_in_flight(actions, 0) + max_in_flight(actions, 1) <= 2 * p);  // slots of half a stage
@@ -124,4 +132,34 @@ TEST_CASE("V: the memory of 1F1B, and a bubble near that of the way to the last 
       }
     }
   }
+}
+
+TEST_CASE("no step keeps more micro-batches in a place than the largest step") {
+  int more = 0;  // without this rule
+  for (ScheduleKind kind : {ScheduleKind::zero_bubble_1, ScheduleKind::zero_bubble_2, ScheduleKind::zero_bubble_v}) {
+    for (const std::vector<int>& layers :
+         {std::vector{2, 2, 1, 1}, {2, 2, 2, 2}, {2, 1, 1, 0}, {2, 2, 1, 2, 2, 1}, {2, 2, 2, 2, 2, 2}}) {
+      const int chunks = kind == ScheduleKind::zero_bubble_v ? 2 : 1, p = static_cast<int>(layers.size()) / chunks;
+      const PipelineCase shape{.stages = p, .chunks = chunks, .durations = durations_of(layers, 1)};
+      const Layout layout = shape.layout(kind);
+      for (int largest : {6, 8, 9}) {
+        const auto most = pipeline_schedule(layout, largest);
+        for (int m = 1; m < largest; ++m) {
+          CAPTURE(static_cast<int>(kind));
+          CAPTURE(p);
+          CAPTURE(largest);
+          CAPTURE(m);
+          const auto limited = pipeline_schedule(layout, m, largest), free = pipeline_schedule(layout, m);
+          for (std::size_t stage = 0; stage < limited.size(); ++stage) {
+            check_complete(limited[stage], layout.chunks, m);
+            for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+              CHECK(max_in_flight(limited[stage], chunk) <= max_in_flight(most[stage], chunk));
+              more += max_in_flight(free[stage], chunk) > max_in_flight(most[stage], chunk);
+            }
+          }
+        }
+      }
+    }
+  }
+  CHECK(more > 0);
 }

@@ -93,8 +93,14 @@ void make_chunks(TrainOptions& options) {
 }
 /// Weight gradients are actions, and graphs, of their own.
 void make_zero_bubble(TrainOptions& options) { options.parallel.schedule = "zb-h1"; }
-/// Stages send each other both kinds of messages, and copy them between their own chunks.
-void make_vee(TrainOptions& options) { options.parallel.schedule = "zb-v"; }
+/// Stages send each other both kinds of messages, and copy them between their own chunks. Small steps must fit the
+/// memory of large ones.
+void make_vee(TrainOptions& options) {
+  options.parallel.schedule = "zb-v";
+  options.batch.rampup = {"4", "4", "16"};
+  options.batch.train_iters.reset();
+  options.batch.train_samples = 60;
+}
 /// Loss scales overflow repeatedly. All ranks must drop and repeat the same steps.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
@@ -250,6 +256,8 @@ TEST_CASE("a captured operation runs with each launch of its graph") {
 mirror::QueueCounts counts_of(const LayoutCase& layout, const SharedFolder& folder, std::int64_t steps) {
   TrainOptions options = options_of(layout, Device::cuda, folder, cat("steps", steps));
   options.batch.train_iters = steps;
+  options.batch.train_samples.reset();
+  options.batch.rampup.clear();
   options.batch.eval_iters = 0;
   const mirror::Deferral deferral(seed_of(static_cast<int>(steps)));
   const mirror::QueueCounts before = mirror::queue_counts();
