@@ -5,7 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include "base/count_of.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "engine/place_durations.h"
@@ -158,11 +157,7 @@ class Balance {
 std::vector<std::int64_t> balanced_layer_counts(const GptConfig& config, const DropoutOptions& dropout,
                                                 RunShape shape) {
   const int places = shape.layout.places().count();
-  if (config.num_layers < places - 2)
-    fail_at(Exit::usage, "--pipeline-split balanced", "needs at least ", places - 2, " layers for ",
-            count_of(shape.layout.stages(), "stage"),
-            shape.layout.chunks > 1 ? cat(" of ", shape.layout.chunks, " chunks") : "", ", but the model has ",
-            config.num_layers, "; use fewer stages or chunks");
+  require(config.num_layers >= places - 2, "too few layers for ", places, " places");
   return Balance(part_flops(config, dropout, shape), shape.layout.places()).counts();
 }
 

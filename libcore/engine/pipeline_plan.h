@@ -18,7 +18,7 @@ namespace mtl {
 /// Distributes the layers so that the stage with the most FLOPs has as few as possible, and the FLOPs of the others are
 /// as equal as possible; with several chunks per stage, to which single layers are moved from an equal division of the
 /// chunks, other divisions may be a little better. Every place but the first and the last gets at least one layer.
-/// Returns the number of layers of every place, by position. Throws Error(usage) if there are too few layers.
+/// Returns the number of layers of every place, by position. There must be enough layers.
 std::vector<std::int64_t> balanced_layer_counts(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
 struct PipelinePlan {

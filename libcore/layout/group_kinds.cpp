@@ -58,9 +58,13 @@ std::vector<GroupKind> group_kinds(const Layout& layout, int node_size) {
                                      : "activations, 4 all-reduces per layer and micro-batch");
   kinds.add("cp", grid.groups(Axis::context), "context parallel: share every sequence",
             "keys and values, each layer and micro-batch");
-  kinds.add("pp", grid.groups(Axis::pipeline), "pipeline: hold consecutive layers",
-            layout.chunks > 1 ? "activations to the next stage, gradients back, once a micro-batch and chunk"
-                              : "activations to the next stage, gradients back, once a micro-batch");
+  const bool is_vee = layout.places().arrangement == Arrangement::vee;
+  const char* passed = "activations to the next stage, gradients back, once a micro-batch";
+  if (layout.chunks > 1) passed = "activations to the next stage, gradients back, once a micro-batch and chunk";
+  if (is_vee) passed = "activations and gradients, to the next stage and back, once a micro-batch";
+  kinds.add("pp", grid.groups(Axis::pipeline),
+            layout.chunks > 1 ? "pipeline: hold chunks of consecutive layers" : "pipeline: hold consecutive layers",
+            passed);
   // Ranks that share a sequence also have the same weights, so gradients are summed over both axes at once.
   const char* gradients = layout.optimizer_shards.empty()
                               ? "gradients, once a step"
@@ -73,7 +77,7 @@ std::vector<GroupKind> group_kinds(const Layout& layout, int node_size) {
   else
     kinds.add_combined("dp-cp", grid.groups({Axis::data, Axis::context}), "have the same weights", gradients);
   if (layout.expert_grid) collect_expert_kinds(kinds, *layout.expert_grid);
-  const bool is_vee = layout.places().arrangement == Arrangement::vee;  // the first stage uses one table twice
+  // The first stage of a V uses one table twice.
   kinds.add("embedding", is_vee ? grid.position_embedding_groups() : grid.embedding_groups(),
             "first and last stage: tied embedding", "the embedding's gradient, once a step");
   kinds.add_combined("position_embedding", grid.position_embedding_groups(), "first stage: position embedding",

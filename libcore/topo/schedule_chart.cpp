@@ -62,9 +62,12 @@ class StageLine {
 std::string describe_times(const TopoReport& report) {
   const TopoSchedule& schedule = *report.schedule;
   const double chunks = report.layout.chunks, total = schedule.times.total, ideal = schedule.times.ideal;
-  std::string out = format(
-      "  total %.4g, of which %.4g are work, in forwards of a whole stage; a backward takes two%s\n", total / chunks,
-      ideal / chunks, defers_weights(report.layout.schedule) ? ", one for weight gradients" : "");
+  const char* unit = "in forwards of a whole stage; a backward takes two";
+  if (!report.layout.durations.empty())
+    unit = "in forwards of an average stage, by the FLOPs of each stage's actions";
+  else if (defers_weights(report.layout.schedule))
+    unit = "in forwards of a whole stage; a backward takes two, one for weight gradients";
+  std::string out = format("  total %.4g, of which %.4g are work, %s\n", total / chunks, ideal / chunks, unit);
   out += format("  the bubble is %.1f%% of the work, %.1f%% of the time\n", 100 * schedule.times.bubble(),
                 100 * (1 - ideal / total));
   std::vector<std::string> kept;

@@ -224,18 +224,22 @@ void check_division(const TrainOptions& options, const GptConfig& config, bool i
   if (config.num_query_groups != config.num_heads) divides("--num-query-groups", config.num_query_groups);
   divides("--ffn-hidden-size", config.ffn_hidden_size);
   if (parallel.pipeline < 1 || config.num_layers < 1) return;
+  if (!check_schedule_kind(parallel, config.num_layers, "--pipeline-schedule", report)) return;
   if (!check_stages(parallel, config.num_layers, is_loaded, report)) return;
-  if (parallel.cpu_offloading && options.device != Device::cpu)
-    check_offloaded_layers(
-        parallel, layer_counts(resolve_stages(parallel, config.num_layers), config.num_layers, is_loaded), report);
-  if (parallel.cpu_offloading && options.device != Device::cpu &&
-      defers_weights(parallel.schedule_kind(config.num_layers)))
-    report(
-        cat("--pipeline-schedule ", *parallel.schedule),
-        "cannot be combined with --cpu-offloading, which frees activations before weight gradients are computed; use "
-        "only one of them");
-  if (check_schedule_kind(parallel, config.num_layers, "--pipeline-schedule", report))
-    check_steps(options, config.num_layers, report);
+  if (parallel.cpu_offloading && options.device != Device::cpu) {
+    if (defers_weights(parallel.schedule_kind(config.num_layers)))
+      report(cat("--pipeline-schedule ", *parallel.schedule),
+             "cannot be combined with --cpu-offloading, which frees activations before weight gradients are computed; "
+             "use only one of them");
+    else if (parallel.pipeline_split == "balanced")  // the layers are distributed later
+      report("--pipeline-split balanced, --cpu-offloading",
+             "cannot be combined, because a stage with the output layer may have too few layers to offload; give the "
+             "layers of --dry-run with --pipeline-model-parallel-layout");
+    else
+      check_offloaded_layers(
+          parallel, layer_counts(resolve_stages(parallel, config.num_layers), config.num_layers, is_loaded), report);
+  }
+  check_steps(options, config.num_layers, report);
 }
 
 }  // namespace

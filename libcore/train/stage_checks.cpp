@@ -1,5 +1,6 @@
 #include "train/stage_checks.h"
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "layout/schedule.h"
@@ -65,8 +66,16 @@ bool check_stages(const ParallelOptions& options, std::optional<std::int64_t> nu
   const std::vector<Problem> problems = flag_problems(options, num_layers);
   for (const Problem& problem : problems) report(problem.where, problem.what);
   if (!problems.empty()) return false;
-  if (options.pipeline_split == "balanced" && num_layers && *num_layers >= options.pipeline * options.chunks({}) - 2)
-    return true;  // the layers are distributed when their work has been counted
+  if (options.pipeline_split == "balanced" && num_layers) {  // distributed when the work has been counted
+    const std::int64_t chunks = options.chunks({}), least = options.pipeline * chunks - 2;
+    if (options.pipeline > 1 && *num_layers >= least) return true;
+    if (options.pipeline > 1) {
+      report("--pipeline-split balanced", cat("needs at least ", count_of(least, "layer"), " for ", options.pipeline,
+                                              " stages", chunks > 1 ? cat(" of ", chunks, " chunks") : "",
+                                              ", but the model has ", *num_layers, "; use fewer stages or chunks"));
+      return false;
+    }
+  }
   try {
     // Without --num-layers, a layer in each chunk: tests only that there are stages to interleave.
     layer_counts(resolve_stages(options, num_layers), num_layers.value_or(options.pipeline * options.chunks({})),

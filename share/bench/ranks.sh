@@ -80,9 +80,11 @@ independent() {
 }
 
 # layout MODEL TITLE STEPS BATCH MICRO FLAG...: prints a row; writes the waits for other ranks, in ms per step, to
-# $work/wait.TITLE. The bound of a pipeline is the ratio that its stages' FLOPs and its schedule allow.
+# $work/wait.TITLE. The bound of a pipeline is the ratio that its stages' FLOPs and its schedule allow. What is missing to
+# the bound is communication that the schedule cannot hide, and stages whose time is not in proportion to their FLOPs. The
+# wait is the part of a step for gradient sums, norms and updated weights.
 layout() {
-  local name=$1 title=$2 steps=$3 batch=$4 micro=$5 ours theirs ratio low high bound
+  local name=$1 title=$2 steps=$3 batch=$4 micro=$5 ours theirs ratio low high bound wait
   shift 5
   "$bin/mtl-train" "${model[@]}" --dry-run --json --world-size 2 --global-batch-size "$batch" --micro-batch-size "$micro" \
     "$@" > "$work/plan.json"
@@ -99,11 +101,12 @@ layout() {
   done
   ours=$(median < "$work/ours") theirs=$(median < "$work/theirs")
   ratio=$(median < "$work/ratios") low=$(least < "$work/ratios") high=$(most < "$work/ratios")
-  show '%-36s %5d %10.0f %12.0f %8.2f   %.2f-%.2f  %6s\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" "$high" \
-    "${bound:+$(printf %.2f "$bound")}"
+  wait=$(median < "$work/wait.$title")
+  show '%-36s %5d %10.0f %12.0f %8.2f   %.2f-%.2f  %6s %8s %8.1f\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" \
+    "$high" "${bound:+$(printf %.2f "$bound")}" "${bound:+$(awk -v r="$ratio" -v b="$bound" 'BEGIN {printf "%.2f", r / b}')}" "$wait"
   record layouts '{"model": "%s", "layout": "%s", "batch": %d, "micro_batch": %d, "steps": %d, "tokens_per_second": %.1f, '\
-'"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s, "bound": %s}' \
-    "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high" "${bound:-null}"
+'"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s, "bound": %s, "wait_ms": %.2f}' \
+    "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high" "${bound:-null}" "$wait"
 }
 
 # The share of a step's wait for communication that overlapping hides, in one layout.
@@ -119,7 +122,8 @@ hidden() {  # MODEL
 }
 
 heading() {
-  show '\n%s\n%-36s %5s %10s %12s %8s   %-9s  %6s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio spread bound
+  show '\n%s\n%-36s %5s %10s %12s %8s   %-9s  %6s %8s %8s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio \
+    spread bound "of bound" "wait, ms"
 }
 
 # Eight micro-batches of 4, in fewer steps. Two stages idle for 1/9 of them.
@@ -135,6 +139,7 @@ balanced_pipelines() {
   heading "$name"
   pipeline "$name" $steps "PP2 1F1B 5+4" "${split[@]}"
   pipeline "$name" $steps "PP2 zb-h1 5+4" "${split[@]}" --pipeline-schedule zb-h1
+  pipeline "$name" $steps "PP2 zb-v balanced" --pipeline-split balanced --pipeline-schedule zb-v
   name="14M: L6 C384 H6 T128, vocabulary 8,192"
   common=(--tokenizer-type NullTokenizer --vocab-size 8192 --mock-data "${run_flags[@]}")
   set_model 6 384 6 128
@@ -142,6 +147,7 @@ balanced_pipelines() {
   pipeline "$name" $steps "PP2 1F1B"
   pipeline "$name" $steps "PP2 1F1B balanced" --pipeline-split balanced
   pipeline "$name" $steps "PP2 zb-h1 balanced" --pipeline-split balanced --pipeline-schedule zb-h1
+  pipeline "$name" $steps "PP2 zb-v balanced" --pipeline-split balanced --pipeline-schedule zb-v
   pipeline "$name" $steps "PP2 interleaved" --pipeline-split balanced --num-virtual-stages-per-pipeline-rank 3
 }
 
