@@ -12,16 +12,11 @@ namespace mtl {
 
 namespace {
 
-/// Returns the channel of a send or receive.
-Channel channel_of(ActionKind kind) {
-  return kind == ActionKind::send_forward || kind == ActionKind::receive_forward ? Channel::activations
-                                                                                 : Channel::gradients;
-}
-
 /// Returns what an action is part of, for messages about faults.
 const char* part_name(ActionKind kind) {
-  if (kind == ActionKind::weight) return "weight gradients";
-  return kind == ActionKind::forward || channel_of(kind) == Channel::activations ? "forward" : "backward";
+  constexpr const char* names[] = {"forward", "backward", "weight gradients", "forward",
+                                   "forward", "backward", "backward"};
+  return names[enum_index(kind)];
 }
 
 /// Returns the name of an action's phase in profiles.
@@ -78,7 +73,7 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
       schedule_(std::move(schedule)),
       params_(params),
       step_(step),
-      hidden_bytes_(plan.entry(Category::messages).bytes),
+      messages_(stage, stream, groups, schedule_, plan.entry(Category::messages).bytes),
       scratch_(stream.device(), "scratch", plan.entry(Category::scratch).bytes) {
   const std::vector<PlanEntry> of_chunks = plan.all(Category::slots);
   std::vector<int> in_flight;  // by chunk
@@ -98,14 +93,7 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
                         .cache = stage.chunks[chunk].make_cache()});
       begin += slot_bytes;
     }
-    inputs_.push_back(make_inputs(static_cast<int>(chunk), in_flight[chunk]));
-    gradients_.push_back(make_gradients(static_cast<int>(chunk)));
   }
-  int first = 0;
-  for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
-    for (Inbox& inbox : *inboxes) inbox.first = std::exchange(first, first + static_cast<int>(inbox.sends.size()));
-  }
-  message_memory_ = Buffer(stream.device(), first * hidden_bytes_);
   if (offloaded_layers() > 0) make_offloads(plan.entry(Category::offloaded).bytes);
 }
 
@@ -124,33 +112,6 @@ void Pipeline::make_offloads(std::size_t range_bytes) {
       offset += layers * range_bytes;
     }
   }
-}
-
-bool Pipeline::has_action(ActionKind kind, int chunk) const {
-  return std::any_of(schedule_.actions.begin(), schedule_.actions.end(),
-                     [&](const Action& action) { return action.kind == kind && action.chunk == chunk; });
-}
-
-/// An input's buffer is in use until its micro-batch has left the chunk. One more receives the next input.
-Pipeline::Inbox Pipeline::make_inputs(int chunk, int in_flight) const {
-  int buffers = has_action(ActionKind::receive_forward, chunk) ? in_flight + 1 : 0;
-  if (stage_.places.turns_before(stage_.place(chunk))) buffers = in_flight;
-  return {.sends = std::vector<Work>(static_cast<std::size_t>(buffers))};
-}
-
-/// Backward overwrites a gradient's buffer with the gradient to send, so that buffer is in use until the send is done,
-/// during a later backward. The last chunk only has buffers to send from.
-Pipeline::Inbox Pipeline::make_gradients(int chunk) const {
-  const bool is_used = has_action(ActionKind::receive_backward, chunk) || has_action(ActionKind::send_backward, chunk);
-  return {.sends = std::vector<Work>(static_cast<std::size_t>(is_used ? schedule_.unreceived + 1 : 0))};
-}
-
-int Pipeline::inboxes() const {
-  std::size_t buffers = 0;
-  for (const std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
-    for (const Inbox& inbox : *inboxes) buffers += inbox.sends.size();
-  }
-  return static_cast<int>(buffers);
 }
 
 Ctx Pipeline::context(Slot& slot, bool training) {
@@ -177,62 +138,12 @@ void Pipeline::clear_slot(Slot& slot) {
   slot.input = slot.output = slot.dout = slot.dinput = {};
 }
 
-Pipeline::Inbox& Pipeline::inbox_of(const Action& action) {
-  bool forward = action.kind == ActionKind::receive_forward || action.kind == ActionKind::forward;
-  return (forward ? inputs_ : gradients_)[action.chunk];
-}
-
-Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& batch) {
-  Inbox& inbox = inbox_of(action);
-  const Chunk& chunk = stage_.chunks[action.chunk];
-  const std::size_t buffer = inbox.first + action.micro_batch % inbox.sends.size();
-  return message_memory_.tensor(chunk.hidden_dtype(), chunk.hidden_shape(ctx.groups, batch.tokens.numel()),
-                                buffer * hidden_bytes_);
-}
-
-/// Returns the stage that a send goes to or a receive comes from.
-int Pipeline::peer_of(const Action& action) const { return peer_stage(action, stage_.places, stage_.number); }
-
-/// Starts a receive unless start_next_receive() has already started it.
-void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& batch) {
-  Inbox& inbox = inbox_of(action);
-  if (inbox.posted == action.micro_batch) return;
-  inbox.receive = groups_.over(Axis::pipeline)
-                      .receive(stream_, buffer_of(ctx, action, batch), peer_of(action), channel_of(action.kind));
-  inbox.posted = action.micro_batch;
-}
-
-/// Starts the first receive after actions[index], so that the message arrives while actions[index] computes. Does
-/// nothing if the contents of the receive's buffer are still being sent, because waiting for that send could deadlock.
-void Pipeline::start_next_receive(const StepSchedule& schedule, std::size_t index, const Ctx& ctx,
-                                  const BatchBuffers& buffers) {
+/// Starts the first receive after actions[index], so that the message arrives while actions[index] computes.
+void Pipeline::start_next_receive(const StepSchedule& schedule, std::size_t index, const BatchBuffers& buffers) {
   if (schedule.actions[index].kind > ActionKind::weight) return;  // communication computes nothing
-  auto next = std::find_if(schedule.actions.begin() + static_cast<std::ptrdiff_t>(index), schedule.actions.end(),
-                           [](const Action& action) { return is_receive(action.kind); });
-  if (next == schedule.actions.end()) return;
-  Inbox& inbox = inbox_of(*next);
-  if (inbox.sends[next->micro_batch % inbox.sends.size()].done())
-    start_receive(ctx, *next, buffers.batch(next->micro_batch));
-}
-
-Tensor Pipeline::receive(const Ctx& ctx, const Action& action, const Batch& batch) {
-  Inbox& inbox = inbox_of(action);
-  inbox.sends[action.micro_batch % inbox.sends.size()].wait(stream_);
-  start_receive(ctx, action, batch);
-  inbox.receive.wait(stream_);
-  return buffer_of(ctx, action, batch);
-}
-
-void Pipeline::send(Slot& slot, Tensor tensor, const Action& action) {
-  Communicator& stages = groups_.over(Axis::pipeline);
-  const Work send = stages.send(stream_, tensor, peer_of(action), channel_of(action.kind));
-  if (action.kind == ActionKind::send_forward) {
-    slot.send = send;
-  } else {
-    Inbox& inbox = inbox_of(action);
-    inbox.sends[action.micro_batch % inbox.sends.size()] = send;
-  }
-  stages.progress();  // the next action may take a long time
+  const auto next = std::find_if(schedule.actions.begin() + static_cast<std::ptrdiff_t>(index), schedule.actions.end(),
+                                 [](const Action& action) { return is_receive(action.kind); });
+  if (next != schedule.actions.end()) messages_.start_receive(*next, buffers.batch(next->micro_batch).tokens.numel());
 }
 
 void Pipeline::use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape) {
@@ -262,30 +173,27 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
     Ctx ctx = context(slot, true);
     ctx.ends_gradients = schedule.ends_gradients[i];
     ctx.defers_weights = schedule.defers_weights;
-    start_next_receive(schedule, i, ctx, buffers);
-    prepare(action, slot, ctx, buffers.batch(action.micro_batch));
+    start_next_receive(schedule, i, buffers);
+    prepare(action, slot, buffers.batch(action.micro_batch));
     if (graphs_ != nullptr) {
       run_as_graph(action, action.micro_batch == last, ctx, buffers, loss_sum);
     } else {
       run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch), loss_sum);
     }
     if (action.kind == ActionKind::backward && turns_before(action))
-      pass_gradient(action, slot, ctx, buffers.batch(action.micro_batch));
+      pass_gradient(action, slot, buffers.batch(action.micro_batch));
   }
   clear_slots();
   if (progress != nullptr) progress->action = nullptr;
 }
 
 StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {
-  const auto buffer = [&](const std::vector<Inbox>& inboxes) {
-    const std::size_t buffers = inboxes.empty() ? 0 : inboxes[action.chunk].sends.size();
-    return buffers == 0 ? 0 : static_cast<int>(action.micro_batch % buffers);
-  };
+  const auto buffer = [&](ActionKind kind) { return messages_.index_of({kind, action.micro_batch, action.chunk}); };
   return {.action = static_cast<int>(action.kind),
           .chunk = action.chunk,
           .slot = static_cast<int>(&slot_of(action) - slots_.data()),
-          .input = buffer(inputs_),
-          .gradient = buffer(gradients_),
+          .input = buffer(ActionKind::forward),
+          .gradient = buffer(ActionKind::backward),
           .is_first = action.micro_batch == 0,
           .is_last = is_last};
 }
@@ -327,44 +235,37 @@ void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });
 }
 
-/// Waits for all sends, and empties all slots and inboxes.
+/// Waits for all sends, and empties all slots.
 void Pipeline::clear_slots() {
   for (Slot& slot : slots_) clear_slot(slot);
-  for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
-    for (Inbox& inbox : *inboxes) {
-      inbox.posted = -1;
-      for (Work& send : inbox.sends) std::exchange(send, {}).wait(stream_);
-    }
-  }
+  messages_.clear();
 }
 
 /// Copies the gradient that a backward has computed to the previous chunk, which is on the same stage.
-void Pipeline::pass_gradient(const Action& action, const Slot& slot, const Ctx& ctx, const Batch& batch) {
+void Pipeline::pass_gradient(const Action& action, const Slot& slot, const Batch& batch) {
   const Action previous{action.kind, action.micro_batch, action.chunk - 1};
-  Inbox& inbox = inbox_of(previous);
-  inbox.sends[action.micro_batch % inbox.sends.size()].wait(stream_);
-  const Tensor dout = slot_of(previous).dout = buffer_of(ctx, previous, batch);
+  messages_.wait_for_send(previous);
+  const Tensor dout = slot_of(previous).dout = messages_.buffer(previous, batch.tokens.numel());
   copy_on_device(stream_, dout, slot.dinput);
 }
 
 /// Waits until the memory that a forward or backward overwrites has been sent. Takes a forward's input from the
 /// previous chunk if that is on the same stage. Not part of the action, because a capture cannot wait for earlier work,
 /// and because the previous chunk's slot may be another one when the graph is launched again.
-void Pipeline::prepare(const Action& action, Slot& slot, const Ctx& ctx, const Batch& batch) {
+void Pipeline::prepare(const Action& action, Slot& slot, const Batch& batch) {
   const ChunkRange& range = stage_.chunks[action.chunk].range();
   const bool turns = turns_before(action);
   if (action.kind == ActionKind::forward && (range.has_embedding || turns)) clear_slot(slot);
   if (action.kind == ActionKind::forward && turns) {
-    slot.input = buffer_of(ctx, action, batch);
+    slot.input = messages_.buffer(action, batch.tokens.numel());
     copy_on_device(stream_, slot.input, slot_of({action.kind, action.micro_batch, action.chunk - 1}).output);
   }
   if (action.kind != ActionKind::backward) return;
   // Backward frees the output. It must have been sent, because its gradient has arrived, so this does not block.
   std::exchange(slot.send, {}).wait(stream_);
   if (!range.has_head || range.has_embedding) return;
-  Inbox& inbox = inbox_of(action);
-  inbox.sends[action.micro_batch % inbox.sends.size()].wait(stream_);
-  slot.dout = buffer_of(ctx, action, batch);
+  messages_.wait_for_send(action);
+  slot.dout = messages_.buffer(action, batch.tokens.numel());
 }
 
 void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum) {
@@ -373,15 +274,16 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
   switch (action.kind) {
     case ActionKind::receive_forward:
       clear_slot(slot);
-      slot.input = receive(ctx, action, batch);
+      slot.input = messages_.receive(action, batch.tokens.numel());
       return;
     case ActionKind::forward:
       slot.output = chunk.forward(ctx, slot.input, batch, slot.cache);
       return;
     case ActionKind::send_forward:
-      return send(slot, slot.output, action);
+      slot.send = messages_.send(slot.output, action);
+      return;
     case ActionKind::receive_backward:
-      slot.dout = receive(ctx, action, batch);
+      slot.dout = messages_.receive(action, batch.tokens.numel());
       return;
     case ActionKind::backward:
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
@@ -391,7 +293,8 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
     case ActionKind::weight:
       return chunk.weights(ctx, slot.cache);
     case ActionKind::send_backward:
-      return send(slot, slot.dinput, action);
+      messages_.send(slot.dinput, action);
+      return;
   }
 }
 
@@ -408,10 +311,10 @@ void Pipeline::evaluate(const Batch& batch, Tensor losses) {
     if (stage_.places.turns_before(place))
       slot.input = slots_[chunk_slots_[c - 1][0]].output;
     else if (!chunk.range().has_embedding)
-      slot.input = receive(ctx, action(ActionKind::receive_forward), batch);
+      slot.input = messages_.receive(action(ActionKind::receive_forward), batch.tokens.numel());
     slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);
     if (!chunk.range().has_head && !stage_.places.turns_after(place))
-      send(slot, slot.output, action(ActionKind::send_forward));
+      slot.send = messages_.send(slot.output, action(ActionKind::send_forward));
   }
 }
 

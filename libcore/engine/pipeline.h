@@ -10,6 +10,7 @@
 #include "device/memory.h"
 #include "engine/memory_plan.h"
 #include "engine/stage.h"
+#include "engine/stage_messages.h"
 #include "engine/step_graphs.h"
 #include "layout/schedule.h"
 #include "optim/grad_sync.h"
@@ -66,7 +67,7 @@ class Pipeline {
   int slots() const { return static_cast<int>(slots_.size()); }
   int slots_of(int chunk) const { return static_cast<int>(chunk_slots_[chunk].size()); }
   /// Returns the number of buffers for messages from other stages.
-  int inboxes() const;
+  int inboxes() const { return messages_.buffers(); }
   /// Returns the peak usage so far, in bytes, of the chunk's slot that has used the most. After a step, it equals the
   /// planned value.
   std::size_t slot_peak(int chunk = 0) const;
@@ -87,16 +88,6 @@ class Pipeline {
     Work send = {};                                   // of the output, which must not change until it is done
   };
 
-  /// Buffers in which a chunk receives hidden states, or their gradients, from another stage or as a copy from another
-  /// chunk of its stage. Micro-batches take turns using the buffers, so that the next message can arrive while the
-  /// current one is in use. Gradients are also sent from these buffers; the last chunk only sends.
-  struct Inbox {
-    int first = 0;                 // index of the first buffer in message_memory_
-    std::vector<Work> sends = {};  // by buffer: the send that must be done before the buffer is overwritten
-    int posted = -1;               // micro-batch of the latest receive; -1: none
-    Work receive = {};             // the latest receive
-  };
-
   Slot& slot_of(const Action& action);
   void run_as_graph(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers, Tensor loss_sum);
   StepGraphs::Part part_of(const Action& action, bool is_last);
@@ -104,20 +95,11 @@ class Pipeline {
   void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum);
   void clear_slots();
   void clear_slot(Slot& slot);
-  void prepare(const Action& action, Slot& slot, const Ctx& ctx, const Batch& batch);
+  void prepare(const Action& action, Slot& slot, const Batch& batch);
   void make_offloads(std::size_t range_bytes);
-  Inbox make_inputs(int chunk, int in_flight) const;
-  Inbox make_gradients(int chunk) const;
-  bool has_action(ActionKind kind, int chunk) const;
-  Inbox& inbox_of(const Action& action);
-  int peer_of(const Action& action) const;
   bool turns_before(const Action& action) const { return stage_.places.turns_before(stage_.place(action.chunk)); }
-  void pass_gradient(const Action& action, const Slot& slot, const Ctx& ctx, const Batch& batch);
-  Tensor buffer_of(const Ctx& ctx, const Action& action, const Batch& batch);
-  void start_receive(const Ctx& ctx, const Action& action, const Batch& batch);
-  void start_next_receive(const StepSchedule& schedule, std::size_t index, const Ctx& ctx, const BatchBuffers& buffers);
-  Tensor receive(const Ctx& ctx, const Action& action, const Batch& batch);
-  void send(Slot& slot, Tensor tensor, const Action& action);
+  void pass_gradient(const Action& action, const Slot& slot, const Batch& batch);
+  void start_next_receive(const StepSchedule& schedule, std::size_t index, const BatchBuffers& buffers);
   Ctx context(Slot& slot, bool training);
 
   Stage& stage_;
@@ -131,9 +113,7 @@ class Pipeline {
   std::unique_ptr<Stream> copies_;                     // for copying offloaded layers
   Buffer ring_memory_, offload_memory_;                // ranges for offloaded layers: in device memory, in host memory
   std::vector<Slot> slots_;
-  std::size_t hidden_bytes_;
-  Buffer message_memory_;                  // all inboxes, one after another
-  std::vector<Inbox> inputs_, gradients_;  // by chunk
+  StageMessages messages_;
   Arena scratch_;
   StepGraphs* graphs_ = nullptr;
   GradSync* sync_ = nullptr;                  // set only with graphs
