@@ -150,7 +150,7 @@ TEST_CASE("unequal places: every stage completes if a channel can hold the gradi
   std::mt19937 random(17);
   const auto below = [&](int bound) { return static_cast<int>(random() % static_cast<unsigned>(bound)); };
   int blocked = 0;  // with one outstanding message
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < 500; ++i) {
     const bool is_vee = i % 4 != 0;
     const int p = 2 + below(6), chunks = is_vee ? 2 : 1;
     PipelineCase shape{.stages = p, .chunks = chunks, .micro_batches = 1 + below(12)};

@@ -110,7 +110,7 @@ TEST_CASE("layouts: the memory of ZB-H1 is that of 1F1B's first stage") {
 
 TEST_CASE("V: the memory of 1F1B, and a bubble near that of the way to the last stage for multiples of p") {
   for (int p = 2; p <= 8; ++p) {
-    for (int m = 1; m <= 4 * p; ++m) {
+    for (int m = 1; m <= 3 * p; ++m) {
       for (const ActionDurations& half : {ActionDurations{1, 1, 1}, {1, 1.1, 0.9}, {1, 1.2, 0.8}}) {
         CAPTURE(p);
         CAPTURE(m);
