@@ -133,7 +133,7 @@ pipeline() {  # MODEL STEPS [TITLE FLAG...]
 
 # Stages that can be balanced: by hand, and by --pipeline-split.
 balanced_pipelines() {
-  local name="8M: L9 C256 H4 T128, vocabulary 2,000" split=(--num-layers-in-first-pipeline-stage 5)
+  local schedule name="8M: L9 C256 H4 T128, vocabulary 2,000" split=(--num-layers-in-first-pipeline-stage 5)
   use_tokens small "$work/small-vocab.json" "$work/small-merges.txt"
   set_model 9 256 4 128
   heading "$name"
@@ -146,9 +146,10 @@ balanced_pipelines() {
   heading "$name"
   pipeline "$name" $steps "PP2 1F1B"
   pipeline "$name" $steps "PP2 1F1B balanced" --pipeline-split balanced
-  pipeline "$name" $steps "PP2 zb-h1 balanced" --pipeline-split balanced --pipeline-schedule zb-h1
-  pipeline "$name" $steps "PP2 zb-v balanced" --pipeline-split balanced --pipeline-schedule zb-v
-  pipeline "$name" $steps "PP2 interleaved" --pipeline-split balanced --num-virtual-stages-per-pipeline-rank 3
+  for schedule in gpipe zb-h1 zb-h2 zb-v; do
+    pipeline "$name" $steps "PP2 $schedule balanced" --pipeline-split balanced --pipeline-schedule $schedule
+  done
+  pipeline "$name" $steps "PP2 interleaved balanced" --pipeline-split balanced --num-virtual-stages-per-pipeline-rank 3
 }
 
 # A batch is 8 sequences, 4 per rank, as for the independent processes.
