@@ -1,67 +1,29 @@
-// Ranks on emulated GPUs with an emulated NCCL: results have the same bits as with cpu ranks over MPI, and faults end
-// runs in the same way. Run by mpirun with 2 and 4 ranks.
+// Ranks on emulated GPUs with an emulated NCCL: results have the same bits as with cpu ranks over MPI. Run by mpirun
+// with 2 and 4 ranks. rank_faults.cpp has tests of the same program.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <exception>
-#include <numeric>
-#include <thread>
 
-#include "comm/groups.h"
-#include "comm/mpi_session.h"
-#include "comm/text_exchange.h"
 #include "device/copy.h"
 #include "device/graph.h"
 #include "device/memory.h"
-#include "tests/error_of.h"
 #include "tests/mirror/nccl.h"
 #include "tests/mirror/queue.h"
+#include "tests/mirror/rank_runs.h"
 #include "tests/mirror/scale.h"
-#include "tests/mirror/small_run.h"
 
 using namespace mtl;
 using namespace mtl::test;
 
 namespace {
 
-MpiSession* session = nullptr;
 std::string chosen_grid;  // --grid=TENSORxPIPELINE
 
 /// Returns a seed that differs by round and rank, so that ranks defer their commands in different ways.
 std::uint64_t seed_of(int round) { return static_cast<std::uint64_t>(100 * round + session->rank()); }
 
-std::vector<int> all_ranks() {
-  std::vector<int> ranks(static_cast<std::size_t>(session->world()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
-/// A folder that all ranks use. Rank 0 removes it.
-class SharedFolder {
- public:
-  SharedFolder() : path_(broadcast_text(*session->control_group(), session->rank() == 0 ? own_.path() : "", 0)) {}
-  /// After an exception, the other ranks may not come.
-  ~SharedFolder() noexcept(false) {
-    if (std::uncaught_exceptions() == exceptions_) session->barrier();
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  int exceptions_ = std::uncaught_exceptions();
-  ScratchFolder own_;
-  std::string path_;
-};
-
-struct LayoutCase {
-  const char* name;
-  std::int64_t ranks, tensor, pipeline;
-  void (*make)(TrainOptions&);
-};
-
-void make_plain(TrainOptions&) {}
 void make_sequence_parallel(TrainOptions& options) { options.parallel.layout.sequence_parallel = true; }
 void make_zero(TrainOptions& options) {
   options.parallel.distributed_optimizer = options.parallel.overlap_grad_reduce = true;
@@ -137,33 +99,6 @@ constexpr LayoutCase kLayouts[] = {
     {"pp4", 4, 1, 4, make_plain},
     {"pp2-zero", 4, 1, 2, make_zero},
 };
-
-TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFolder& folder, const std::string& name) {
-  TrainOptions options = options_on(device, folder / "data", folder / cat(layout.name, "-", name));
-  options.architecture.num_layers = 4;
-  options.architecture.num_attention_heads = 4;
-  options.batch.global_batch_size = 16;
-  options.batch.train_iters = 5;
-  options.batch.eval_interval = 3;
-  options.parallel.world = session->world();
-  options.parallel.tensor = layout.tensor;
-  options.parallel.pipeline = layout.pipeline;
-  layout.make(options);
-  return options;
-}
-
-/// Runs training on all ranks, in these groups.
-Exit run_in(const ProcessGroups& groups, const TrainOptions& options) {
-  RankGroups ranks;
-  ranks.rank = session->rank();
-  ranks.hosts = session->hosts();
-  ranks.groups = groups;
-  return run(options, {}, ranks);
-}
-
-ProcessGroups new_groups(const TrainOptions& options) {
-  return make_groups(*session, rank_grid(options.parallel), options.device, options.parallel.message_paths());
-}
 
 /// Runs training on all ranks, in these groups or in new ones. Returns the logged metrics on every rank.
 std::vector<std::string> metrics_of(const TrainOptions& options, const ProcessGroups* groups = nullptr) {
@@ -325,133 +260,6 @@ TEST_CASE("layouts: runs have the bits of ranks on the cpu" * doctest::skip()) {
     CHECK(expected.size() >= 5);
     for (const std::vector<std::string>& metrics : found[i]) CHECK(metrics == expected);
   }
-}
-
-/// Captures a sum in a graph. NCCL's abort does not return while the graph exists.
-Graph graph_of(Communicator& group, Stream& stream, const Tensor& sum) {
-  Graph out;
-  out.capture(stream, [&] { group.all_reduce(stream, sum).wait(stream); });
-  return out;
-}
-
-// These faults end all communication in a process. Each runs in its own job, which selects the test by name.
-
-TEST_CASE("late: a missing rank is reported, with the operation that each rank waits for" * doctest::skip()) {
-  auto group = session->gpu_group(all_ranks(), "late");
-  session->set_deadline(2);
-  if (session->rank() == 1) {
-    std::this_thread::sleep_for(std::chrono::seconds(5));
-    return;
-  }
-  Stream stream(Device::cuda);
-  Buffer memory(Device::cuda, 64);
-  const Work sum = group->all_reduce(stream, memory.tensor(DType::f32, {16}));
-  const std::string message = error_of([&] { sum.join(); });
-  CAPTURE(message);
-  CHECK(message.find("all-reduce #1 in group 'late' (64 bytes) did not end within 2.00 s") != std::string::npos);
-  CHECK(message.find("waits for all-reduce #1 in group 'late'") != std::string::npos);
-  CHECK(message.find("does not wait: it computes") != std::string::npos);
-  CHECK(mirror::nccl_counts().aborts > 0);
-  CHECK(!group->is_intact());
-  CHECK_THROWS_AS(group->all_reduce(stream, memory.tensor(DType::f32, {16})), CommunicationError);
-}
-
-TEST_CASE("stuck: a rank that does not launch its graph is reported by those that wait inside theirs" *
-          doctest::skip()) {
-  SharedFolder folder;
-  if (session->rank() == 0) write_data(folder / "data");
-  session->barrier();
-  const TrainOptions options = options_of({"tp2", 2, 2, 1, make_plain}, Device::cuda, folder, "stuck");
-  if (session->rank() == 1) {
-    mirror::before_graph(40, [] {  // in iteration 4
-      mirror::finish_all("a pause");
-      std::this_thread::sleep_for(std::chrono::seconds(6));
-    });
-  }
-  const ProcessGroups groups = new_groups(options);
-  session->set_deadline(2);
-  const std::string message = error_of([&] { run_in(groups, options); });
-  session->set_deadline(60);
-  CAPTURE(message);
-  REQUIRE(!message.empty());
-  if (session->rank() == 1) return;
-  CHECK(contains(message, "CUDA graph #39 with operations in group 'tensor' (a part of the step) did not end within"));
-  CHECK(contains(message, "waits for CUDA graph #39"));
-  CHECK(message.find("does not wait: it computes") != std::string::npos);
-}
-
-TEST_CASE("failed: a failed rank ends the waits of the other ranks' hosts for their GPUs" * doctest::skip()) {
-  auto group = session->gpu_group(all_ranks(), "failed");
-  Stream stream(Device::cuda);
-  Buffer memory(Device::cuda, 64);
-  const Tensor sum = memory.tensor(DType::f32, {16});
-  const Graph graph = graph_of(*group, stream, sum);
-  const auto launch = [&] { group->supervise(stream, [&] { graph.launch(stream); }); };
-  launch();
-  stream.synchronize();
-  session->barrier();
-  if (session->rank() == 1) {
-    session->control_group()->interrupt_others();
-    CHECK(group->is_intact());  // the graph's launch is done
-    session->barrier();
-    return;
-  }
-  CHECK(group->is_intact());
-  try {
-    group->all_reduce(stream, sum).wait(stream);
-    launch();
-    stream.synchronize();
-    group->all_reduce(stream, sum);
-    FAIL("a rank failed");
-  } catch (const Interrupted&) {
-  }
-  CHECK(mirror::nccl_counts().aborts > 0);
-  CHECK(!group->is_intact());
-  session->barrier();
-}
-
-TEST_CASE("fault: an error of NCCL ends the job with its text" * doctest::skip()) {
-  auto group = session->gpu_group(all_ranks(), "fault");
-  Stream stream(Device::cuda);
-  Buffer memory(Device::cuda, 64);
-  const Graph graph = graph_of(*group, stream, memory.tensor(DType::f32, {16}));
-  session->barrier();
-  mirror::simulate_nccl_fault("remote process exited");
-  std::string message;
-  for (int tries = 0; message.empty() && tries < 100; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    try {
-      group->all_reduce(stream, memory.tensor(DType::f32, {16})).wait(stream);
-    } catch (const CommunicationError& error) {
-      message = error.what();
-    }
-  }
-  CHECK(message == "NCCL: group 'fault': remote process exited");
-}
-
-/// Trains until `fault` throws on rank 1 in iteration 4, which consists of graphs. Returns the error of the run.
-std::string error_of_run(void (*fault)()) {
-  SharedFolder folder;
-  if (session->rank() == 0) write_data(folder / "data");
-  session->barrier();
-  const TrainOptions options = options_of({"tp2", 2, 2, 1, make_plain}, Device::cuda, folder, "broken");
-  const std::int64_t graphs = 2 * 8 + 1;  // in a step: forward and backward of 8 micro-batches, and the update
-  if (session->rank() == 1) mirror::before_graph(2 * graphs + 5, fault);
-  return error_of([&] { run_in(new_groups(options), options); });
-}
-
-TEST_CASE("broken: an error on one rank in a step of graphs ends the run on all ranks" * doctest::skip()) {
-  const std::string message = error_of_run([] { fail(Exit::failure, "a surprise"); });
-  CHECK(message == "on rank 1: a surprise");
-  CHECK(mirror::nccl_counts().aborts > 0);
-}
-
-TEST_CASE("illegal: a fault of one rank's GPU ends the run on all ranks" * doctest::skip()) {
-  const std::string message = error_of_run([] {
-    mirror::break_device();
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the progress thread notices it first
-  });
-  CHECK(message == "on rank 1: GPU: a command failed: an illegal memory access was encountered");
 }
 
 int main(int argc, char** argv) {
