@@ -66,15 +66,13 @@ bool check_stages(const ParallelOptions& options, std::optional<std::int64_t> nu
   const std::vector<Problem> problems = flag_problems(options, num_layers);
   for (const Problem& problem : problems) report(problem.where, problem.what);
   if (!problems.empty()) return false;
-  if (options.pipeline_split == "balanced" && num_layers) {  // distributed when the work has been counted
+  if (options.pipeline_split == "balanced" && num_layers && options.pipeline > 1) {
     const std::int64_t chunks = options.chunks({}), least = options.pipeline * chunks - 2;
-    if (options.pipeline > 1 && *num_layers >= least) return true;
-    if (options.pipeline > 1) {
-      report("--pipeline-split balanced", cat("needs at least ", count_of(least, "layer"), " for ", options.pipeline,
-                                              " stages", chunks > 1 ? cat(" of ", chunks, " chunks") : "",
-                                              ", but the model has ", *num_layers, "; use fewer stages or chunks"));
-      return false;
-    }
+    if (*num_layers >= least) return true;  // they are distributed when their work has been counted
+    report("--pipeline-split balanced", cat("needs at least ", count_of(least, "layer"), " for ", options.pipeline,
+                                            " stages", chunks > 1 ? cat(" of ", chunks, " chunks") : "",
+                                            ", but the model has ", *num_layers, "; use fewer stages or chunks"));
+    return false;
   }
   try {
     // Without --num-layers, a layer in each chunk: tests only that there are stages to interleave.
