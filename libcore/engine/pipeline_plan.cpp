@@ -200,7 +200,7 @@ std::string describe_pipeline(const PipelinePlan& plan) {
         holds.push_back(range.count == 1 ? cat("layer ", range.first)
                                          : cat("layers ", range.first, "-", range.first + range.count - 1));
     }
-    if (static_cast<int>(stage) == plan.places.last_stage()) holds.emplace_back("output layer");
+    if (static_cast<int>(stage) == plan.places.loss_stage()) holds.emplace_back("output layer");
     holdings.push_back(join(holds, ", "));
     width = std::max(width, static_cast<int>(holdings.back().size()));
   }

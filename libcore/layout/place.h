@@ -29,7 +29,7 @@ struct Places {
   bool begins_model(Place place) const { return position_of(place) == 0; }
   bool ends_model(Place place) const { return position_of(place) == count() - 1; }
   /// Returns the stage that computes the losses.
-  int last_stage() const { return at(count() - 1).stage; }
+  int loss_stage() const { return at(count() - 1).stage; }
   /// Returns true if the place's output is the input of another chunk of the same stage.
   bool turns_after(Place place) const { return !ends_model(place) && at(position_of(place) + 1).stage == place.stage; }
   /// Returns true if the place's input is the output of another chunk of the same stage.

@@ -47,7 +47,7 @@ void check_layer_counts(const Layout& layout, std::int64_t num_layers, bool is_f
     fail_at(Exit::usage, where, "has ", count_of(sum, "layer"), " (t), but the model has ", num_layers,
             is_fixed || sum == 0 ? "; change the text" : cat("; change the text, or use --num-layers ", sum));
   for (int stage = 0; stage < places.stages; ++stage) {
-    if (stage == 0 || stage == places.last_stage()) continue;  // has the embedding or the output layer
+    if (stage == 0 || stage == places.loss_stage()) continue;  // has the embedding or the output layer
     std::int64_t layers = 0;
     for (int chunk = 0; chunk < places.chunks; ++chunk) layers += counts[places.position_of({stage, chunk})];
     if (layers == 0)

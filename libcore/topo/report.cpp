@@ -86,12 +86,12 @@ std::string TopoReport::holdings(int stage) const {
   std::vector<std::string> parts;
   if (stage == 0 && stages > 1) parts.emplace_back("embedding");
   parts.push_back(layers ? layer_list((*layers)[stage]) : stages > 1 ? "layers" : "all of it");
-  if (stage == layout.places().last_stage() && stages > 1) parts.emplace_back("output layer");
+  if (stage == layout.places().loss_stage() && stages > 1) parts.emplace_back("output layer");
   return join(parts, ", ");
 }
 
 bool TopoReport::holds_vocabulary(int stage) const {
-  return vocab_size > 0 && (stage == 0 || stage == layout.places().last_stage());
+  return vocab_size > 0 && (stage == 0 || stage == layout.places().loss_stage());
 }
 
 std::string TopoReport::size() const {

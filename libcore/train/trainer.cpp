@@ -298,7 +298,7 @@ StepInputs Trainer::begin_step() {
 /// Tensor-parallel ranks on the stage that computes the losses hold equal losses, so only one of them counts its
 /// losses.
 bool Trainer::counts_losses() const {
-  return shape_.layout.stage() == shape_.layout.places().last_stage() && shape_.layout.coordinate(Axis::tensor) == 0;
+  return shape_.layout.stage() == shape_.layout.places().loss_stage() && shape_.layout.coordinate(Axis::tensor) == 0;
 }
 
 void Trainer::exchange(StepTotals& totals) {

@@ -158,7 +158,7 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
                     &optimizer.sync());
   BatchBuffers buffers(Device::cpu, shape);
   StepState state;
-  bool has_losses = shape.layout.stage() == shape.layout.places().last_stage();
+  bool has_losses = shape.layout.stage() == shape.layout.places().loss_stage();
   for (int step = 0; step < kSteps; ++step) {
     state.step = step + 1;
     state.lr = 1e-3;

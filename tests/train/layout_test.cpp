@@ -71,7 +71,7 @@ TEST_CASE("layout: a V schedule has two chunks per stage, from the first stage t
   options.schedule = "zb-v";
   const Layout layout = resolve_stages(options, 16);
   CHECK(layout.chunks == 2);
-  CHECK(layout.places().last_stage() == 0);
+  CHECK(layout.places().loss_stage() == 0);
   CHECK(split_layers(layout, 16).front() == std::vector<LayerRange>{{0, 4}, {12, 4}});
   CHECK(split_layers(layout, 16).back() == std::vector<LayerRange>{{4, 4}, {8, 4}});
   CHECK(options.message_paths() == MessagePaths::vee);
