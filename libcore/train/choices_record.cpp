@@ -38,6 +38,16 @@ Json choices_record(const std::vector<SavedChoices>& by_rank) {
   return Json::object({{"tables", std::move(all)}, {"of_rank", std::move(of_rank)}});
 }
 
+std::map<std::string, std::string> agreed_table(const SavedChoices& own, const std::vector<SavedChoices>& by_rank) {
+  std::map<std::string, std::string> agreed;
+  for (const SavedChoices& choices : by_rank) {
+    if (choices.context != own.context) continue;
+    for (const auto& [key, choice] : choices.table)
+      if (own.table.contains(key)) agreed.emplace(key, choice);
+  }
+  return agreed;
+}
+
 std::optional<SavedChoices> choices_of_rank(const Json& record, int rank, int ranks) {
   const Json::Array &of_rank = record.at("of_rank").as_array(), &tables = record.at("tables").as_array();
   if (std::ssize(of_rank) != ranks) return {};

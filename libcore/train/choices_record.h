@@ -1,5 +1,6 @@
-// Records every rank's measured algorithm choices in a checkpoint. A run that resumes in the same layout then uses the
-// same algorithms and produces the same bits.
+// What ranks do with the algorithms that each of them has measured. Ranks agree on them before the first step. A
+// checkpoint records every rank's, so that a run that resumes in the same layout uses the same algorithms and produces
+// the same bits.
 #pragma once
 
 #include <map>
@@ -21,6 +22,10 @@ struct SavedChoices {
   /// Parses text(). Throws Error(bad_data) if it is malformed.
   static SavedChoices parse(std::string_view text);
 };
+
+/// Returns the table that a rank uses once all ranks have measured: its own keys, each with the choice of the lowest
+/// rank that has the key in the same context.
+std::map<std::string, std::string> agreed_table(const SavedChoices& own, const std::vector<SavedChoices>& by_rank);
 
 /// Returns {"tables": [{"context": ..., "choices": {KEY: CHOICE, ...}}, ...], "of_rank": [0, 0, 1, ...]}. Equal tables
 /// are stored only once; `of_rank` gives each rank's index into `tables`.

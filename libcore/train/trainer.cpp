@@ -241,6 +241,7 @@ void Trainer::enqueue_step(const StepBatch& batch) {
                     .inputs = begin_step(),
                     .samples = batch_sizes_.running(state_.consumed_samples + step_queue_.samples()),
                     .totals = {}};
+  agree_on_choices(batch);
   graphs_.begin_step(batch.micro_batches);
   compute_gradients(batch);
   update();

@@ -100,6 +100,7 @@ class Trainer {
   void resume_from(RunStart& start);
   void load(const ModelSource& source, const StartPoint& point);
   void load_choices();
+  void agree_on_choices(const StepBatch& batch);
   std::vector<SavedChoices> gather_choices();
   void resume_scale(const std::string& checkpoint);
   void refuse_other_data(const std::string& checkpoint) const;
@@ -154,6 +155,7 @@ class Trainer {
   std::optional<StepBatches> held_out_batches_;  // for validation, then for the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
   std::optional<std::size_t> buffers_made_;          // number of buffers after the first step
+  bool agreed_on_choices_ = false;                   // ranks need not agree again
   std::string choices_context_;                      // empty: we do not measure on this device
   std::string choices_file_;                         // empty: none
   std::map<std::string, std::string> file_choices_;  // choices in the file, as last read or written

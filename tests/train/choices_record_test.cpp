@@ -20,6 +20,13 @@ TEST_CASE("choices_record: every rank gets its own choices back, and equal table
   CHECK(SavedChoices::parse(a.text()) == a);
 }
 
+TEST_CASE("choices_record: ranks agree on the choice of the lowest rank with the same GPU") {
+  const SavedChoices own{"H100", {{"a", "3"}, {"b", "3"}, {"c", "3"}}};
+  const std::vector<SavedChoices> by_rank{
+      {"A100", {{"a", "0"}}}, {"H100", {{"a", "1"}, {"d", "1"}}}, {"H100", {{"a", "2"}, {"b", "2"}}}, own};
+  CHECK(agreed_table(own, by_rank) == std::map<std::string, std::string>{{"a", "1"}, {"b", "2"}, {"c", "3"}});
+}
+
 TEST_CASE("choices_record: a damaged record is refused") {
   for (const char* text : {"{}", R"({"tables": [], "of_rank": [0]})", R"({"tables": [], "of_rank": [-1]})",
                            R"({"tables": 1, "of_rank": [0]})", R"({"tables": [{"context": "H100"}], "of_rank": [0]})",
