@@ -4,6 +4,9 @@
 //   dgamma = sum over rows of dy x_hat, dbeta = sum over rows of dy
 // The residual stream has dtype S, gamma and y have dtype T. A team of threads shares each row (kernels/cuda/rows.h)
 // and keeps it in registers, so that it is read once.
+//
+// Forward names every fused multiply-add. Where the compiler chooses, kernels for rows in memory and for sums can
+// round differently, and a layer that is computed again would differ in its last bits.
 #pragma once
 
 #include "kernels/cuda/column_sums.h"
@@ -43,17 +46,14 @@ __global__ void norm_forward_rows(const __grid_constant__ NormForward<X, T> f, T
     }
     team.over_row<n, packs>(width, [&](int k, int i) {
       const Pack<n> in = kept.get(k, x + i);
-      for (int j = 0; j < n; ++j) squares += (in[j] - mean) * (in[j] - mean);
+      for (int j = 0; j < n; ++j) squares = fmaf(in[j] - mean, in[j] - mean, squares);
     });
     const float rstd = 1 / sqrtf(team.sum(squares) / columns + f.eps);
     team.over_row<n, packs>(width, [&](int k, int i) {
       const Pack<n> in = kept.get(k, x + i), weight = load<n>(f.gamma + i);
+      const Pack<n> bias = f.beta == nullptr ? Pack<n>{} : load<n>(f.beta + i);
       Pack<n> out;
-      for (int j = 0; j < n; ++j) out[j] = (in[j] - mean) * rstd * weight[j];
-      if (f.beta != nullptr) {
-        const Pack<n> bias = load<n>(f.beta + i);
-        for (int j = 0; j < n; ++j) out[j] += bias[j];
-      }
+      for (int j = 0; j < n; ++j) out[j] = fmaf((in[j] - mean) * rstd, weight[j], bias[j]);
       store(y + i, out);
     });
     if (width == 0 || team.thread() > 0) return;

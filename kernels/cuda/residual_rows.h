@@ -69,7 +69,7 @@ __device__ void keep_row(KeptRow<n, packs>& kept, const SummedRows<S, T>& rows, 
     const Pack<n> skip = kept.get(k, residual + i), in = x.get(k, branch + i);
     const Pack<n> shift = rows.bias == nullptr ? Pack<n>{} : load<n>(rows.bias + i), factors = mask.factors<n>(i);
     Pack<n> sum;
-    for (int j = 0; j < n; ++j) sum[j] = to_float(from_float<S>(skip[j] + factors[j] * (in[j] + shift[j])));
+    for (int j = 0; j < n; ++j) sum[j] = to_float(from_float<S>(fmaf(factors[j], in[j] + shift[j], skip[j])));
     store(rows.out + begin + i, sum);
     if constexpr (packs > 0) kept.kept[k] = sum;
   });
