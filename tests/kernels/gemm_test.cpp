@@ -226,10 +226,13 @@ TEST_CASE("gemm: repeating a call produces the same bits, another number of thre
     for (int threads : {1, 2, 5}) {
       CAPTURE(threads);
       Owned first(type, {g.m, g.n}), second(type, {g.m, g.n});
+      std::map<std::string, std::string> choices;  // of algorithms on a GPU: measured again, they could differ
       for (const Owned* c : {&first, &second}) {
         Stream stream(kDevice, threads);
+        stream.choices().add(choices);
         Arena scratch(kDevice, "scratch", 2 * kGemmScratch);
         gemm(stream, scratch, *c, g.left(), g.right());
+        choices = stream.choices().table();
       }
       CHECK(same_bits(first, second));
       CHECK(relative_rms(first, g.product) < rounding_of(type, kTolerance.reduction));
@@ -266,10 +269,15 @@ TEST_CASE("gemm: the epilogues produce the same bits with one thread and four") 
       dbias4({700});
   Stream serial(kDevice, 1), parallel(kDevice, 4);
   gemm(serial, scratch, one, {a}, {b}, GradMode::overwrite, {.bias = bias, .act = Epilogue::Act::forward, .aux = aux});
+  serial.synchronize();
+  parallel.choices().add(serial.choices().table());  // measured again, they could differ
   gemm(parallel, scratch, four, {a}, {b}, GradMode::overwrite,
        {.bias = bias, .act = Epilogue::Act::forward, .aux = aux});
   CHECK(same_bits(one, four));
+  parallel.synchronize();  // both use the scratch memory
   gemm(serial, scratch, dw1, transposed(one), {one}, GradMode::overwrite, {.dbias = {dbias1, GradMode::overwrite}});
+  serial.synchronize();
+  parallel.choices().add(serial.choices().table());
   gemm(parallel, scratch, dw4, transposed(four), {four}, GradMode::overwrite, {.dbias = {dbias4, GradMode::overwrite}});
   CHECK(same_bits(dbias1, dbias4));
 }

@@ -87,6 +87,7 @@ void check_layernorm_sum(const LayerNorm& n, const Dropout& dropout) {
       Stream one(kDevice, 1), several(kDevice, 3);
       const ResidualSum sum{residual, branch, has_bias ? bias.tensor() : Tensor(), dropout, map};
       residual_forward(one, n.x, sum);
+      one.synchronize();
       n.forward();
       const Owned x(n.types.stream, shape), y(n.types.compute, shape), mean({n.rows}), rstd({n.rows});
       const Tensor out = in_place ? residual.tensor() : x.tensor();

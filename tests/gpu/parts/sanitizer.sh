@@ -12,7 +12,7 @@ sanitized() {
     result sanitizer "$tool: $family" failed "exit $code"
     grep -v '^\[doctest\]' "$work/log" | tail -n 30 | sed 's/^/    /'
   else
-    result sanitizer "$tool: $family" skipped "refused: $(grep -m 1 '^=' "$work/log" | tr -d =)"
+    result sanitizer "$tool: $family" skipped "refused, exit $code: $(grep '^=' "$work/log" | grep -v 'COMPUTE-SANITIZER$' | head -n 1 | tr -d =)"
   fi
 }
 
