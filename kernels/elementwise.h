@@ -13,6 +13,8 @@ namespace mtl {
 void fill_zero(Stream& stream, Tensor out);
 /// out = in. Any dtype, but the same for both, and the same shape. The tensors must not overlap.
 void copy(Stream& stream, Tensor out, Tensor in);
+/// out += in. Both have the same shape and the same dtype: f32, bf16 or f16. Sums are fp32, and rounded once.
+void add(Stream& stream, Tensor out, Tensor in);
 
 /// out (1) f64 = sum of x^2 over all elements of the tensors `in`, which have the same dtype: f32, bf16 or f16. The
 /// sums of the tensors are added in their order. A tensor is summed in fp64, in blocks of fixed size and in a fixed

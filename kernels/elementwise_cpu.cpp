@@ -11,6 +11,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
+void add_range(Tensor out, Tensor in, std::int64_t begin, std::size_t n) {
+  with_float(out.dtype(), [&]<class T>(T) HWY_ATTR {
+    T* to = out.data<T>() + begin;
+    const T* from = in.data<T>() + begin;
+    sweep(n, [=](std::size_t i, auto lanes)
+                 HWY_ATTR { lanes.store(hn::Add(lanes.load(to + i), lanes.load(from + i)), to + i); });
+  });
+}
+
 double sum_of_squares_of(const float* in, std::size_t n) {
   const hn::ScalableTag<double> d64;
   const hn::Rebind<float, decltype(d64)> d32;
@@ -78,6 +87,12 @@ void copy(Stream& stream, Tensor out, Tensor in) {
   const auto* from = static_cast<const char*>(in.raw());
   over_blocks(stream, static_cast<std::int64_t>(out.bytes()),
               [&](std::int64_t begin, std::size_t n) { std::memcpy(to + begin, from + begin, n); });
+}
+
+void add(Stream& stream, Tensor out, Tensor in) {
+  over_blocks(stream, out.numel(), [&](std::int64_t begin, std::size_t n) {
+    MTL_DISPATCH(add_range)(out, in, begin, n);
+  });
 }
 
 void sum_of_squares(Stream& stream, Tensor work, Tensor out, const std::vector<Tensor>& in) {

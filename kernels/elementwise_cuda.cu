@@ -1,6 +1,6 @@
 // Elementwise kernels over flat ranges, with 16 bytes per access; find_nonfinite reads single elements. All are
-// memory-bound. fill_zero writes its bytes once, copy moves twice its bytes, and sum_of_squares and find_nonfinite read
-// once.
+// memory-bound. fill_zero writes its bytes once, copy moves twice its bytes, add three times, and sum_of_squares and
+// find_nonfinite read once.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -22,6 +22,16 @@ __global__ void fill_words(Word* out, std::int64_t count) {
 template <class Word>
 __global__ void copy_words(Word* out, const Word* in, std::int64_t count) {
   for (std::int64_t i = first_element(); i < count; i += all_threads()) out[i] = in[i];
+}
+
+template <int n, class T>
+__global__ void add_elements(T* out, const T* in, std::int64_t count) {
+  for (std::int64_t i = first_element() * n; i < count; i += all_threads() * n) {
+    Pack<n> sum = load<n>(out + i);
+    const Pack<n> x = load<n>(in + i);
+    for (int j = 0; j < n; ++j) sum[j] += x[j];
+    store(out + i, sum);
+  }
 }
 
 /// Tensors whose squares are summed by the same launches. It is passed by value, so that a captured graph keeps it.
@@ -148,6 +158,15 @@ void copy(Stream& stream, Tensor out, Tensor in) {
     const auto count = static_cast<std::int64_t>(out.bytes() / sizeof(Word));
     launch(stream, copy_words<Word>, flat_shape(count), static_cast<Word*>(out.raw()),
            static_cast<const Word*>(in.raw()), count);
+  });
+}
+
+void add(Stream& stream, Tensor out, Tensor in) {
+  const std::int64_t count = out.numel();
+  with_float_type(out.dtype(), [&]<class T>(T) {
+    with_pack_size(count, {out, in}, [&]<int n>(std::integral_constant<int, n>) {
+      launch(stream, add_elements<n, T>, flat_shape(count / n), out.data<T>(), in.data<T>(), count);
+    });
   });
 }
 

@@ -18,6 +18,21 @@ TEST_CASE("elementwise: fill and copy are exact at odd sizes") {
   }
 }
 
+TEST_CASE("add: every sum is rounded once, at odd sizes and in every dtype") {
+  Stream stream(kDevice, 3);
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    CAPTURE(name_of(dtype));
+    for (std::int64_t n : {0, 1, 7, 8, 1031, 50000}) {
+      const Owned in = rounded(random_tensor({n}, 1), dtype);
+      Owned out = rounded(random_tensor({n}, 2), dtype);
+      std::vector<double> sums = out.values(), terms = in.values();
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += terms[i];
+      add(stream, out, in);
+      CHECK(same_bits(out, rounded(rounded(sums, {n}), dtype)));
+    }
+  }
+}
+
 TEST_CASE("sum_of_squares: fp64 accuracy, the same bits with any number of threads, 16-bit elements are widened") {
   Arena scratch(kDevice, "scratch", 1 << 16);
   Stream serial(kDevice, 1), parallel(kDevice, 4);
@@ -61,13 +76,18 @@ TEST_CASE("elementwise: counts bytes and scratch on meta; wrong shapes throw") {
   Arena scratch(Device::meta, "scratch", 0), real_scratch(kDevice, "scratch", 1 << 16);
   copy(stream, meta({100}), meta({100}));
   CHECK(stream.counters().bytes == 800);
+  add(stream, meta({100}, DType::bf16), meta({100}, DType::bf16));
+  CHECK(stream.counters().bytes == 800 + 600);
   sum_of_squares(stream, scratch, meta({1}, DType::f64), {meta({200000}), meta({70000})});
-  CHECK(stream.counters().bytes == 800 + 4 * 270000);
+  CHECK(stream.counters().bytes == 800 + 600 + 4 * 270000);
   Owned x = filled({200000}, 1), y = filled({70000}, 1), out(DType::f64, {1});
   sum_of_squares(real, real_scratch, out, {x, y});
   CHECK(scratch.peak() == real_scratch.peak());
   CHECK_THROWS_AS(copy(stream, meta({100}), meta({99})), Error);
   CHECK_THROWS_AS(copy(stream, meta({100}), meta({100}, DType::i32)), Error);
+  CHECK_THROWS_AS(add(stream, meta({100}), meta({99})), Error);
+  CHECK_THROWS_AS(add(stream, meta({100}), meta({100}, DType::bf16)), Error);
+  CHECK_THROWS_AS(add(stream, meta({100}, DType::i32), meta({100}, DType::i32)), Error);
   CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}), {meta({10})}), Error);
   const std::vector<Tensor> mixed{meta({10}), meta({10}, DType::bf16)};
   CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}, DType::f64), mixed), Error);
