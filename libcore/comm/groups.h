@@ -33,7 +33,7 @@ class ProcessGroups {
   /// combinations.
   Communicator& over(AxisSet axes) const;
   /// Returns the group of ranks that hold a copy of the tied embedding, on the first and the last stage. If this rank
-  /// is on neither, the group contains only this rank.
+  /// is on neither, the group contains only this rank. On a V, where the first stage needs no copy, it is not used.
   Communicator& tied() const { return *tied_; }
   /// Returns false if operations in any group have been aborted. See Communicator::is_intact().
   bool is_intact() const;

@@ -7,8 +7,8 @@ namespace mtl {
 namespace {
 
 /// Returns the layers of each of the stage's chunks.
-std::vector<ChunkRange> chunk_ranges(const GptConfig& config, const Layout& layout) {
-  const std::vector<LayerRange> own = split_layers(layout, config.num_layers)[layout.stage()];
+std::vector<ChunkRange> chunk_ranges(const Layout& layout, std::int64_t layers) {
+  const std::vector<LayerRange> own = split_layers(layout, layers)[layout.stage()];
   const Places places = layout.places();
   std::vector<ChunkRange> out;
   for (const LayerRange& range : own) {
@@ -18,26 +18,14 @@ std::vector<ChunkRange> chunk_ranges(const GptConfig& config, const Layout& layo
                    .has_embedding = places.begins_model(place),
                    .has_head = places.ends_model(place)});
   }
-  ChunkRange& last = out.back();
-  last.borrows_table = config.tied_embeddings && out.front().has_embedding && last.has_head && !last.has_embedding;
   return out;
 }
 
 }  // namespace
 
-void Stage::params(const ParamVisitor& visit) {
-  const bool has_only_table = chunks.back().range().borrows_table;
-  const ParamVisitor visit_untied = [&](Param& param, ParamSpec spec) {
-    spec.tied = false;  // no other stage has a copy
-    visit(param, spec);
-  };
-  for (Chunk& chunk : chunks) chunk.params(has_only_table ? visit_untied : visit);
-  if (has_only_table) chunks.back().use_table(chunks.front().token_table());
-}
-
 std::vector<ChunkKind> stage_kind(const GptConfig& config, const Layout& layout) {
   std::vector<ChunkKind> out;
-  for (const ChunkRange& range : chunk_ranges(config, layout)) {
+  for (const ChunkRange& range : chunk_ranges(layout, config.num_layers)) {
     out.push_back({.has_embedding = range.has_embedding, .has_head = range.has_head, .windows = {}});
     for (std::int64_t layer = 0; layer < range.num_layers; ++layer)
       out.back().windows.push_back(config.window_of(range.first_layer + layer));
@@ -54,7 +42,7 @@ Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const L
                  std::int64_t padded_vocab_size, DType residual) {
   Stage stage{.chunks = {}, .places = layout.places(), .number = layout.stage()};
   TpRegion region{layout.sequence_parallel && layout.size(Axis::tensor) > 1};
-  for (const ChunkRange& range : chunk_ranges(config, layout))
+  for (const ChunkRange& range : chunk_ranges(layout, config.num_layers))
     stage.chunks.emplace_back(config, dropout, region, range, padded_vocab_size, layout.recompute, residual,
                               layout.offloaded_layers);
   return stage;

@@ -15,7 +15,9 @@ struct Stage {
   int number = 0;
 
   Place place(int chunk) const { return {number, chunk}; }
-  void params(const ParamVisitor& visit);
+  void params(const ParamVisitor& visit) {
+    for (Chunk& chunk : chunks) chunk.params(visit);
+  }
 };
 
 /// What a chunk's work and memory depend on besides what all chunks share. Chunks of equal kinds may be of different

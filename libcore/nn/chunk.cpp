@@ -8,8 +8,6 @@ namespace mtl {
 
 namespace {
 
-constexpr int kEmbeddingUnit = 0;  // as in ParamSpec::unit
-
 template <class Layer>
 typename Layer::Cache& cache_of(const Layer&, Chunk::UnitSlot& slot) {
   return std::get<typename Layer::Cache>(slot.cache);
@@ -45,7 +43,7 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp
   std::optional<ParamSpec> own_table;
   if (!config.tied_embeddings)
     own_table = output_table_spec(config, padded_vocab_size);
-  else if (!range.has_embedding && !range.borrows_table)
+  else if (!range.has_embedding)
     own_table = token_table_spec(config, padded_vocab_size);
   spans_.push_back({units_.size(), units_.size() + 1});
   units_.emplace_back(Head(config, tp_region, std::move(own_table)));
@@ -59,10 +57,11 @@ void Chunk::params(const ParamVisitor& visit) {
     };
     std::visit([&](auto& unit) { unit.params(visit_numbered); }, units_[u]);
   }
-  if (shares_table() && range_.has_embedding) use_table(token_table());
+  if (shares_table())  // the head uses the embedding's table
+    std::get<Head>(units_.back()).output.table = std::get<EmbeddingLayer>(units_.front()).tokens;
 }
 
-/// Returns true if the head uses the token embedding of this chunk or of another.
+/// Returns true if the head uses this chunk's token embedding.
 bool Chunk::shares_table() const { return range_.has_head && std::get<Head>(units_.back()).shares_table(); }
 
 Chunk::Cache Chunk::make_cache(const std::vector<KvCache>& past) const {
@@ -206,7 +205,7 @@ Chunk::Leases Chunk::lease(const Ctx& ctx, Role role, std::size_t unit) const {
   Leases leases;
   if (ctx.params == nullptr) return leases;
   leases[0] = ctx.params->acquire(role, number_of(unit));
-  if (shares_table() && unit + 1 == units_.size()) leases[1] = ctx.params->acquire(role, kEmbeddingUnit);
+  if (shares_table() && unit + 1 == units_.size()) leases[1] = ctx.params->acquire(role, number_of(0));
   return leases;
 }
 

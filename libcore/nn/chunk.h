@@ -37,8 +37,7 @@ struct ChunkRange {
   std::int64_t first_layer = 0;
   std::int64_t num_layers = 0;
   bool has_embedding = true;
-  bool has_head = true;  // the final norm and the output layer, plus a copy of a tied embedding unless has_embedding
-  bool borrows_table = false;  // instead of such a copy, the head uses the table of another chunk (Chunk::use_table())
+  bool has_head = true;  // the final norm and the output layer, plus a tied embedding unless has_embedding
 };
 
 class Chunk {
@@ -62,10 +61,6 @@ class Chunk {
         std::int64_t padded_vocab_size, const Recompute& recompute = {}, DType residual = DType::f32,
         std::int64_t offloaded_layers = 0);
   void params(const ParamVisitor& visit);
-  /// The token embedding's table. This chunk must have the embedding.
-  const Param& token_table() const { return std::get<EmbeddingLayer>(units_.front()).tokens; }
-  /// Makes a tied head use this table, whose parameter has been bound.
-  void use_table(const Param& table) { std::get<Head>(units_.back()).output.table = table; }
   const ChunkRange& range() const { return range_; }
   /// Returns how many layers keep their activations on the host until backward. If this is not 0, training needs
   /// Ctx::offload.

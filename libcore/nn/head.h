@@ -11,7 +11,7 @@ namespace mtl {
 struct Head {
   NormLayer norm;
   LmHead output;
-  std::optional<ParamSpec> table;  // for the output layer; empty if it shares the token embedding
+  std::optional<ParamSpec> table;  // for the output layer; empty if it shares this chunk's token embedding
 
   struct Cache {
     Tensor x;  // (n, C), the input

@@ -31,7 +31,7 @@ struct ParamSpec {
   std::int64_t padded_rows = 0;        // total size of axis 0 in memory over all ranks, if it exceeds shape[0]
   bool decays = true;                  // weight decay applies; false for biases and 1-D tensors
   AxisSet summed_over = kReplicaAxes;  // the gradient is summed over the ranks of these axes
-  bool tied = false;  // the gradient is also summed over the copies on the first and last pipeline stages
+  bool tied = false;  // the gradient is also summed over the copies on the first and last stages, or over both uses
   Init init = Init::normal;
   float init_std = 0;
   int unit = 0;  // index in the model, in forward order: the embedding, then the layers, then the head
@@ -113,7 +113,8 @@ inline Lease::~Lease() {
   if (owner_ != nullptr) owner_->release(role_, unit_);
 }
 
-/// A layer calls the visitor once for each parameter, always in the same order.
+/// A layer calls the visitor once for each parameter, always in the same order. If the embedding and the head are in
+/// different chunks, both visit a tied embedding.
 using ParamVisitor = std::function<void(Param&, const ParamSpec&)>;
 
 }  // namespace mtl

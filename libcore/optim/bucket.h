@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -59,12 +60,15 @@ struct BucketKey {
 struct Bucket {
   BucketKey key;
   std::vector<Segment> segments = {};
-  int units = 0;                   // number of units with parameters in this bucket
+  int units = 0;                   // number of units that backward must finish before this bucket is reduced
   std::size_t main_row = kValues;  // the table row that the optimizer updates
   // One flat tensor per table row. It has `count` elements, or owned_end - owned_begin if the row's extent is `owned`.
   std::vector<Tensor> memory = {};
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
+  // If set, this bucket has no parameters, only the gradient of the head's use of a tied embedding. It is added to the
+  // gradient in the bucket with this index. All other rows are empty.
+  std::optional<std::size_t> added_to = {};
 
   /// All values, or all gradients.
   const Tensor& values() const { return memory[kValues]; }

@@ -84,9 +84,14 @@ std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
   Arena::Mark mark(scratch);
   Tensor found = scratch.make(DType::i32, {1});
   std::vector<std::string> names;
+  const auto is_nonfinite = [&](const Tensor& grad) {
+    find_nonfinite(stream_, found, grad);
+    return host_copy<std::int32_t>(stream_, found)[0] != 0;
+  };
   for (int param = 0; param < params_.size(); ++param) {
-    find_nonfinite(stream_, found, params_.grad(param));
-    if (host_copy<std::int32_t>(stream_, found)[0] != 0) names.push_back(params_.specs()[param].name);
+    const ParamSpec& spec = params_.specs()[param];
+    const Tensor of_head = spec.tied ? params_.head_grad() : Tensor();
+    if (is_nonfinite(params_.grad(param)) || (of_head.exists() && is_nonfinite(of_head))) names.push_back(spec.name);
   }
   return names;
 }
@@ -101,7 +106,10 @@ void GradSync::finish_reduction() {
     const Bucket& bucket = params_.buckets()[b];
     Tensor owned = bucket.owned_grads();
     wait(groups_.over(bucket.key.summed_over - kReplicaAxes).all_reduce(stream_, owned));
-    if (bucket.key.tied) wait(groups_.tied().all_reduce(stream_, owned));
+    if (bucket.added_to)  // this is the last bucket, so the other sum is complete
+      add(stream_, params_.buckets()[*bucket.added_to].owned_grads(), owned);
+    else if (bucket.key.tied && !params_.head_grad().exists())
+      wait(groups_.tied().all_reduce(stream_, owned));
   }
 }
 

@@ -74,6 +74,7 @@ void Optimizer::update(StepState* state) {
   if (ring_ != nullptr) ring_->begin(stream_);
   // Update the last bucket first: it holds the first layers, which the next forward needs first.
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {
+    if (params_.buckets()[b].added_to) continue;  // it has no parameters
     update_bucket(params_.buckets()[b], state);
     sync_.gather(b);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "device/copy.h"
@@ -82,20 +81,25 @@ ParamStore::ParamStore(Device device, Precision precision, const std::optional<s
       layout_(layout) {
   require(!precision.stochastic_rounding || !precision.has_main_params(),
           "stochastic rounding is for weights that updates change in place");
-  std::set<std::string> names;
+  std::map<std::string, int> indices;
+  std::optional<int> head_unit;  // of a head that visits a tied embedding again
   visit_all([&](Param&, const ParamSpec& spec) {
-    require(names.insert(spec.name).second, "two parameters are named ", spec.name);
-    specs_.push_back(spec);
-    shapes_.push_back(memory_shape(spec, layout_));
+    if (indices.emplace(spec.name, size()).second) {
+      specs_.push_back(spec);
+      shapes_.push_back(memory_shape(spec, layout_));
+    } else {
+      require(spec.tied && !head_unit, "two parameters are named ", spec.name);
+      head_unit = spec.unit;
+    }
   });
   lay_out();
+  if (head_unit && has_gradients()) add_head_gradient(*head_unit);
   allocate();
-  int next = 0;
-  visit_all([&](Param& param, const ParamSpec&) {
-    std::size_t at = next;
-    param.value = values_[at];
-    param.grad = has_gradients() ? &grads_[at] : nullptr;
-    param.index = next++;
+  visit_all([&](Param& param, const ParamSpec& spec) {
+    param.index = indices.at(spec.name);
+    param.value = values_[param.index];
+    GradState& grad = spec.tied && spec.unit == head_unit ? head_grad_ : grads_[param.index];
+    param.grad = has_gradients() ? &grad : nullptr;
   });
 }
 
@@ -140,10 +144,23 @@ void ParamStore::add(Bucket bucket) {
   buckets_.push_back(std::move(bucket));
 }
 
+/// Appends a bucket for the gradient of the head's use of the tied embedding. It is laid out like the embedding's.
+void ParamStore::add_head_gradient(int head_unit) {
+  const auto embedding = std::find_if(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return b.key.tied; });
+  Bucket bucket = *embedding;
+  bucket.segments = {};
+  bucket.added_to = embedding - buckets_.begin();
+  ++embedding->units;
+  std::vector<std::size_t>& of_head = buckets_of_[head_unit];
+  of_head.insert(of_head.end(), {*bucket.added_to, buckets_.size()});
+  buckets_.push_back(std::move(bucket));
+}
+
 /// Allocates one buffer per table row. The buffer holds the row's part of all buckets, one after another.
 void ParamStore::allocate() {
   for (const Storage& row : table_) {
     auto count = [&](const Bucket& bucket) {
+      if (bucket.added_to && row.role != StorageRole::gradients) return std::int64_t{0};
       return row.extent == Extent::whole ? bucket.count : bucket.owned_end - bucket.owned_begin;
     };
     std::int64_t elements = 0;
@@ -163,6 +180,7 @@ void ParamStore::allocate() {
     auto view = [&](const Tensor& whole) { return whole.flat(segment.begin, segment.count).view(shapes_[param]); };
     values_[param] = view(bucket.values());
     if (has_gradients()) grads_[param].tensor = view(bucket.grads());
+    if (buckets_.back().added_to == places_[param].bucket) head_grad_.tensor = view(buckets_.back().grads());
   }
 }
 
@@ -227,11 +245,13 @@ Tensor ParamStore::owned(int param, std::size_t row) const {
 
 void ParamStore::begin_step() {
   for (GradState& grad : grads_) grad.written = false;
+  head_grad_.written = false;
 }
 
 void ParamStore::check_all_written() const {
   for (std::size_t i = 0; i < specs_.size(); ++i)
     require(grads_[i].written, "no gradient was computed for ", specs_[i].name);
+  require(head_grad_.written || !head_grad_.tensor.exists(), "the head computed no gradient for the tied embedding");
 }
 
 ElementMap ParamStore::owned_elements(int param) const {

@@ -7,6 +7,9 @@
 //
 // Within a group, parameters share a bucket if their gradients are summed over the same ranks and they are updated in
 // the same way. It takes one call each to reduce, update and gather a bucket. A tied embedding has a separate bucket.
+// If this rank has both the embedding and the head, but in different chunks, the head's use of the tied embedding has a
+// gradient and a bucket of its own. Both gradients are reduced, and then added, as if they were on two ranks.
+//
 // This rank owns a range of each bucket, or the entire bucket if the optimizer state is not sharded. It keeps states
 // and makes updates only for the owned range. Layers access parameters through views, which are bound once.
 #pragma once
@@ -34,8 +37,9 @@ std::vector<Storage> storage_table(const Precision& precision, const std::option
 class ParamStore {
  public:
   /// Allocates memory for every parameter that `visit_all` visits, and binds the layers' views. Parameters are numbered
-  /// in the order they are visited. All values are 0 until initialize() or the checkpoint loader sets them. `states`
-  /// lists the update rule's states. Without `states` (evaluation), there are no gradients and no main weights either.
+  /// in the order they are visited; a tied embedding may be visited twice, by the embedding and by the head. All values
+  /// are 0 until initialize() or the checkpoint loader sets them. `states` lists the update rule's states. Without
+  /// `states` (evaluation), there are no gradients and no main weights either.
   ParamStore(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
   ParamStore(const ParamStore&) = delete;
@@ -63,6 +67,8 @@ class ParamStore {
   /// This rank's part of the value or the gradient, including padding rows.
   Tensor value(int param) const { return values_[param]; }
   Tensor grad(int param) const { return grads_[param].tensor; }
+  /// The gradient of the head's use of a tied embedding, if it has a bucket of its own.
+  Tensor head_grad() const { return head_grad_.tensor; }
 
   /// The rows of the table.
   const std::vector<Storage>& table() const { return table_; }
@@ -78,7 +84,7 @@ class ParamStore {
 
   std::vector<Bucket>& buckets() { return buckets_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  /// Returns the buckets that hold a unit's parameters (ParamSpec::unit), as indices into buckets().
+  /// Returns the buckets that hold a unit's parameters (ParamSpec::unit) or their gradients, as indices into buckets().
   const std::vector<std::size_t>& buckets_of(int unit) const { return buckets_of_.at(unit); }
   bool has_gradients() const { return table_.size() > kGradients; }
 
@@ -100,6 +106,7 @@ class ParamStore {
  private:
   void lay_out();
   void add(Bucket bucket);
+  void add_head_gradient(int head_unit);
   void allocate();
   struct Place {
     std::size_t bucket;
@@ -118,6 +125,7 @@ class ParamStore {
   std::vector<Shape> shapes_;  // shapes of this rank's parts, with padding rows
   std::vector<Tensor> values_;
   std::deque<GradState> grads_;  // a deque, because layers keep pointers to the elements
+  GradState head_grad_;          // see head_grad()
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;                           // by parameter
   std::map<int, std::vector<std::size_t>> buckets_of_;  // by unit

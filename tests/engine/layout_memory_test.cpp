@@ -301,6 +301,20 @@ TEST_CASE("schedules with the same stages compute the same bits") {
   }
 }
 
+TEST_CASE("a V, whose stages hold other layers, computes the losses of 1f1b") {
+  for (const char* rest : {"1 0 4 % 1 0 0 2", "2 1 2 % 2 0 1 2", "2 1 2 % 2 1 1 1", "1 0 2 % 4 1 0 1"}) {
+    CAPTURE(rest);
+    const auto losses_of = [&](const std::string& schedule) {
+      const std::string line = rest;
+      const std::size_t at = line.find('%');
+      return run_layout(parse_layout(line.substr(0, at) + schedule + line.substr(at + 1))).losses;
+    };
+    const std::vector<double> expected = losses_of("1f1b");
+    CHECK(expected == expected);  // no NaN
+    CHECK(losses_of("zb-v") == expected);
+  }
+}
+
 TEST_CASE("deferred weight gradients enlarge a slot by at most a quarter") {
   for (const Architecture& model : kArchitectures) {
     CAPTURE(model.name);

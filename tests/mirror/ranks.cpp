@@ -63,6 +63,11 @@ void make_vee(TrainOptions& options) {
   options.batch.train_iters.reset();
   options.batch.train_samples = 60;
 }
+/// The first stage reduces both gradients of the tied embedding, and adds them.
+void make_vee_zero(TrainOptions& options) {
+  options.parallel.schedule = "zb-v";
+  make_zero(options);
+}
 /// Loss scales overflow repeatedly. All ranks must drop and repeat the same steps.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
@@ -98,6 +103,7 @@ constexpr LayoutCase kLayouts[] = {
     {"tp2-sp-pp2", 4, 2, 2, make_sequence_parallel},
     {"pp4", 4, 1, 4, make_plain},
     {"pp2-zero", 4, 1, 2, make_zero},
+    {"pp2-v-zero", 4, 1, 2, make_vee_zero},
 };
 
 /// Runs training on all ranks, in these groups or in new ones. Returns the logged metrics on every rank.
