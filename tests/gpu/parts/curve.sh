@@ -24,7 +24,10 @@ part_curve() {
   check curve "token files" "" tokens || return
   if check curve "fp32, $steps steps" "" training cuda curve "${model[@]}"; then
     curve_near $((steps < 20 ? steps : 20)) 1e-5
-    [ "$steps" -le 20 ] || curve_near "$steps" 1e-3
+    # Rounding errors grow from step to step: on a CPU, two tensor-parallel ranks differ from one by up to 1e-3 in 100
+    # steps, and by up to 4.6e-3 in 200.
+    [ "$steps" -le 20 ] || curve_near $((steps < 100 ? steps : 100)) 1e-3
+    [ "$steps" -le 100 ] || curve_near "$steps" 1e-2
   fi
   check curve "bf16, $steps steps" "" training cuda curve_bf16 "${model[@]}" --bf16 || return
   losses "$here/curve/cpu.jsonl" | head -n "$steps" >"$work/expected"
