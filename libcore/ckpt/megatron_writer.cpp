@@ -25,18 +25,12 @@ struct RankTensor {
 /// Returns the part of a parameter on tensor parallel rank `rank` of `ranks`. A weight with multiple axes becomes a
 /// matrix; every other parameter becomes a vector.
 RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::int64_t ranks) {
-  // Sizes along the axes: `unpadded` is the size of the slice that the rank reads, and `stored` is the size in its
-  // file.
-  std::vector<std::int64_t> offset(spec.shape.size(), 0), unpadded = spec.shape, stored = spec.shape;
-  for (const Shard& shard : spec.shards) {
-    const std::size_t axis = shard.axis;
-    const std::int64_t padded = axis == 0 && spec.padded_rows > 0 ? spec.padded_rows : spec.shape[axis];
-    stored[axis] = padded / ranks;
-    offset[axis] = std::min(rank * stored[axis], spec.shape[axis]);
-    unpadded[axis] = std::min(offset[axis] + stored[axis], spec.shape[axis]) - offset[axis];
-  }
-  RankTensor out{.name = std::move(name), .source = "param." + spec.name, .slice = whole_slice(unpadded), .shape = {}};
-  out.slice.offset = std::move(offset);
+  const RankGrid grid({.tensor = static_cast<int>(ranks)});
+  const std::vector<std::int64_t> stored = held_shape(spec.ownership, spec.shape, spec.padded_rows, grid);
+  RankTensor out{.name = std::move(name),
+                 .source = "param." + spec.name,
+                 .slice = held(spec.ownership, spec.shape, spec.padded_rows, grid, static_cast<int>(rank)),
+                 .shape = {}};
   const bool is_matrix = spec.name.ends_with(".weight") && spec.shape.size() > 1;
   const std::int64_t width = is_matrix ? stored.back() : 1;
   const std::int64_t elements = whole_slice(stored).count();

@@ -26,8 +26,6 @@ ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::s
 
 std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
   std::vector<TensorToSave> tensors;
-  // If multiple replicas own the same ranges, only the first replica writes.
-  if (store.layout().index_in(kReplicaAxes - store.layout().optimizer_shards) != 0) return tensors;
   auto view = std::make_shared<std::optional<HostView>>();  // view of the tensor whose `bytes` was called last
   for (std::size_t row = 0; row < store.table().size(); ++row) {
     const std::string& kind = store.table()[row].kind;
@@ -35,7 +33,7 @@ std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
     for (int i = 0; i < store.size(); ++i) {
       const ParamSpec& spec = store.specs()[i];
       Slice slice = store.owned_slice(i);
-      if (!store.is_first_holder(i) || slice.count() == 0) continue;
+      if (!store.writes(i) || slice.count() == 0) continue;
       Tensor memory = store.owned(i, row).flat(0, slice.count());  // without padding rows
       tensors.push_back({{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape},
                          std::move(slice),

@@ -76,7 +76,7 @@ struct Passes {
     OwnedKey key;
     for (const Bucket& bucket : model.params.buckets()) {
       for (const Segment& segment : bucket.segments) {
-        if (!model.params.is_first_holder(segment.param)) continue;
+        if (!model.params.counts(segment.param)) continue;
         std::int64_t count = bucket.owned_by(index, segment).count;
         key.counted += count;
         key.largest_count = std::max(key.largest_count, count);
@@ -96,7 +96,7 @@ std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& 
     shape.layout.rank = rank;
     std::unique_ptr<Passes>& kind = kinds[keys.of(shape.layout)];
     if (kind == nullptr) kind = std::make_unique<Passes>(config, dropout, shape, keys.schedule(shape.layout));
-    OwnedKey owned = kind->owned_by(shape.layout.index_in(shape.layout.optimizer_shards));
+    OwnedKey owned = kind->owned_by(shape.layout.index_in(kind->model.params.owners()));
     auto [at, is_new] = kind->plans.emplace(owned, out.size());
     if (is_new) {
       MemoryPlan plan = kind->plan;

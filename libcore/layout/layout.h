@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "layout/ownership.h"
 #include "layout/place.h"
 #include "layout/ranks.h"
 #include "layout/recompute.h"
@@ -20,11 +21,6 @@ enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved, zero_bub
 struct ActionDurations {
   double forward = 1, backward = 1, weight = 1;
 };
-
-/// Ranks along these axes hold the same weights but read different tokens. Gradients are summed over these axes. (No
-/// layer splits a sequence over Axis::context yet, so a run must have size 1 there: check_parallel() in
-/// train/options.cpp.)
-inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
 
 /// For Layout::offloaded_layers: offload all of a chunk's layers except kResidentLayers.
 inline constexpr std::int64_t kAllLayers = INT64_MAX;

@@ -31,30 +31,30 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
   std::int64_t per_group = heads / groups + 2;
   visit(qkv, {.name = prefix + ".qkv.weight",
               .shape = {groups, per_group, head_dim, hidden},
-              .shards = {{0, Axis::tensor}},
+              .ownership = {.shards = {{0, Axis::tensor}}},
               .init_std = init_std});
   if (has_qkv_bias)
     visit(qkv_bias, {.name = prefix + ".qkv.bias",
                      .shape = {groups, per_group, head_dim},
-                     .shards = {{0, Axis::tensor}},
+                     .ownership = {.shards = {{0, Axis::tensor}}},
                      .decays = false,
                      .init = Init::zeros});
   if (qk_norm) {
     // Each rank normalizes its own heads, so the gradient must be summed over ranks.
-    const AxisSet axes = kReplicaAxes | Axis::tensor;
+    const Ownership partial{.partial = Axis::tensor};
     for (auto [param, name] : {std::pair(&q_norm, ".q_norm.weight"), std::pair(&k_norm, ".k_norm.weight")})
       visit(*param,
-            {.name = prefix + name, .shape = {head_dim}, .decays = false, .summed_over = axes, .init = Init::ones});
+            {.name = prefix + name, .shape = {head_dim}, .ownership = partial, .decays = false, .init = Init::ones});
   }
   visit(out, {.name = prefix + ".out.weight",
               .shape = {hidden, heads * head_dim},
-              .shards = {{1, Axis::tensor}},
+              .ownership = {.shards = {{1, Axis::tensor}}},
               .init_std = output_init_std});
   if (has_out_bias)
     visit(out_bias, {.name = prefix + ".out.bias",
                      .shape = {hidden},
+                     .ownership = region.outside(),
                      .decays = false,
-                     .summed_over = region.outside_grads(),
                      .init = Init::zeros});
 }
 

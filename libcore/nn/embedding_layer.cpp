@@ -5,9 +5,8 @@ namespace mtl {
 ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size) {
   return {.name = "embedding.tokens.weight",
           .shape = {config.vocab_size, config.hidden_size},
-          .shards = {{0, Axis::tensor}},
+          .ownership = {.shards = {{0, Axis::tensor}}, .on_end_stages = config.tied_embeddings},
           .padded_rows = padded_vocab_size,
-          .tied = config.tied_embeddings,
           .init_std = static_cast<float>(config.init_std)};
 }
 
@@ -31,7 +30,7 @@ void EmbeddingLayer::params(const ParamVisitor& visit) {
   if (positions == 0) return;
   visit(position_table, {.name = "embedding.positions.weight",
                          .shape = {positions, hidden},
-                         .summed_over = region.outside_grads(),
+                         .ownership = region.outside(),
                          .init_std = init_std});
 }
 

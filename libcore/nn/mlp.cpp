@@ -18,22 +18,22 @@ Mlp::Mlp(const GptConfig& config, TpRegion tp_region)
 
 void Mlp::params(const ParamVisitor& visit, const std::string& prefix) {
   const std::vector<std::int64_t> features = gated ? std::vector<std::int64_t>{2, ffn} : std::vector{ffn};
-  const std::vector<Shard> shards = {{gated ? 1 : 0, Axis::tensor}};
+  const Ownership split{.shards = {{gated ? 1 : 0, Axis::tensor}}};
   std::vector<std::int64_t> matrix = features;
   matrix.push_back(hidden);
-  visit(up, {.name = prefix + ".up.weight", .shape = matrix, .shards = shards, .init_std = init_std});
+  visit(up, {.name = prefix + ".up.weight", .shape = matrix, .ownership = split, .init_std = init_std});
   if (has_bias)
     visit(up_bias,
-          {.name = prefix + ".up.bias", .shape = features, .shards = shards, .decays = false, .init = Init::zeros});
+          {.name = prefix + ".up.bias", .shape = features, .ownership = split, .decays = false, .init = Init::zeros});
   visit(down, {.name = prefix + ".down.weight",
                .shape = {hidden, ffn},
-               .shards = {{1, Axis::tensor}},
+               .ownership = {.shards = {{1, Axis::tensor}}},
                .init_std = output_init_std});
   if (has_bias)
     visit(down_bias, {.name = prefix + ".down.bias",
                       .shape = {hidden},
+                      .ownership = region.outside(),
                       .decays = false,
-                      .summed_over = region.outside_grads(),
                       .init = Init::zeros});
 }
 

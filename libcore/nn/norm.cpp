@@ -6,11 +6,10 @@ NormLayer::NormLayer(const GptConfig& config, TpRegion tp_region)
     : kind(config.norm), width(config.hidden_size), eps(static_cast<float>(config.norm_eps)), region(tp_region) {}
 
 void NormLayer::params(const ParamVisitor& visit, const std::string& prefix) {
-  AxisSet axes = region.outside_grads();
-  visit(gamma,
-        {.name = prefix + ".weight", .shape = {width}, .decays = false, .summed_over = axes, .init = Init::ones});
+  const Ownership own = region.outside();
+  visit(gamma, {.name = prefix + ".weight", .shape = {width}, .ownership = own, .decays = false, .init = Init::ones});
   if (kind == Norm::rmsnorm) return;
-  visit(beta, {.name = prefix + ".bias", .shape = {width}, .decays = false, .summed_over = axes, .init = Init::zeros});
+  visit(beta, {.name = prefix + ".bias", .shape = {width}, .ownership = own, .decays = false, .init = Init::zeros});
 }
 
 Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum) const {

@@ -18,20 +18,12 @@ enum class Role { values, gradients };
 /// Initial value of a parameter.
 enum class Init { zeros, ones, normal };
 
-/// A tensor axis that is split over the ranks of a grid axis.
-struct Shard {
-  int axis;
-  Axis over;
-};
-
 struct ParamSpec {
-  std::string name;                    // canonical: "layers.3.attention.qkv.weight"
-  std::vector<std::int64_t> shape;     // of the entire tensor, as checkpoints store it: without vocabulary padding
-  std::vector<Shard> shards = {};      // empty: every rank holds the entire tensor
-  std::int64_t padded_rows = 0;        // total size of axis 0 in memory over all ranks, if it exceeds shape[0]
-  bool decays = true;                  // weight decay applies; false for biases and 1-D tensors
-  AxisSet summed_over = kReplicaAxes;  // the gradient is summed over the ranks of these axes
-  bool tied = false;  // the gradient is also summed over the copies on the first and last stages, or over both uses
+  std::string name;                 // canonical: "layers.3.attention.qkv.weight"
+  std::vector<std::int64_t> shape;  // of the entire tensor, as checkpoints store it: without vocabulary padding
+  Ownership ownership = {};         // layers leave `owners` to the ParamStore
+  std::int64_t padded_rows = 0;     // total size of axis 0 in memory over all ranks, if it exceeds shape[0]
+  bool decays = true;               // weight decay applies; false for biases and 1-D tensors
   Init init = Init::normal;
   float init_std = 0;
   int unit = 0;  // index in the model, in forward order: the embedding, then the layers, then the head

@@ -35,9 +35,8 @@ struct TpRegion {
     if (sequence_parallel) all.first_row += ctx.groups.over(Axis::tensor).rank() * rows;
     return all;
   }
-  /// Returns the axes over which to sum a parameter's gradient if the parameter is applied outside the region, to this
-  /// rank's rows.
-  AxisSet outside_grads() const { return sequence_parallel ? kReplicaAxes | Axis::tensor : kReplicaAxes; }
+  /// Returns the ownership of a parameter that is applied outside the region, to this rank's rows.
+  Ownership outside() const { return {.partial = sequence_parallel ? AxisSet(Axis::tensor) : AxisSet()}; }
 
   /// Enters the region: returns (N, C) for x (n, C). This is x itself or, with sequence parallelism, the rows of all
   /// ranks gathered into `memory`.

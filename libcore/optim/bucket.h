@@ -44,16 +44,21 @@ struct Segment {
 };
 
 /// Properties that all parameters in a bucket share, so that one reduction and one update can handle the entire bucket.
+/// A tied embedding has a bucket of its own.
 struct BucketKey {
-  bool tied = false;  // true for the bucket that holds only a tied embedding
-  AxisSet summed_over;
+  Ownership ownership;  // without shards: a bucket holds this rank's parts
   bool decays = true;
 
-  explicit BucketKey(const ParamSpec& spec) : tied(spec.tied), summed_over(spec.summed_over), decays(spec.decays) {}
-  bool operator==(const BucketKey&) const = default;
-  bool operator<(const BucketKey& other) const {
-    return std::tuple(tied, summed_over.index(), decays) <
-           std::tuple(other.tied, other.summed_over.index(), other.decays);
+  explicit BucketKey(const ParamSpec& spec) : ownership(spec.ownership), decays(spec.decays) {
+    ownership.shards.clear();
+  }
+  bool operator==(const BucketKey& other) const { return order() == other.order(); }
+  bool operator<(const BucketKey& other) const { return order() < other.order(); }
+
+ private:
+  std::tuple<bool, unsigned, unsigned, unsigned, bool> order() const {
+    return {ownership.on_end_stages, ownership.replicas.index(), ownership.partial.index(), ownership.owners.index(),
+            decays};
   }
 };
 

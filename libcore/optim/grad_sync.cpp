@@ -10,9 +10,9 @@ GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& grou
     : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {
   if (stream.is_meta()) return;
   for (const Bucket& bucket : params.buckets()) {
-    registered_.push_back(groups.over(kReplicaAxes).register_memory(bucket.grads()));
-    if (!params.layout().optimizer_shards.empty())
-      registered_.push_back(groups.over(params.layout().optimizer_shards).register_memory(bucket.values()));
+    const Ownership& own = bucket.key.ownership;
+    registered_.push_back(groups.over(own.replicas).register_memory(bucket.grads()));
+    if (!own.owners.empty()) registered_.push_back(groups.over(own.owners).register_memory(bucket.values()));
   }
 }
 
@@ -49,7 +49,7 @@ void GradSync::gradients_ready(int unit) {
 }
 
 bool GradSync::overlaps(bool is_first, bool is_last) const {
-  return (is_first && overlap_.gather && groups_.over(params_.layout().optimizer_shards).size() > 1) ||
+  return (is_first && overlap_.gather && groups_.over(params_.owners()).size() > 1) ||
          (is_last && overlap_.reduce && groups_.over(kReplicaAxes).size() > 1 &&
           (!reduces_ || groups_.over(Axis::pipeline).size() > 1));
 }
@@ -74,10 +74,10 @@ void GradSync::start_reduction(std::size_t b) {
   if (progress.started) return;
   progress.started = true;
   const Bucket& bucket = params_.buckets()[b];
-  Communicator& replicas = groups_.over(kReplicaAxes);
-  progress.reduction = params_.layout().optimizer_shards.empty()
-                           ? replicas.all_reduce(stream_, bucket.grads())
-                           : replicas.reduce_scatter(stream_, bucket.owned_grads(), bucket.grads());
+  const Ownership& own = bucket.key.ownership;
+  Communicator& replicas = groups_.over(own.replicas);
+  progress.reduction = own.owners.empty() ? replicas.all_reduce(stream_, bucket.grads())
+                                          : replicas.reduce_scatter(stream_, bucket.owned_grads(), bucket.grads());
 }
 
 std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
@@ -90,7 +90,7 @@ std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
   };
   for (int param = 0; param < params_.size(); ++param) {
     const ParamSpec& spec = params_.specs()[param];
-    const Tensor of_head = spec.tied ? params_.head_grad() : Tensor();
+    const Tensor of_head = spec.ownership.on_end_stages ? params_.head_grad() : Tensor();
     if (is_nonfinite(params_.grad(param)) || (of_head.exists() && is_nonfinite(of_head))) names.push_back(spec.name);
   }
   return names;
@@ -105,10 +105,10 @@ void GradSync::finish_reduction() {
     progress_[b].started = false;
     const Bucket& bucket = params_.buckets()[b];
     Tensor owned = bucket.owned_grads();
-    wait(groups_.over(bucket.key.summed_over - kReplicaAxes).all_reduce(stream_, owned));
+    wait(groups_.over(bucket.key.ownership.partial).all_reduce(stream_, owned));
     if (bucket.added_to)  // this is the last bucket, so the other sum is complete
       add(stream_, params_.buckets()[*bucket.added_to].owned_grads(), owned);
-    else if (bucket.key.tied && !params_.head_grad().exists())
+    else if (bucket.key.ownership.on_end_stages && !params_.head_grad().exists())
       wait(groups_.tied().all_reduce(stream_, owned));
   }
 }
@@ -116,7 +116,7 @@ void GradSync::finish_reduction() {
 void GradSync::gather(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
   progress_[b].gathering =
-      groups_.over(params_.layout().optimizer_shards).all_gather(stream_, bucket.values(), bucket.owned_values());
+      groups_.over(bucket.key.ownership.owners).all_gather(stream_, bucket.values(), bucket.owned_values());
 }
 
 void GradSync::finish_gathering() {

@@ -28,10 +28,10 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   std::vector<Tensor> gradients;
   for (int param = params_.size(); param-- > 0;) {
     const Tensor owned = params_.owned(param, kGradients);
-    if (owned.numel() > 0 && params_.is_first_holder(param)) gradients.push_back(owned);
+    if (owned.numel() > 0 && params_.counts(param)) gradients.push_back(owned);
   }
   sum_of_squares(stream_, scratch, sum, gradients);
-  for (AxisSet axes : {params_.layout().optimizer_shards, AxisSet(Axis::tensor), AxisSet(Axis::pipeline)})
+  for (AxisSet axes : {params_.owners(), AxisSet(Axis::tensor), AxisSet(Axis::pipeline)})
     groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
   finish_grad_norm(stream_, state, sum, options_.clip_grad, options_.rule.options);
 }

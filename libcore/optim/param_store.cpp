@@ -20,26 +20,10 @@ std::int64_t alignment(const std::vector<Storage>& table) {
 
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-/// Returns the size of an axis in the entire tensor, including padding.
-std::int64_t padded_size(const ParamSpec& spec, int axis) {
-  if (axis == 0 && spec.padded_rows > 0) return spec.padded_rows;
-  return spec.shape[axis];
-}
-
 /// Returns the shape of this rank's part, including padding rows.
-Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
+Shape memory_shape(const ParamSpec& spec, const RankGrid& grid) {
   Shape shape;
-  for (int axis = 0; axis < static_cast<int>(spec.shape.size()); ++axis) {
-    std::int64_t size = padded_size(spec, axis);
-    for (const Shard& shard : spec.shards) {
-      if (shard.axis != axis) continue;
-      int parts = layout.size(shard.over);
-      require(size % parts == 0, spec.name, ": ", size, " is not divisible by the ", parts, " ranks of the axis ",
-              short_name(shard.over));
-      size /= parts;
-    }
-    shape.push_back(size);
-  }
+  for (const std::int64_t size : held_shape(spec.ownership, spec.shape, spec.padded_rows, grid)) shape.push_back(size);
   return shape;
 }
 
@@ -86,9 +70,10 @@ ParamStore::ParamStore(Device device, Precision precision, const std::optional<s
   visit_all([&](Param&, const ParamSpec& spec) {
     if (indices.emplace(spec.name, size()).second) {
       specs_.push_back(spec);
-      shapes_.push_back(memory_shape(spec, layout_));
+      specs_.back().ownership.owners = owners();
+      shapes_.push_back(memory_shape(spec, layout_.grid));
     } else {
-      require(spec.tied && !head_unit, "two parameters are named ", spec.name);
+      require(spec.ownership.on_end_stages && !head_unit, "two parameters are named ", spec.name);
       head_unit = spec.unit;
     }
   });
@@ -98,7 +83,7 @@ ParamStore::ParamStore(Device device, Precision precision, const std::optional<s
   visit_all([&](Param& param, const ParamSpec& spec) {
     param.index = indices.at(spec.name);
     param.value = values_[param.index];
-    GradState& grad = spec.tied && spec.unit == head_unit ? head_grad_ : grads_[param.index];
+    GradState& grad = spec.ownership.on_end_stages && spec.unit == head_unit ? head_grad_ : grads_[param.index];
     param.grad = has_gradients() ? &grad : nullptr;
   });
 }
@@ -120,18 +105,18 @@ void ParamStore::lay_out() {
     Bucket& bucket = group.try_emplace(key, Bucket{key}).first->second;
     bucket.segments.push_back({.param = static_cast<int>(i), .begin = bucket.count, .count = shapes_[i].numel()});
     bucket.count += round_up(shapes_[i].numel(), align);
-    if (!key.tied) elements += shapes_[i].numel();
+    if (!key.ownership.on_end_stages) elements += shapes_[i].numel();
   }
   end_group();
 }
 
 /// Pads a complete bucket, sets the range that this rank owns, and appends it to buckets_.
 void ParamStore::add(Bucket bucket) {
-  const int parts = layout_.size(layout_.optimizer_shards);
-  bucket.count = round_up(bucket.count, alignment(table_) * parts);
-  const std::int64_t owned = bucket.count / parts;
-  bucket.owned_begin = layout_.index_in(layout_.optimizer_shards) * owned;
-  bucket.owned_end = bucket.owned_begin + owned;
+  const Ownership& own = bucket.key.ownership;
+  bucket.count = round_up(bucket.count, alignment(table_) * layout_.size(own.owners));
+  const ElementRange owned = owned_range(own, bucket.count, layout_.grid, layout_.rank);
+  bucket.owned_begin = owned.begin;
+  bucket.owned_end = owned.end;
   bucket.main_row = main_row_;
   for (const Segment& segment : bucket.segments) {
     places_[segment.param] = {buckets_.size(), segment};
@@ -146,7 +131,8 @@ void ParamStore::add(Bucket bucket) {
 
 /// Appends a bucket for the gradient of the head's use of the tied embedding. It is laid out like the embedding's.
 void ParamStore::add_head_gradient(int head_unit) {
-  const auto embedding = std::find_if(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return b.key.tied; });
+  const auto embedding =
+      std::find_if(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return b.key.ownership.on_end_stages; });
   Bucket bucket = *embedding;
   bucket.segments = {};
   bucket.added_to = embedding - buckets_.begin();
@@ -193,25 +179,7 @@ int ParamStore::find(const std::string& name) const {
 
 Slice ParamStore::slice(int param) const {
   const ParamSpec& spec = specs_[param];
-  std::vector<std::int64_t> offset(spec.shape.size(), 0), size = spec.shape;
-  for (const Shard& shard : spec.shards) {
-    std::size_t axis = shard.axis;
-    std::int64_t part = padded_size(spec, shard.axis) / layout_.size(shard.over);
-    // Without padding, the last ranks may have fewer rows than the others, or none at all.
-    offset[axis] = std::min(layout_.coordinate(shard.over) * part, spec.shape[axis]);
-    size[axis] = std::min(offset[axis] + part, spec.shape[axis]) - offset[axis];
-  }
-  Slice slice = whole_slice(size);
-  slice.offset = std::move(offset);
-  return slice;
-}
-
-bool ParamStore::is_first_holder(int param) const {
-  const ParamSpec& spec = specs_[param];
-  bool is_split =
-      std::any_of(spec.shards.begin(), spec.shards.end(), [](const Shard& s) { return s.over == Axis::tensor; });
-  if (!is_split && layout_.coordinate(Axis::tensor) > 0) return false;
-  return !spec.tied || layout_.stage() == 0;
+  return held(spec.ownership, spec.shape, spec.padded_rows, layout_.grid, layout_.rank);
 }
 
 Slice ParamStore::owned_slice(int param) const {
@@ -257,8 +225,9 @@ void ParamStore::check_all_written() const {
 ElementMap ParamStore::owned_elements(int param) const {
   const auto& [number, segment] = place(param);
   const ParamSpec& spec = specs_[param];
-  require(spec.shards.size() <= 1, spec.name, " is split along ", spec.shards.size(), " axes");
-  const int axis = spec.shards.empty() ? 0 : spec.shards[0].axis;
+  const std::vector<Shard>& shards = spec.ownership.shards;
+  require(shards.size() <= 1, spec.name, " is split along ", shards.size(), " axes");
+  const int axis = shards.empty() ? 0 : shards[0].axis;
   std::int64_t inner = 1;  // number of elements per index along the axis
   for (std::size_t a = axis + 1; a < spec.shape.size(); ++a) inner *= spec.shape[a];
   const std::int64_t first = slice(param).offset[axis] * inner;

@@ -61,9 +61,11 @@ class ParamStore {
   Slice slice(int param) const;
   /// The part of slice() that this rank owns and updates. Can be empty.
   Slice owned_slice(int param) const;
-  /// Multiple model-parallel ranks may hold the same elements of a parameter. Returns true if this rank is the first of
-  /// them. The first holder counts these elements in the gradient norm and writes them to checkpoints.
-  bool is_first_holder(int param) const;
+  /// As counts() and writes() in layout/ownership.h, for this rank.
+  bool counts(int param) const { return mtl::counts(specs_[param].ownership, layout_.grid, layout_.rank); }
+  bool writes(int param) const { return mtl::writes(specs_[param].ownership, layout_.grid, layout_.rank); }
+  /// The axes whose ranks update different ranges: Ownership::owners of all parameters.
+  AxisSet owners() const { return layout_.optimizer_shards; }
   /// This rank's part of the value or the gradient, including padding rows.
   Tensor value(int param) const { return values_[param]; }
   Tensor grad(int param) const { return grads_[param].tensor; }

@@ -159,7 +159,7 @@ TEST_CASE("tied embedding: a step without the head's gradient is an error") {
     own.store.begin_step();
     write_gradients(own.stage.chunks[0], 0, 0);
     own.stage.chunks[1].params([](Param& param, const ParamSpec& spec) {
-      if (!spec.tied) param.take_grad();
+      if (!spec.ownership.on_end_stages) param.take_grad();
     });
     CHECK_THROWS_WITH_AS(own.store.check_all_written(), doctest::Contains("the head"), Error);
     write_gradients(own.stage.chunks[1], 0, 0);

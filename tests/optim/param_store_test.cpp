@@ -113,7 +113,7 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
         group_of[unit] = group;
         for (int param = 0; param < store.size(); ++param) {
           const ParamSpec& spec = store.specs()[static_cast<std::size_t>(param)];
-          if (spec.unit == unit && !spec.tied) elements += store.value(param).numel();
+          if (spec.unit == unit && !spec.ownership.on_end_stages) elements += store.value(param).numel();
         }
       }
       CHECK((least == 1) == (group_of[0] == 4));
@@ -130,8 +130,9 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
           CHECK(group_of.at(spec.unit) == group);
           CHECK(BucketKey(spec) == bucket.key);
           CHECK(spec.decays == bucket.key.decays);
-          CHECK(spec.summed_over == bucket.key.summed_over);
-          CHECK(spec.tied == (bucket.segments.size() == 1 && spec.name == "embedding.tokens.weight"));
+          CHECK(spec.ownership.partial == bucket.key.ownership.partial);
+          CHECK(spec.ownership.on_end_stages ==
+                (bucket.segments.size() == 1 && spec.name == "embedding.tokens.weight"));
           ++seen;
         }
       }
