@@ -1,5 +1,7 @@
 #include "cli/layout_flags.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "layout/layer_layout.h"
 #include "layout/schedule.h"
@@ -8,6 +10,8 @@ namespace mtl {
 
 namespace {
 
+/// Megatron-LM's names for ZeRO stages 0 to 3.
+const std::vector<std::string> kShardingStrategies = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
 constexpr const char* kOneReplica = "on one data-parallel rank";
 std::function<bool()> has_replicas(const ParallelOptions& options) {
   return [&options] { return options.data() > 1; };
@@ -119,14 +123,29 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
       .add_switch("--use-distributed-optimizer", options.distributed_optimizer,
                   "shard the optimizer's state over data-parallel ranks")
       .only_with(kOneReplica, has_replicas(options));
-  flags.add("--zero-stage", &options.zero_stage, "N", "1: same as --use-distributed-optimizer; 0: no effect")
+  flags
+      .add(
+          "--zero-stage", &options.zero_stage, "N",
+          "what data-parallel ranks shard: 1: the optimizer's state, as --use-distributed-optimizer; 2: gradients, too")
       .within({0, 3})
-      .only_with(kOneReplica, [&options] { return options.zero_stage != 1 || options.data() > 1; });
+      .only_with(kOneReplica, [&options] { return options.zero_stage == 0 || options.data() > 1; });
+  flags.add_switch("--use-megatron-fsdp", options.megatron_fsdp, "shard as --data-parallel-sharding-strategy says");
+  flags
+      .add("--data-parallel-sharding-strategy", &options.sharding_strategy, "NAME",
+           "Megatron's names for --zero-stage 0 to 3")
+      .one_of(kShardingStrategies)
+      .needs("--use-megatron-fsdp", [&options] { return options.megatron_fsdp; });
   flags.check([&flags, &options] {
-    if (options.zero_stage == 1) options.distributed_optimizer = true;
-    if (options.zero_stage > 1)
-      flags.problem(cat("--zero-stage ", options.zero_stage),
-                    "is not supported in this version; use 0 to shard nothing, or 1 to shard the optimizer's state");
+    std::string flag = "--zero-stage";
+    if (options.sharding_strategy) {
+      const auto at = std::find(kShardingStrategies.begin(), kShardingStrategies.end(), *options.sharding_strategy);
+      options.zero_stage = std::max<std::int64_t>(options.zero_stage, at - kShardingStrategies.begin());
+      flag = "--data-parallel-sharding-strategy";
+    }
+    if (options.zero_stage > 0) options.distributed_optimizer = true;
+    if (options.zero_stage > 2)
+      flags.problem(cat(flag, " ", options.sharding_strategy.value_or("3")),
+                    "is not supported in this version; --zero-stage 2 shards gradients and the optimizer's state");
   });
   flags
       .add("--ddp-bucket-size", &options.bucket_elements, "N",

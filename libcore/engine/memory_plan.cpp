@@ -37,13 +37,13 @@ std::size_t message_bytes(const MetaModel& model, const RunShape& shape) {
   return (bytes + 63) / 64 * 64;
 }
 
-Pipeline make_pipeline(MetaModel& model, const RunShape& shape, const StepSchedule& schedule) {
+Pipeline make_pipeline(MetaModel& model, GradSync& sync, const RunShape& shape, const StepSchedule& schedule) {
   MemoryPlan plan;
   plan.entries.assign(model.stage.chunks.size(), {Category::slots, Space::device, 0});
   plan.entries.insert(plan.entries.end(), {{Category::offloaded, Space::host, 0},
                                            {Category::messages, Space::device, message_bytes(model, shape)},
                                            {Category::scratch, Space::device, 0}});
-  return {model.stage, model.stream, model.groups, schedule, plan};
+  return {model.stage, model.stream, model.groups, schedule, plan, &sync};
 }
 
 Category category_of(StorageRole role) {
@@ -71,6 +71,8 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
     const Storage& storage = model.params.table()[row];
     plan.entries.push_back({category_of(storage.role), storage.space, model.params.bytes(row)});
   }
+  if (const std::size_t work = model.params.gradient_work_bytes(); work > 0)
+    plan.entries.push_back({Category::gradients, Space::device, work});
   for (int chunk = 0; chunk < std::ssize(model.stage.chunks); ++chunk)
     plan.entries.push_back({Category::slots, Space::device, pipeline.slot_peak(chunk), pipeline.slots_of(chunk)});
   if (const int layers = pipeline.offloaded_layers(); layers > 0) {
@@ -135,7 +137,8 @@ std::size_t MemoryPlan::index_of(Category category) const {
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                        const StepSchedule& of_rank) {
   MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
-  Pipeline pipeline = make_pipeline(model, shape, of_rank);
+  GradSync sync(model.params, model.stream, model.groups, {});
+  Pipeline pipeline = make_pipeline(model, sync, shape, of_rank);
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
@@ -144,7 +147,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   if (pipeline.offloaded_layers() > 0) pipeline.evaluate(buffers.batch(0), buffers.losses(0));
   auto count = [&](int micro_batches) {
     const StepSchedule schedule = counting_schedule(shape.layout, micro_batches);
-    model.params.begin_step();
+    sync.begin_step();
     return model.count([&] { pipeline.train(buffers, nullptr, &schedule); });
   };
   // The first micro-batch overwrites the gradients. Every later one adds to them.

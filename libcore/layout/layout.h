@@ -33,8 +33,9 @@ struct Layout {
   /// divided into an expert axis and a data axis.
   std::optional<RankGrid> expert_grid = {};
   int rank = 0;
-  bool sequence_parallel = false;             // outside tensor-parallel regions, split rows along the tensor axis
-  AxisSet optimizer_shards = {};              // axes that shard the optimizer state: none or kReplicaAxes (ZeRO-1)
+  bool sequence_parallel = false;  // outside tensor-parallel regions, split rows along the tensor axis
+  AxisSet optimizer_shards = {};   // axes that shard the optimizer state: none or kReplicaAxes (ZeRO-1)
+  bool shards_gradients = false;   // ZeRO-2: of several owners, each keeps only the gradients it owns (param_store.h)
   std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (param_store.h)
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;

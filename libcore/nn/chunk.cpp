@@ -216,7 +216,7 @@ ProfileRange Chunk::profiled(const Ctx& ctx, std::size_t unit) const {
 }
 
 void Chunk::end_gradients(const Ctx& ctx, std::size_t unit) const {
-  if (ctx.params != nullptr && ctx.ends_gradients) ctx.params->gradients_ready(number_of(unit));
+  if (ctx.params != nullptr) ctx.params->gradients_done(number_of(unit), ctx.ends_gradients);
 }
 
 }  // namespace mtl

@@ -91,9 +91,9 @@ class ParamOwner {
   virtual ~ParamOwner() = default;
   /// Blocks until the unit can use its parameters in this role. Leases may overlap, even for the same unit.
   virtual Lease acquire(Role role, int unit) = 0;
-  /// Must be called after the last addition to this unit's gradients in a step, while the unit still holds its gradient
-  /// lease.
-  virtual void gradients_ready(int unit) = 0;
+  /// Must be called after a micro-batch's last addition to this unit's gradients, while the unit still holds its
+  /// gradient lease. `is_last` is true for the last of the step.
+  virtual void gradients_done(int unit, bool is_last) = 0;
 
  private:
   friend class Lease;

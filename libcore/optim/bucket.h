@@ -71,16 +71,25 @@ struct Bucket {
   std::vector<Tensor> memory = {};
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
+  // Where backward adds up this rank's gradients: the row of gradients, if that is whole, or working memory.
+  Tensor whole_grads = {};
+  // Set if that is a buffer in the ring for gradients: then the sum of every micro-batch leaves it for the owned row.
+  std::optional<int> ring_buffer = {};
   // If set, this bucket has no parameters, only the gradient of the head's use of a tied embedding. It is added to the
   // gradient in the bucket with this index. All other rows are empty.
   std::optional<std::size_t> added_to = {};
 
   /// All values, or all gradients.
   const Tensor& values() const { return memory[kValues]; }
-  const Tensor& grads() const { return memory.at(kGradients); }
+  const Tensor& grads() const { return whole_grads; }
   /// The values or gradients that this rank owns.
   Tensor owned_values() const { return owned(values()); }
-  Tensor owned_grads() const { return owned(grads()); }
+  Tensor owned_grads() const {
+    const Tensor& row = memory.at(kGradients);
+    return row.numel() == count ? owned(row) : row;
+  }
+  /// In a bucket with a buffer in the ring: this rank's part of the buffer.
+  Tensor owned_in_ring() const { return owned(whole_grads); }
   std::span<const Tensor> states() const {
     return std::span(memory).subspan(kFirstState, memory.size() - kFirstState - (has_main_weights() ? 1 : 0));
   }

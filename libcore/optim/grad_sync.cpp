@@ -1,5 +1,8 @@
 #include "optim/grad_sync.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/console.h"
 #include "device/copy.h"
 #include "kernels/elementwise.h"
@@ -11,7 +14,7 @@ GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& grou
   if (stream.is_meta()) return;
   for (const Bucket& bucket : params.buckets()) {
     const Ownership& own = bucket.key.ownership;
-    registered_.push_back(groups.over(own.replicas).register_memory(bucket.grads()));
+    if (!bucket.ring_buffer) registered_.push_back(groups.over(own.replicas).register_memory(bucket.grads()));
     if (!own.owners.empty()) registered_.push_back(groups.over(own.owners).register_memory(bucket.values()));
   }
 }
@@ -22,16 +25,22 @@ void GradSync::begin_step() {
   for (std::size_t b = 0; b < progress_.size(); ++b) {
     progress_[b].missing = params_.buckets()[b].units;
     progress_[b].started = false;  // launching a captured update does not reset `started`
+    progress_[b].holds_buffer = progress_[b].adds = false;
   }
 }
 
 void GradSync::begin_repetition() {
-  params_.begin_step();
+  begin_step();
+  nonfinite_.clear();
   reduces_ = false;
 }
 
 Lease GradSync::acquire(Role role, int unit) {
-  if (role != Role::values) return {};
+  if (role == Role::gradients) {
+    for (std::size_t bucket : params_.buckets_of(unit))
+      if (params_.buckets()[bucket].ring_buffer && !progress_[bucket].holds_buffer) take_buffer(bucket);
+    return {};
+  }
   for (std::size_t bucket : params_.buckets_of(unit)) {
     Work& gathering = progress_[bucket].gathering;
     wait(gathering);
@@ -41,11 +50,68 @@ Lease GradSync::acquire(Role role, int unit) {
   return {};
 }
 
-void GradSync::gradients_ready(int unit) {
-  for (std::size_t bucket : params_.buckets_of(unit)) {
-    if (reduces_ && --progress_[bucket].missing == 0 && overlap_.reduce) start_reduction(bucket);
+void GradSync::gradients_done(int unit, bool is_last) {
+  for (std::size_t b : params_.buckets_of(unit)) {
+    const Bucket& bucket = params_.buckets()[b];
+    if (bucket.ring_buffer) {
+      if (--progress_[b].missing > 0) continue;
+      progress_[b].missing = bucket.units;  // of the next micro-batch
+      if (reduces_) {
+        start_ring_reduction(b);
+      } else {
+        note_nonfinite(bucket);
+        progress_[b].holds_buffer = false;
+      }
+    } else if (reduces_ && is_last && --progress_[b].missing == 0 && overlap_.reduce) {
+      start_reduction(b);
+    }
   }
   groups_.over(kReplicaAxes).progress();
+}
+
+/// Waits until no other group uses the bucket's buffer, so that this micro-batch can write to it.
+void GradSync::take_buffer(std::size_t b) {
+  const Bucket& bucket = params_.buckets()[b];
+  for (std::size_t other = 0; other < progress_.size(); ++other)
+    if (progress_[other].is_reducing && params_.buckets()[other].ring_buffer == bucket.ring_buffer)
+      finish_ring_reduction(other);
+  progress_[b].holds_buffer = true;
+  params_.begin_writing(bucket);
+}
+
+/// Sums a micro-batch's gradients over the replicas: the first of a step to the owned gradients, others in the buffer.
+void GradSync::start_ring_reduction(std::size_t b) {
+  const Bucket& bucket = params_.buckets()[b];
+  Progress& progress = progress_[b];
+  const Tensor sum = progress.adds ? bucket.owned_in_ring() : bucket.owned_grads();
+  progress.reduction = groups_.over(bucket.key.ownership.replicas).reduce_scatter(stream_, sum, bucket.grads());
+  progress.is_reducing = true;
+  progress.holds_buffer = false;
+}
+
+void GradSync::finish_ring_reduction(std::size_t b) {
+  Progress& progress = progress_[b];
+  const Bucket& bucket = params_.buckets()[b];
+  wait(progress.reduction);
+  progress.reduction = {};
+  if (progress.adds) add(stream_, bucket.owned_grads(), bucket.owned_in_ring());
+  progress.adds = true;
+  progress.is_reducing = false;
+}
+
+bool GradSync::is_nonfinite(const Tensor& grad) const {
+  stream_.synchronize();
+  HostView view(params_.device(), grad);
+  view.receive();
+  return with_float_type(grad.dtype(), [&]<class T>(T) {
+    const T* data = view.tensor().data<T>();
+    return std::any_of(data, data + grad.numel(), [](T value) { return !std::isfinite(widen(value)); });
+  });
+}
+
+void GradSync::note_nonfinite(const Bucket& bucket) {
+  for (const Segment& segment : bucket.segments)
+    if (is_nonfinite(params_.grad(segment.param))) nonfinite_.insert(segment.param);
 }
 
 bool GradSync::overlaps(bool is_first, bool is_last) const {
@@ -84,22 +150,26 @@ std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
   Arena::Mark mark(scratch);
   Tensor found = scratch.make(DType::i32, {1});
   std::vector<std::string> names;
-  const auto is_nonfinite = [&](const Tensor& grad) {
+  const auto has_nonfinite = [&](const Tensor& grad) {
     find_nonfinite(stream_, found, grad);
     return host_copy<std::int32_t>(stream_, found)[0] != 0;
   };
   for (int param = 0; param < params_.size(); ++param) {
     const ParamSpec& spec = params_.specs()[param];
+    if (nonfinite_.contains(param)) names.push_back(spec.name);
+    if (params_.is_in_ring(param)) continue;  // noted by gradients_done()
     const Tensor of_head = spec.ownership.on_end_stages ? params_.head_grad() : Tensor();
-    if (is_nonfinite(params_.grad(param)) || (of_head.exists() && is_nonfinite(of_head))) names.push_back(spec.name);
+    if (has_nonfinite(params_.grad(param)) || (of_head.exists() && has_nonfinite(of_head))) names.push_back(spec.name);
   }
   return names;
 }
 
 void GradSync::finish_reduction() {
   params_.check_all_written();
-  for (std::size_t b = 0; b < progress_.size(); ++b) start_reduction(b);
+  for (std::size_t b = 0; b < progress_.size(); ++b)
+    if (!params_.buckets()[b].ring_buffer) start_reduction(b);
   for (std::size_t b = 0; b < progress_.size(); ++b) {
+    if (progress_[b].is_reducing) finish_ring_reduction(b);
     wait(progress_[b].reduction);
     progress_[b].reduction = {};
     progress_[b].started = false;

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,16 +40,17 @@ class GradSync final : public ParamOwner {
   /// Waits until the values of `unit` have been gathered. Returns an empty lease, because all parameters are always
   /// resident.
   Lease acquire(Role role, int unit) override;
-  /// Must be called when the gradients of `unit` are complete. With Overlap::reduce, starts reducing every bucket whose
-  /// units are now all complete.
-  void gradients_ready(int unit) override;
+  /// Starts reducing every bucket whose units are now all complete: with Overlap::reduce, after the last micro-batch,
+  /// and buckets in the ring after each.
+  void gradients_done(int unit, bool is_last) override;
   /// Returns true if a micro-batch must not be captured. That is so for the first micro-batch if it waits for gathers
   /// that the previous update started. With Overlap::reduce, it is also so for the last micro-batch in two cases:
   /// - With multiple pipeline stages, because a captured part would wait for its reductions before the previous stage
   ///   gets its gradient.
   /// - In a repetition, which does not reduce anything.
+  /// Not for sharded gradients, whose reductions end in the next micro-batch.
   bool overlaps(bool is_first, bool is_last) const;
-  /// Makes the stream wait for the reductions that gradients_ready() started, and returns their buckets. Captured parts
+  /// Makes the stream wait for the reductions that gradients_done() started, and returns their buckets. Captured parts
   /// of a step need this, because they must contain the end of every operation they start.
   std::vector<std::size_t> join_reductions();
   /// Must be called after launching a captured part. `buckets` is what join_reductions() returned during the capture.
@@ -72,6 +74,11 @@ class GradSync final : public ParamOwner {
 
  private:
   void start_reduction(std::size_t bucket);
+  void take_buffer(std::size_t bucket);
+  void start_ring_reduction(std::size_t bucket);
+  void finish_ring_reduction(std::size_t bucket);
+  void note_nonfinite(const Bucket& bucket);
+  bool is_nonfinite(const Tensor& grad) const;
   void wait(const Work& work);
 
   ParamStore& params_;
@@ -82,9 +89,14 @@ class GradSync final : public ParamOwner {
     int missing = 0;  // units whose gradients are not complete yet
     bool started = false;
     Work reduction, gathering;
+    // For a bucket in the ring:
+    bool holds_buffer = false;  // a micro-batch is writing to it
+    bool is_reducing = false;   // its sum has not left the buffer
+    bool adds = false;          // not the first sum of the step: it is added to the owned gradients
   };
   std::vector<Progress> progress_;                 // by bucket
   std::vector<std::shared_ptr<void>> registered_;  // gradients and values registered with the groups
+  std::set<int> nonfinite_;  // in a repetition: parameters of the ring with non-finite gradients so far
   bool reduces_ = true;
   double waited_seconds_ = 0;
 };

@@ -42,7 +42,8 @@ std::vector<Storage> storage_table(const Precision& precision, const std::option
   const bool has_main = states && precision.has_main_params();
   std::vector<Storage> table = {{StorageRole::values, has_main ? "" : kParamKind, precision.compute, Extent::whole}};
   if (!states) return table;
-  table.push_back({StorageRole::gradients, "", precision.main_grads, Extent::whole});
+  table.push_back(
+      {StorageRole::gradients, "", precision.main_grads, layout.shards_gradients ? Extent::owned : Extent::whole});
   for (const StateSpec& state : *states)
     table.push_back({StorageRole::states, state.name, state.dtype, Extent::owned, place});
   if (has_main) table.push_back({StorageRole::main_weights, kParamKind, precision.main_params, Extent::owned, place});
@@ -94,13 +95,16 @@ void ParamStore::lay_out() {
   std::int64_t elements = 0;  // elements in the group, except in the tied embedding
   const std::int64_t align = alignment(table_);
   auto end_group = [&] {
+    if (!group.empty()) groups_.push_back(buckets_.size());
     for (auto& [key, bucket] : group) add(std::move(bucket));
     group.clear();
     elements = 0;
   };
   for (std::size_t i = specs_.size(); i-- > 0;) {
     bool begins_unit = i + 1 == specs_.size() || specs_[i].unit != specs_[i + 1].unit;
-    if (begins_unit && elements >= layout_.bucket_elements) end_group();
+    // A chunk's backward must complete the groups that take turns in the ring.
+    const bool begins_chunk = begins_unit && i + 1 < specs_.size() && specs_[i].unit + 1 != specs_[i + 1].unit;
+    if ((begins_unit && elements >= layout_.bucket_elements) || (shards_gradients() && begins_chunk)) end_group();
     BucketKey key(specs_[i]);
     Bucket& bucket = group.try_emplace(key, Bucket{key}).first->second;
     bucket.segments.push_back({.param = static_cast<int>(i), .begin = bucket.count, .count = shapes_[i].numel()});
@@ -158,6 +162,9 @@ void ParamStore::allocate() {
       offset += bucket.memory.back().bytes();
     }
   }
+  if (shards_gradients()) allocate_gradient_work();
+  for (Bucket& bucket : buckets_)
+    if (has_gradients() && !shards_gradients()) bucket.whole_grads = bucket.memory[kGradients];
   values_.resize(specs_.size());
   grads_.resize(specs_.size());
   for (std::size_t param = 0; param < specs_.size(); ++param) {
@@ -167,6 +174,48 @@ void ParamStore::allocate() {
     values_[param] = view(bucket.values());
     if (has_gradients()) grads_[param].tensor = view(bucket.grads());
     if (buckets_.back().added_to == places_[param].bucket) head_grad_.tensor = view(buckets_.back().grads());
+  }
+}
+
+/// Allocates the ring, and whole gradients for the group with a tied embedding.
+void ParamStore::allocate_gradient_work() {
+  constexpr int kRing = 2;
+  struct Group {
+    std::size_t begin, end;  // buckets
+    std::int64_t elements = 0;
+    bool is_tied = false;
+  };
+  std::vector<Group> groups;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups.emplace_back(Group{groups_[g], g + 1 < groups_.size() ? groups_[g + 1] : buckets_.size()});
+    for (std::size_t b = group.begin; b < group.end; ++b) {
+      group.elements += buckets_[b].count;
+      group.is_tied |= buckets_[b].key.ownership.on_end_stages;
+    }
+  }
+  std::int64_t largest = 0, whole = 0, turns = 0;
+  for (const Group& group : groups) {
+    if (group.is_tied) {
+      whole += group.elements;
+    } else {
+      largest = std::max(largest, group.elements);
+      ++turns;
+    }
+  }
+  const std::int64_t ring = std::min<std::int64_t>(kRing, turns) * largest;
+  const DType dtype = table_[kGradients].dtype;
+  gradient_work_ = Buffer(device_, (ring + whole) * size_of(dtype));
+  turns = 0;
+  std::int64_t after_ring = ring;
+  for (const Group& group : groups) {
+    std::optional<int> buffer;
+    if (!group.is_tied) buffer = static_cast<int>(turns++ % kRing);
+    std::int64_t begin = buffer ? *buffer * largest : std::exchange(after_ring, after_ring + group.elements);
+    for (std::size_t b = group.begin; b < group.end; ++b) {
+      buckets_[b].whole_grads = gradient_work_.tensor(dtype, {buckets_[b].count}, begin * size_of(dtype));
+      buckets_[b].ring_buffer = buffer;
+      begin += buckets_[b].count;
+    }
   }
 }
 
@@ -214,6 +263,10 @@ Tensor ParamStore::owned(int param, std::size_t row) const {
 void ParamStore::begin_step() {
   for (GradState& grad : grads_) grad.written = false;
   head_grad_.written = false;
+}
+
+void ParamStore::begin_writing(const Bucket& bucket) {
+  for (const Segment& segment : bucket.segments) grads_[segment.param].written = false;
 }
 
 void ParamStore::check_all_written() const {

@@ -10,6 +10,11 @@
 // If this rank has both the embedding and the head, but in different chunks, the head's use of the tied embedding has a
 // gradient and a bucket of its own. Both gradients are reduced, and then added, as if they were on two ranks.
 //
+// If the layout shards gradients (ZeRO-2), the row of gradients has only the owned ranges. Backward then writes to
+// working memory: a ring of two buffers, each as large as the largest group. Groups take them in turn, and after every
+// micro-batch, a group's gradients are summed over the replicas and added to the owned range. The group that has a tied
+// embedding has whole gradients of its own instead, because the head and the embedding both add to them.
+//
 // This rank owns a range of each bucket, or the entire bucket if the optimizer state is not sharded. It keeps states
 // and makes updates only for the owned range. Layers access parameters through views, which are bound once.
 #pragma once
@@ -69,6 +74,8 @@ class ParamStore {
   /// This rank's part of the value or the gradient, including padding rows.
   Tensor value(int param) const { return values_[param]; }
   Tensor grad(int param) const { return grads_[param].tensor; }
+  /// True if the gradient is in the ring.
+  bool is_in_ring(int param) const { return buckets_[place(param).bucket].ring_buffer.has_value(); }
   /// The gradient of the head's use of a tied embedding, if it has a bucket of its own.
   Tensor head_grad() const { return head_grad_.tensor; }
 
@@ -83,6 +90,10 @@ class ParamStore {
   Tensor owned(int param, std::size_t row) const;
   /// Returns the size of a row, summed over all buckets, in bytes.
   std::size_t bytes(std::size_t row) const;
+  /// True if the row of gradients has only the owned ranges.
+  bool shards_gradients() const { return has_gradients() && table_[kGradients].extent == Extent::owned; }
+  /// Returns the size of the working memory for gradients in bytes, 0 if the row of gradients is whole.
+  std::size_t gradient_work_bytes() const { return gradient_work_.bytes(); }
 
   std::vector<Bucket>& buckets() { return buckets_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
@@ -93,6 +104,8 @@ class ParamStore {
   /// Must be called before the first micro-batch of a step. The next write to each gradient then overwrites it instead
   /// of adding to it.
   void begin_step();
+  /// The same for the gradients in one bucket, before a micro-batch uses its buffer in the ring.
+  void begin_writing(const Bucket& bucket);
   /// Must be called after the last micro-batch. Throws an Error with the parameter's name if a gradient has not been
   /// written.
   void check_all_written() const;
@@ -110,6 +123,7 @@ class ParamStore {
   void add(Bucket bucket);
   void add_head_gradient(int head_unit);
   void allocate();
+  void allocate_gradient_work();
   struct Place {
     std::size_t bucket;
     Segment segment;
@@ -131,7 +145,9 @@ class ParamStore {
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;                           // by parameter
   std::map<int, std::vector<std::size_t>> buckets_of_;  // by unit
+  std::vector<std::size_t> groups_;                     // first bucket of each group
   std::vector<Buffer> memory_;                          // by row of the table
+  Buffer gradient_work_;
 };
 
 }  // namespace mtl

@@ -61,7 +61,10 @@ std::vector<PrecisionRole> precision_roles(const Precision& precision) {
   };
   std::vector<PrecisionRole> roles;
   for (const Storage& row : storage_table(precision, AdamW::states(precision), {}))
-    roles.push_back({name(row), row.dtype, row.extent == Extent::owned});
+    roles.push_back({name(row), row.dtype,
+                     row.role == StorageRole::values      ? 3
+                     : row.role == StorageRole::gradients ? 2
+                                                          : 1});
   return roles;
 }
 

@@ -47,7 +47,7 @@ PrecisionRow precision_row(const Precision& precision);
 struct PrecisionRole {
   std::string role;
   DType dtype;
-  bool is_sharded;  // sharded over data-parallel ranks by ZeRO stage 1
+  int zero_stage;  // the first ZeRO stage that shards it over data-parallel ranks
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };

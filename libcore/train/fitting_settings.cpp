@@ -102,11 +102,13 @@ class Suggestions {
   }
 
   /// Tries to shard more state over the run's ranks, and the 1F1B schedule.
-  void try_sharing(const Setting& from) { try_each(from, {share_optimizer, share_sequence, share_schedule}); }
+  void try_sharing(const Setting& from) {
+    try_each(from, {share_optimizer, share_gradients, share_sequence, share_schedule});
+  }
 
   Setting with_all_sharing() const {
     Setting setting = base_;
-    share_optimizer(setting);
+    share_gradients(setting);
     share_sequence(setting);
     share_schedule(setting);
     if (may_regroup_ && setting.options.batch.micro_batch_size > 1) {
@@ -130,6 +132,14 @@ class Suggestions {
     ParallelOptions& parallel = setting.options.parallel;
     if (parallel.data() == 1 || std::exchange(parallel.distributed_optimizer, true)) return;
     add(setting, "--use-distributed-optimizer");
+  }
+  /// Not with schedules that leave weight gradients for later.
+  static void share_gradients(Setting& setting) {
+    ParallelOptions& parallel = setting.options.parallel;
+    if (parallel.schedule && parallel.schedule->starts_with("zb")) return share_optimizer(setting);
+    if (parallel.data() == 1 || std::exchange(parallel.zero_stage, 2) == 2) return;
+    parallel.distributed_optimizer = true;
+    add(setting, "--zero-stage 2");
   }
   static void share_sequence(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;

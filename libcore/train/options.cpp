@@ -325,8 +325,10 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
   }
   layout.rank = rank;
   if (options.distributed_optimizer) layout.optimizer_shards = kReplicaAxes;
-  layout.bucket_elements =
-      options.bucket_elements.value_or(std::max<std::int64_t>(40'000'000, 1'000'000 * options.data()));
+  layout.shards_gradients = options.zero_stage >= 2 && options.data() > 1;
+  // The smaller the groups, the smaller the ring for sharded gradients.
+  const std::int64_t usual = std::max<std::int64_t>(40'000'000, 1'000'000 * options.data());
+  layout.bucket_elements = options.bucket_elements.value_or(layout.shards_gradients ? 1 : usual);
   return layout;
 }
 

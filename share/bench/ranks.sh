@@ -157,6 +157,10 @@ zero() {  # MODEL STEPS
   local bucket=(--ddp-bucket-size 1000000) overlap=(--overlap-grad-reduce --overlap-param-gather)
   layout "$1" "DP2 ZeRO-1" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}"
   layout "$1" "DP2 ZeRO-1 overlapped" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}" "${overlap[@]}"
+  layout "$1" "DP2 ZeRO-2" "$2" 8 4 --zero-stage 2
+  layout "$1" "DP2 ZeRO-2 overlapped" "$2" 8 4 --zero-stage 2 "${overlap[@]}"
+  layout "$1" "DP2 ZeRO-1, 4 micro-batches" "$2" 32 4 --use-distributed-optimizer "${bucket[@]}"
+  layout "$1" "DP2 ZeRO-2, 4 micro-batches" "$2" 32 4 --zero-stage 2
   hidden "$1"
 }
 

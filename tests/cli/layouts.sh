@@ -103,7 +103,7 @@ set_layout() {
     interleaved\ 4 | zb-v\ 4) flags+=(--pipeline-model-parallel-layout 'Et|t||t||t|t|L') ;;
   esac
   [ "$dp" -eq 1 ] || title+="DP$dp "
-  [ "$zero" -eq 0 ] || { flags+=(--use-distributed-optimizer); title+="ZeRO-1 "; }
+  [ "$zero" -eq 0 ] || { flags+=(--zero-stage "$zero"); title+="ZeRO-$zero "; }
   [ "$overlap" -eq 0 ] || { flags+=(--overlap-grad-reduce --ddp-bucket-size 20000); title+="overlapped "; }
   [ $((zero * overlap)) -eq 0 ] || flags+=(--overlap-param-gather)
   title+="micro-batches $((16 / micro / dp)) x $micro"

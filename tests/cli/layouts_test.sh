@@ -4,7 +4,7 @@
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
-run_layouts 1 16
+run_layouts 1 17
 
 FULL='--recompute-granularity full --recompute-method uniform --recompute-num-layers 2'
 RECOMPUTE=$FULL run_layouts 10 10 llama 2

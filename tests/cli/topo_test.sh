@@ -132,6 +132,15 @@ expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --optimizer-cpu-offload --cp
 expect_text "$WORK/err" '--cpu-offloading-num-layers.*no effect on a plan for CPUs'
 expect_exit 2 mtl-topo --world-size 2 --zero-stage 3
 expect_text "$WORK/err" '--zero-stage 3 +is not supported'
+# With gradients sharded, a rank has its part of them and working memory for two layers and the tied embedding.
+for names in '--zero-stage 2' '--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads'; do
+  # shellcheck disable=SC2086
+  expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 $names
+  sed -n '/^Memory of/,$p' "$WORK/out" >"$WORK/${names%% *}"
+done
+expect_same "$WORK/--zero-stage" "$WORK/--use-megatron-fsdp"
+expect_exit 2 mtl-topo --world-size 2 --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params
+expect_text "$WORK/err" '--data-parallel-sharding-strategy optim_grads_params +is not supported'
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4
 expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread per rank$'
 expect_text "$WORK/out" '^  0 .* 4 x '

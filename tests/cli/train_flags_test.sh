@@ -137,7 +137,7 @@ for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-torch-fsdp2 --multi-laten
   expect_refused "$flag"
 done
 for flag in '--context-parallel-size 2' '--optimizer sgd' '--train-weighted-split-paths a b' \
-  '--zero-stage 2' '--deepspeed_config ds.json' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
+  '--zero-stage 3' '--deepspeed_config ds.json' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
   '--exp-avg-dtype fp8' '--load-tag x' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
   expect_refused $flag
@@ -296,6 +296,11 @@ expect_text out '"parameters": 354823168,'
 
 expect_exit 2 mtl-train --model gpt2-345m --max-position-embeddings 64 --dry-run
 expect_text err '^  --model gpt2-345m +sets --seq-length 1024, which is longer than the 64 positions .*--seq-length'
+# Gradients sharded over four ranks: 4 bytes fewer per parameter, three quarters of them, less the working memory.
+expect_exit 0 mtl-train --model gpt2-345m --world-size 4 --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads --dry-run
+expect_text out '^  main gradients +fp32, 4 bytes per parameter, sharded over 4 ranks$'
+expect_exit 2 mtl-train --model gpt2-345m --world-size 4 --pipeline-model-parallel-size 2 --zero-stage 2 --pipeline-schedule zb-h1 --dry-run
+expect_text err '^  --zero-stage 2 +cannot be combined with --pipeline-schedule zb-h1, .*--zero-stage 1'
 expect_exit 0 mtl-train --model gpt2-345m --num-layers 2 --zero-stage 1 --step-batch-size-schedule '0:2' --dump-config
 expect_text out '^model = gpt2-345m +# command line$'
 # A value that another flag implies is not in the configuration, where it would remain without that flag.

@@ -78,6 +78,7 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
   shape.layout.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
   shape.layout.sequence_parallel = sequence != 0;
   if (shard != 0) shape.layout.optimizer_shards = kReplicaAxes;
+  shape.layout.shards_gradients = shard == 2;
   const auto kind = std::find(kScheduleNames.begin(), kScheduleNames.end(), schedule);
   REQUIRE(kind != kScheduleNames.end());
   shape.layout.schedule = static_cast<ScheduleKind>(kind - kScheduleNames.begin());
@@ -184,12 +185,13 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   findings.compare(rank, "message buffers", pipeline.inboxes(), plan.entry(Category::messages).count);
   findings.compare(rank, "bytes of scratch", pipeline.scratch_peak(), plan.entry(Category::scratch).bytes);
   findings.compare(rank, "bytes of parameters", params.bytes(kValues), plan.bytes(Category::parameters));
-  findings.compare(rank, "bytes of gradients", params.bytes(kGradients), plan.bytes(Category::gradients));
+  findings.compare(rank, "bytes of gradients", params.bytes(kGradients) + params.gradient_work_bytes(),
+                   plan.bytes(Category::gradients));
   findings.compare(rank, "bytes of moments", 2 * params.bytes(kFirstState), plan.bytes(Category::optimizer));
   std::vector<float> gradients;
   for (int param = 0; param < params.size(); ++param) {
-    const float* data = params.grad(param).data<float>();
-    gradients.insert(gradients.end(), data, data + params.grad(param).numel());
+    const Tensor grad = params.shards_gradients() ? params.owned(param, kGradients) : params.grad(param);
+    gradients.insert(gradients.end(), grad.data<float>(), grad.data<float>() + grad.numel());
   }
   std::lock_guard lock(findings.mutex);
   findings.gradients[rank] = std::move(gradients);

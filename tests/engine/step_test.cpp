@@ -166,7 +166,7 @@ struct ProgressWitness final : ParamOwner {
     if (seen.empty() || seen.back() != progress.text()) seen.push_back(progress.text());
     return {};
   }
-  void gradients_ready(int) override {}
+  void gradients_done(int, bool) override {}
 };
 
 }  // namespace

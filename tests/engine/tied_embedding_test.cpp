@@ -71,8 +71,8 @@ void run_backward(RankStage& rank, GradSync& sync, float bad = 0) {
   for (int m = 0; m < kMicroBatches; ++m) {
     for (auto chunk = rank.stage.chunks.rbegin(); chunk != rank.stage.chunks.rend(); ++chunk) {
       const std::vector<int> units = write_gradients(*chunk, replica, m, bad);
-      if (m + 1 < kMicroBatches) continue;
-      for (auto unit = units.rbegin(); unit != units.rend(); ++unit) sync.gradients_ready(*unit);
+      const bool is_last = m + 1 == kMicroBatches;
+      for (auto unit = units.rbegin(); unit != units.rend(); ++unit) sync.gradients_done(*unit, is_last);
     }
   }
 }

@@ -77,7 +77,9 @@ struct Recorder final : ParamOwner {
     ++(role == Role::values ? values : gradients)[unit];
     return {};
   }
-  void gradients_ready(int unit) override { ++ended[unit]; }
+  void gradients_done(int unit, bool is_last) override {
+    if (is_last) ++ended[unit];
+  }
   std::map<int, int> values, gradients, ended;
 };
 
@@ -247,7 +249,7 @@ class Lender final : public ParamOwner {
     }
     return {*this, role, unit};
   }
-  void gradients_ready(int unit) override { ended_without_lease_ |= leases_[{Role::gradients, unit}] == 0; }
+  void gradients_done(int unit, bool) override { ended_without_lease_ |= leases_[{Role::gradients, unit}] == 0; }
   bool ended_without_lease() const { return ended_without_lease_; }
   std::vector<float> gradient(int param) { return kept_[{Role::gradients, param}]; }
   bool all_ended() const {

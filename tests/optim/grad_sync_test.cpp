@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 
@@ -15,17 +16,32 @@ using namespace mtl::test;
 
 namespace {
 
+/// Computes each unit's gradients as backward does, from the last unit to the first: leases the unit, and lets
+/// `term(param, i)` overwrite the elements or add to them. What the memory holds before a step's first term must not
+/// matter.
+template <class Term>
+void run_units(RankParams& own, GradSync& sync, bool is_last, const Term& term) {
+  for (int unit = unit_of(own.store, own.store.size() - 1); unit >= 0; --unit) {
+    const Lease lease = sync.acquire(Role::gradients, unit);
+    own.chunk.params([&](Param& param, const ParamSpec& spec) {
+      if (spec.unit != unit) return;
+      const Grad grad = param.take_grad();
+      float* to = grad.tensor.data<float>();
+      if (grad.mode == GradMode::overwrite) std::fill_n(to, grad.tensor.numel(), NAN);
+      for (std::int64_t i = 0; i < grad.tensor.numel(); ++i)
+        to[i] = term(param.index, i) + (grad.mode == GradMode::overwrite ? 0 : to[i]);
+    });
+    sync.gradients_done(unit, is_last);
+  }
+}
+
 /// Sets gradients that depend on the rank and finishes them in backward order. Adds `bad` to one element.
 void run_backward(RankParams& own, GradSync& sync, float bad) {
-  ParamStore& store = own.store;
-  own.chunk.params([&](Param& param, const ParamSpec&) { param.take_grad(); });
-  for (int param = store.size(); param-- > 0;) {
-    float* grad = store.grad(param).data<float>();
-    for (std::int64_t i = 0; i < store.grad(param).numel(); ++i)
-      grad[i] = std::sin(static_cast<float>(i + 31 * param + 7 * store.layout().rank));
-    if (param == store.find("layers.1.mlp.up.weight")) grad[100] += bad;
-    if (param == 0 || unit_of(store, param) != unit_of(store, param - 1)) sync.gradients_ready(unit_of(store, param));
-  }
+  const ParamStore& store = own.store;
+  run_units(own, sync, true, [&](int param, std::int64_t i) {
+    const float value = std::sin(static_cast<float>(i + 31 * param + 7 * store.layout().rank));
+    return param == store.find("layers.1.mlp.up.weight") && i == 100 ? value + bad : value;
+  });
 }
 
 struct Setting {
@@ -63,12 +79,13 @@ std::vector<float> values_of(const ParamStore& store) {
 }  // namespace
 
 TEST_CASE("a non-finite gradient is attributed to its rank and tensor, and no rank updates") {
-  for (bool shard : {false, true}) {
+  for (const int stage : {0, 1, 2}) {
+    const bool shard = stage > 0;
     for (float bad : {INFINITY, -INFINITY, NAN}) {
       std::mutex mutex;
       std::map<int, std::vector<std::string>> named;
       run_ranks(RankGrid({.data = 3}), [&](int rank, const ProcessGroups& groups) {
-        RankParams own(layout_of({.data = 3, .shards = shard}, rank));
+        RankParams own(layout_of({.data = 3, .shards = shard, .shards_gradients = stage == 2}, rank));
         std::vector<float> before = values_of(own.store);
         StepState state;
         std::vector<std::string> names =
@@ -125,19 +142,59 @@ TEST_CASE("values that are gathered late are complete when a forward pass reads 
   }
 }
 
-TEST_CASE("sharding the state and overlap change no bit of an update") {
+TEST_CASE("sharding the state, sharding gradients and overlap change no bit of an update") {
   std::vector<float> first;
-  for (bool shard : {false, true}) {
+  for (const int stage : {0, 1, 2}) {
+    const bool shard = stage > 0;
     for (bool overlap : {false, true}) {
       std::mutex mutex;
       run_ranks(RankGrid({.data = 4}), [&](int rank, const ProcessGroups& groups) {
-        RankParams own(layout_of({.data = 4, .shards = shard}, rank));
+        RankParams own(layout_of({.data = 4, .shards = shard, .shards_gradients = stage == 2}, rank));
         StepState state;
         update(own, groups, {.shard = shard, .overlap = overlap, .clip_grad = 0}, state);
         std::vector<float> values = values_of(own.store);
         std::lock_guard lock(mutex);
         if (first.empty()) first = values;
         CHECK(values == first);
+      });
+    }
+  }
+}
+
+TEST_CASE("sharded gradients of several micro-batches and steps equal whole ones, in any number of groups") {
+  constexpr int kMicroBatches = 3, kSteps = 2;
+  for (const bool tied : {true, false}) {
+    for (const std::int64_t elements : {1, 600, 5000, 1'000'000}) {  // groups take turns in two buffers
+      CAPTURE(tied);
+      CAPTURE(elements);
+      run_ranks(RankGrid({.data = 3}), [&](int rank, const ProcessGroups& groups) {
+        GptConfig config = tiny_gpt(3);
+        config.tied_embeddings = tied;
+        std::vector<std::vector<float>> sums;
+        std::vector<std::size_t> bytes;
+        for (const bool shards_gradients : {false, true}) {
+          RankParams own(layout_of({.data = 3, .shards = true, .shards_gradients = shards_gradients}, rank, elements),
+                         config);
+          GradSync sync(own.store, own.stream, groups, {});
+          std::vector<float>& owned = sums.emplace_back();
+          bytes.push_back(own.store.bytes(kGradients));
+          for (int step = 0; step < kSteps; ++step) {
+            sync.begin_step();
+            for (int m = 0; m < kMicroBatches; ++m) {  // integers, so that every order gives the same sum
+              run_units(own, sync, m + 1 == kMicroBatches, [&](int param, std::int64_t i) {
+                return static_cast<float>((7 * i + 31 * param + 5 * rank + 3 * m + step) % 97);
+              });
+            }
+            sync.finish_reduction();
+            for (int param = 0; param < own.store.size(); ++param) {
+              const Tensor part = own.store.owned(param, kGradients);
+              owned.insert(owned.end(), part.data<float>(), part.data<float>() + part.numel());
+            }
+          }
+        }
+        CHECK(!sums[0].empty());
+        CHECK(sums[0] == sums[1]);
+        CHECK(bytes[1] * 3 == bytes[0]);
       });
     }
   }

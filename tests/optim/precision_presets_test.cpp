@@ -29,7 +29,8 @@ TEST_CASE("precision presets: the bytes per parameter of each role, in bf16 and 
   auto roles = [](const Precision& precision) {
     std::string out;
     for (const PrecisionRole& role : precision_roles(precision))
-      out += cat(role.role, " ", short_name(role.dtype), " ", role.bytes(), role.is_sharded ? " shared out; " : "; ");
+      out +=
+          cat(role.role, " ", short_name(role.dtype), " ", role.bytes(), role.zero_stage == 1 ? " shared out; " : "; ");
     return out;
   };
   Precision bf16 = find_precision("bf16");

@@ -17,7 +17,7 @@ inline GptConfig tiny_gpt(int layers = 2, bool bias = true) {
 
 struct Grid {
   int tensor = 1, data = 1;
-  bool shards = false;
+  bool shards = false, shards_gradients = false;
 };
 
 inline Layout layout_of(const Grid& grid, int rank, std::int64_t bucket_elements = 600) {
@@ -25,6 +25,7 @@ inline Layout layout_of(const Grid& grid, int rank, std::int64_t bucket_elements
   layout.grid = RankGrid({.tensor = grid.tensor, .data = grid.data});
   layout.rank = rank;
   if (grid.shards) layout.optimizer_shards = kReplicaAxes;
+  layout.shards_gradients = grid.shards_gradients;
   layout.bucket_elements = bucket_elements;
   return layout;
 }
