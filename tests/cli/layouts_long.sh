@@ -5,7 +5,7 @@ source "$(dirname "$0")/lib.sh" "$1"
 STEPS=10
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
-run_layouts 17 99
+run_layouts 18 99
 run_layouts 1 99 llama 2
 run_layouts 1 99 qwen 2
 run_layouts 1 99 neox
