@@ -9,6 +9,9 @@
 //   3. The optimizer updates the owned range.
 //   4. All-gather the values over the axes that shard the optimizer state.
 //
+// If gradients are sharded, buckets in the ring (param_store.h) are reduced after every micro-batch. The sum of a
+// step's first goes to the owned gradients; later ones are added to them when the buffer is needed again.
+//
 // Operations 1 and 4 can overlap with computation. A bucket's reduction starts when backward has finished all of its
 // units. The next forward waits for a bucket's all-gather when it acquires the bucket's first unit.
 #pragma once
@@ -37,8 +40,8 @@ class GradSync final : public ParamOwner {
   void begin_step();
   /// Must be called before a step's micro-batches are recomputed. Their gradients are then not summed over ranks.
   void begin_repetition();
-  /// Waits until the values of `unit` have been gathered. Returns an empty lease, because all parameters are always
-  /// resident.
+  /// Waits until the values of `unit` have been gathered, or until its buffer for gradients is free. Returns an empty
+  /// lease, because nothing is released when a lease ends.
   Lease acquire(Role role, int unit) override;
   /// Starts reducing every bucket whose units are now all complete: with Overlap::reduce, after the last micro-batch,
   /// and buckets in the ring after each.
