@@ -134,17 +134,23 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
       .add("--data-parallel-sharding-strategy", &options.sharding_strategy, "NAME",
            "Megatron's names for --zero-stage 0 to 3")
       .one_of(kShardingStrategies)
+      .only_with(kOneReplica, has_replicas(options))
       .needs("--use-megatron-fsdp", [&options] { return options.megatron_fsdp; });
   flags.check([&flags, &options] {
-    std::string flag = "--zero-stage";
+    std::string flag = cat("--zero-stage ", options.zero_stage);
     if (options.sharding_strategy) {
       const auto at = std::find(kShardingStrategies.begin(), kShardingStrategies.end(), *options.sharding_strategy);
-      options.zero_stage = std::max<std::int64_t>(options.zero_stage, at - kShardingStrategies.begin());
-      flag = "--data-parallel-sharding-strategy";
+      const std::int64_t stage = at - kShardingStrategies.begin();
+      const std::string strategy = "--data-parallel-sharding-strategy " + *options.sharding_strategy;
+      if (options.zero_stage > 0 && options.zero_stage != stage)
+        flags.problem(flag, cat("is not ", strategy, ", which is --zero-stage ", stage, "; give one of them"));
+      else
+        flag = strategy;
+      options.zero_stage = std::max(options.zero_stage, stage);
     }
     if (options.zero_stage > 0) options.distributed_optimizer = true;
     if (options.zero_stage > 2)
-      flags.problem(cat(flag, " ", options.sharding_strategy.value_or("3")),
+      flags.problem(flag,
                     "is not supported in this version; --zero-stage 2 shards gradients and the optimizer's state");
   });
   flags

@@ -23,6 +23,15 @@ std::vector<ChunkRange> chunk_ranges(const Layout& layout, std::int64_t layers) 
 
 }  // namespace
 
+void Stage::params(const ParamVisitor& visit) {
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    chunks[c].params([&](Param& param, ParamSpec spec) {
+      spec.chunk = static_cast<int>(c);
+      visit(param, spec);
+    });
+  }
+}
+
 std::vector<ChunkKind> stage_kind(const GptConfig& config, const Layout& layout) {
   std::vector<ChunkKind> out;
   for (const ChunkRange& range : chunk_ranges(layout, config.num_layers)) {

@@ -15,9 +15,7 @@ struct Stage {
   int number = 0;
 
   Place place(int chunk) const { return {number, chunk}; }
-  void params(const ParamVisitor& visit) {
-    for (Chunk& chunk : chunks) chunk.params(visit);
-  }
+  void params(const ParamVisitor& visit);
 };
 
 /// What a chunk's work and memory depend on besides what all chunks share. Chunks of equal kinds may be of different

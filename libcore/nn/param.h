@@ -26,7 +26,8 @@ struct ParamSpec {
   bool decays = true;               // weight decay applies; false for biases and 1-D tensors
   Init init = Init::normal;
   float init_std = 0;
-  int unit = 0;  // index in the model, in forward order: the embedding, then the layers, then the head
+  int unit = 0;   // index in the model, in forward order: the embedding, then the layers, then the head
+  int chunk = 0;  // index of the unit's chunk on its stage
 
   /// Returns the number of elements in the entire tensor, without padding.
   std::int64_t numel() const {

@@ -103,7 +103,7 @@ void ParamStore::lay_out() {
   for (std::size_t i = specs_.size(); i-- > 0;) {
     bool begins_unit = i + 1 == specs_.size() || specs_[i].unit != specs_[i + 1].unit;
     // A chunk's backward must complete the groups that take turns in the ring.
-    const bool begins_chunk = begins_unit && i + 1 < specs_.size() && specs_[i].unit + 1 != specs_[i + 1].unit;
+    const bool begins_chunk = i + 1 < specs_.size() && specs_[i].chunk != specs_[i + 1].chunk;
     if ((begins_unit && elements >= layout_.bucket_elements) || (shards_gradients() && begins_chunk)) end_group();
     BucketKey key(specs_[i]);
     Bucket& bucket = group.try_emplace(key, Bucket{key}).first->second;

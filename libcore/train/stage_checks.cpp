@@ -93,7 +93,8 @@ bool check_schedule_kind(const ParallelOptions& options, std::optional<std::int6
   if (options.zero_stage >= 2 && defers_weights(kind))
     report(cat("--zero-stage ", options.zero_stage),
            cat("cannot be combined with ", flag, " ", *options.schedule,
-               ", which leaves weight gradients for later; use --zero-stage 1, or ", flag, " 1f1b"));
+               ", which leaves weight gradients for later; use --zero-stage 1, or ", flag,
+               has_chunks ? " interleaved" : " 1f1b"));
   if (!interleaves && options.group)
     report("--microbatch-group-size-per-virtual-pipeline-stage", cat("needs ", flag, " interleaved"));
   if (kind == ScheduleKind::zero_bubble_v) {

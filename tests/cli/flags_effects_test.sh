@@ -47,7 +47,7 @@ declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style consta
 declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--pipeline-split]=balanced [--roofline]=H100 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--zero-stage]=1 [--data-parallel-sharding-strategy]=optim [--transformer-impl]=local
   [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
 # These flags are rejected without the flags given here.
-declare -A required=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer")
+declare -A required=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer" [--data-parallel-sharding-strategy]=--use-megatron-fsdp)
 
 conditions=0
 for name in train topo preprocess vocab eval generate convert plot; do

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Sixteen layouts on up to 8 ranks have the same loss as one process, also with other architectures and precisions in
+# Seventeen layouts on up to 8 ranks have the same loss as one process, also with other architectures and precisions in
 # some of them. Three compute the same bits again with recomputation, and so without any race between the ranks.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
@@ -44,10 +44,21 @@ for flags in '--use-distributed-optimizer --overlap-grad-reduce --overlap-param-
   rm -rf one.* other.*
 done
 
+# The first stage holds consecutive layers in two chunks, because the chunk between them is empty. Groups of sharded
+# gradients still end where chunks do.
+for stage in 1 2; do
+  train_layout 4 zero$stage --zero-stage $stage --pipeline-model-parallel-size 2 --micro-batch-size 2 \
+    --pipeline-model-parallel-layout 'Et||tt|ttL' --untie-embeddings-and-output-weights --ddp-bucket-size 100000000
+  metrics zero$stage.jsonl >zero$stage.metrics
+done
+mtl_compare near zero1.metrics zero2.metrics --relative 1e-6 --count $METRICS || fail 'sharded gradients of empty chunks'
+rm -rf zero1.* zero2.*
+
 # Weights that overflow: mtl-train reports the ranks and tensors, even if sums over ranks have spread the infinities,
 # and makes no update.
 for flags in '--tensor-model-parallel-size 2 --micro-batch-size 4' \
-  '--micro-batch-size 4 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather'; do
+  '--micro-batch-size 4 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather' \
+  '--micro-batch-size 4 --zero-stage 2'; do
   # shellcheck disable=SC2086
   train_layout 2 broken $flags --lr 1e38
   expect_text err 'iteration 3: the gradient is not finite; no update was made$'
