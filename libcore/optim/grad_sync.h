@@ -4,8 +4,7 @@
 //   1. Sum gradients over the replicas: with a reduce-scatter if the replicas shard the optimizer state, otherwise with
 //      an all-reduce.
 //   2. Sum the owned gradients over ranks with terms of them (Ownership::partial). For a tied embedding, also sum over
-//   all ranks that
-//      hold a copy, or, if this rank has the gradients of both uses (Bucket::added_to), add them.
+//      all ranks that hold a copy, or, if this rank has the gradients of both uses (Bucket::added_to), add them.
 //   3. The optimizer updates the owned range.
 //   4. All-gather the values over the axes that shard the optimizer state.
 //
