@@ -114,6 +114,37 @@ void add_interleaving_flags(Flags& flags, ParallelOptions& options) {
       .within({1, INT32_MAX});
 }
 
+/// Sets the ZeRO stage, which has several names. They must agree.
+void resolve_zero_stage(Flags& flags, ParallelOptions& options) {
+  struct Name {
+    std::string flag;
+    std::int64_t stage;
+  };
+  std::vector<Name> names;
+  if (options.zero_stage > 0) names.push_back({cat("--zero-stage ", options.zero_stage), options.zero_stage});
+  if (options.sharding_strategy)
+    names.push_back({"--data-parallel-sharding-strategy " + *options.sharding_strategy,
+                     std::find(kShardingStrategies.begin(), kShardingStrategies.end(), *options.sharding_strategy) -
+                         kShardingStrategies.begin()});
+  if (options.torch_fsdp2) names.push_back({"--use-torch-fsdp2", 3});
+  if (options.fsdp)
+    names.push_back({"--fsdp " + *options.fsdp, *options.fsdp == "no_shard"     ? 0
+                                                : *options.fsdp == "full_shard" ? 3
+                                                                                : 2});
+  if (names.empty()) return;
+  const Name& first = names.front();
+  options.zero_stage = first.stage;
+  if (options.zero_stage > 0) options.distributed_optimizer = true;
+  for (const Name& name : names)
+    if (name.stage != first.stage)
+      flags.problem(first.flag,
+                    cat("is not ", name.flag, ", which is --zero-stage ", name.stage, "; give one of them"));
+  if (options.zero_stage == 3 && options.pipeline > 1)
+    flags.problem(first.flag, cat("cannot be combined with --pipeline-model-parallel-size ", options.pipeline,
+                                  ": each of the many micro-batches would gather the stage's weights twice; use "
+                                  "--zero-stage 2, or one stage and --tensor-model-parallel-size"));
+}
+
 void add_sharing_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add_switch("--sequence-parallel", options.layout.sequence_parallel,
@@ -124,9 +155,10 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
                   "shard the optimizer's state over data-parallel ranks")
       .only_with(kOneReplica, has_replicas(options));
   flags
-      .add(
-          "--zero-stage", &options.zero_stage, "N",
-          "what data-parallel ranks shard: 1: the optimizer's state, as --use-distributed-optimizer; 2: gradients, too")
+      .add("--zero-stage", &options.zero_stage, "N",
+           "what data-parallel ranks shard: 1: the optimizer's state, as --use-distributed-optimizer; 2: gradients, "
+           "too; 3: "
+           "weights, too")
       .within({0, 3})
       .only_with(kOneReplica, [&options] { return options.zero_stage == 0 || options.data() > 1; });
   flags.add_switch("--use-megatron-fsdp", options.megatron_fsdp, "shard as --data-parallel-sharding-strategy says");
@@ -136,23 +168,12 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
       .one_of(kShardingStrategies)
       .only_with(kOneReplica, has_replicas(options))
       .needs("--use-megatron-fsdp", [&options] { return options.megatron_fsdp; });
-  flags.check([&flags, &options] {
-    std::string flag = cat("--zero-stage ", options.zero_stage);
-    if (options.sharding_strategy) {
-      const auto at = std::find(kShardingStrategies.begin(), kShardingStrategies.end(), *options.sharding_strategy);
-      const std::int64_t stage = at - kShardingStrategies.begin();
-      const std::string strategy = "--data-parallel-sharding-strategy " + *options.sharding_strategy;
-      if (options.zero_stage > 0 && options.zero_stage != stage)
-        flags.problem(flag, cat("is not ", strategy, ", which is --zero-stage ", stage, "; give one of them"));
-      else
-        flag = strategy;
-      options.zero_stage = std::max(options.zero_stage, stage);
-    }
-    if (options.zero_stage > 0) options.distributed_optimizer = true;
-    if (options.zero_stage > 2)
-      flags.problem(flag,
-                    "is not supported in this version; --zero-stage 2 shards gradients and the optimizer's state");
-  });
+  flags.add_switch("--use-torch-fsdp2", options.torch_fsdp2, "Megatron's name for --zero-stage 3")
+      .only_with(kOneReplica, has_replicas(options));
+  flags.add("--fsdp", &options.fsdp, "NAME", "FSDP's names for --zero-stage 0, 2 and 3")
+      .one_of({"no_shard", "shard_grad_op", "full_shard"})
+      .only_with(kOneReplica, has_replicas(options));
+  flags.check([&flags, &options] { resolve_zero_stage(flags, options); });
   flags
       .add("--ddp-bucket-size", &options.bucket_elements, "N",
            "sum gradients in buckets of consecutive layers with at least N parameters (default: 40 M, or 1 M x "

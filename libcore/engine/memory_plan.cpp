@@ -71,8 +71,11 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
     const Storage& storage = model.params.table()[row];
     plan.entries.push_back({category_of(storage.role), storage.space, model.params.bytes(row)});
   }
-  if (const std::size_t work = model.params.gradient_work_bytes(); work > 0)
-    plan.entries.push_back({Category::gradients, Space::device, work});
+  for (const auto& [role, category] :
+       {std::pair(Role::values, Category::parameters), std::pair(Role::gradients, Category::gradients)}) {
+    if (const std::size_t work = model.params.work_bytes(role); work > 0)
+      plan.entries.push_back({category, Space::device, work});
+  }
   for (int chunk = 0; chunk < std::ssize(model.stage.chunks); ++chunk)
     plan.entries.push_back({Category::slots, Space::device, pipeline.slot_peak(chunk), pipeline.slots_of(chunk)});
   if (const int layers = pipeline.offloaded_layers(); layers > 0) {

@@ -66,10 +66,11 @@ std::vector<GroupKind> group_kinds(const Layout& layout, int node_size) {
             layout.chunks > 1 ? "pipeline: hold chunks of consecutive layers" : "pipeline: hold consecutive layers",
             passed);
   // Ranks that share a sequence also have the same weights, so gradients are summed over both axes at once.
-  const char* gradients = layout.optimizer_shards.empty() ? "gradients, once a step"
-                          : layout.shards_gradients
-                              ? "gradients, reduce-scattered, each micro-batch, and weights, gathered, once a step"
-                              : "gradients, reduce-scattered, and weights, gathered, once a step";
+  const char* gradients =
+      layout.zero == 0   ? "gradients, once a step"
+      : layout.zero == 3 ? "weights, gathered twice, and gradients, reduce-scattered, each micro-batch"
+      : layout.zero == 2 ? "gradients, reduce-scattered, each micro-batch, and weights, gathered, once a step"
+                         : "gradients, reduce-scattered, and weights, gathered, once a step";
   bool has_context = grid.size(Axis::context) > 1;
   kinds.add("dp", grid.groups(Axis::data), "data parallel: same weights, other samples",
             has_context ? "nothing of their own: gradients go over dp-cp" : gradients);

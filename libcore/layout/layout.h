@@ -34,8 +34,7 @@ struct Layout {
   std::optional<RankGrid> expert_grid = {};
   int rank = 0;
   bool sequence_parallel = false;  // outside tensor-parallel regions, split rows along the tensor axis
-  AxisSet optimizer_shards = {};   // axes that shard the optimizer state: none or kReplicaAxes (ZeRO-1)
-  bool shards_gradients = false;   // ZeRO-2: of several owners, each keeps only the gradients it owns (param_store.h)
+  int zero = 0;  // ZeRO stage: replicas shard 1: the optimizer state, 2: gradients, too, 3: values, too (param_store.h)
   std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (param_store.h)
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
@@ -56,6 +55,10 @@ struct Layout {
   /// Returns this rank's index in its group over `axes`.
   int index_in(AxisSet axes) const { return grid.index_in_group(rank, axes); }
   int stages() const { return size(Axis::pipeline); }
+  /// The axes whose ranks update different ranges: Ownership::owners of all parameters.
+  AxisSet owners() const { return zero >= 1 ? kReplicaAxes : AxisSet(); }
+  bool shards_gradients() const { return zero >= 2 && size(kReplicaAxes) > 1; }
+  bool shards_values() const { return zero >= 3 && size(kReplicaAxes) > 1; }
   Places places() const {
     return {stages(), chunks, schedule == ScheduleKind::zero_bubble_v ? Arrangement::vee : Arrangement::in_turn};
   }

@@ -92,15 +92,16 @@ Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
   return batch;
 }
 
-/// Runs a span's units. The last unit writes to `result`, if given; the head writes its losses there. In training, all
-/// other results and all caches stay in the slot. In evaluation, results alternate between two buffers, and each cache
-/// is released immediately.
-Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const {
+/// Runs a span's units. Units up to `run_end` will run after them. The last unit of the span writes to `result`, if
+/// given; the head writes its losses there. In training, all other results and all caches stay in the slot. In
+/// evaluation, results alternate between two buffers, and each cache is released immediately.
+Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span,
+                        std::size_t run_end) const {
   Tensor spare;
   for (std::size_t u = span.begin; u < span.end; ++u) {
     const Unit& unit = units_[u];
     const ProfileRange range = profiled(ctx, u);
-    const Leases values = lease(ctx, Role::values, u);
+    const Leases values = lease(ctx, Role::values, u, u + 1 < run_end ? std::optional(u + 1) : std::nullopt);
     const bool is_head = std::holds_alternative<Head>(unit),
                writes_result = is_head || (u + 1 == span.end && result.exists());
     Tensor y = writes_result ? result : spare.exists() ? spare : make_hidden(ctx, batch);
@@ -126,10 +127,10 @@ Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) 
     if (is_offloaded) {
       Ctx offload_ctx = ctx;
       offload_ctx.slot = &ctx.offload->begin_forward(ctx.stream, span.offloaded);
-      x = run_units(offload_ctx, x, y, batch, cache, span);
+      x = run_units(offload_ctx, x, y, batch, cache, span, units_.size());
       ctx.offload->end_forward(ctx.stream, span.offloaded);
     } else {
-      x = run_units(ctx, x, y, batch, cache, span);
+      x = run_units(ctx, x, y, batch, cache, span, units_.size());
     }
     if (span.is_recomputed) ctx.slot->release_to(after_y);
     cache.units[span.last()].slot_end = ctx.slot->used();
@@ -139,22 +140,24 @@ Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) 
 
 Tensor Chunk::evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& given, Cache& cache) const {
   const Batch batch = with_angles(ctx, given, cache);
-  return run_units(ctx, input, range_.has_head ? losses : Tensor(), batch, cache, {0, units_.size()});
+  return run_units(ctx, input, range_.has_head ? losses : Tensor(), batch, cache, {0, units_.size()}, units_.size());
 }
 
 void Chunk::logits(Ctx& ctx, Tensor out, const Batch& given, Cache& cache) const {
   Arena::Mark slot(*ctx.slot);
   const Batch batch = with_angles(ctx, given, cache);
-  Tensor x = run_units(ctx, {}, {}, batch, cache, {0, units_.size() - 1});
-  const Leases values = lease(ctx, Role::values, units_.size() - 1);
+  Tensor x = run_units(ctx, {}, {}, batch, cache, {0, units_.size() - 1}, units_.size());
+  const Leases values = lease(ctx, Role::values, units_.size() - 1, {});
   std::get<Head>(units_.back()).logits(ctx, out, x, batch);
 }
 
-/// Runs a unit's backward. `dout` is the gradient of the chunk's output. It changes while gradients are still queued,
-/// because it receives the gradient of the chunk's input or the next micro-batch's `dout`.
-void Chunk::backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache, std::size_t u) const {
+/// Runs a unit's backward. `next` is the unit that runs after it, if any. `dout` is the gradient of the chunk's output.
+/// It changes while gradients are still queued, because it receives the gradient of the chunk's input or the next
+/// micro-batch's `dout`.
+void Chunk::backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache, std::size_t u,
+                          std::optional<std::size_t> next) const {
   const ProfileRange range = profiled(ctx, u);
-  const Leases values = lease(ctx, Role::values, u), gradients = lease(ctx, Role::gradients, u);
+  const Leases values = lease(ctx, Role::values, u, next), gradients = lease(ctx, Role::gradients, u, {});
   ctx.weight_grads = &cache.units[u].weight_grads;
   std::optional<Arena::Mark> release;
   if (!ctx.defers_weights) release.emplace(*ctx.slot);
@@ -183,9 +186,16 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given,
   require(offloaded_ == 0 || !ctx.defers_weights, "deferred weight gradients cannot use offloaded activations");
   for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
     if (!ctx.defers_weights) ctx.slot->release_to(cache.units[span->last()].slot_end);
-    if (span->is_recomputed) run_units(ctx, cache.units[span->begin].input, {}, batch, cache, *span);
+    if (span->is_recomputed) run_units(ctx, cache.units[span->begin].input, {}, batch, cache, *span, span->end);
     if (span->offloaded >= 0) ctx.offload->begin_backward(ctx.stream, span->offloaded);
-    for (std::size_t u = span->end; u-- > span->begin;) backward_unit(ctx, dout, losses, batch, cache, u);
+    for (std::size_t u = span->end; u-- > span->begin;) {
+      std::optional<std::size_t> next;
+      if (u > span->begin)
+        next = u - 1;
+      else if (const auto before = std::next(span); before != spans_.rend())
+        next = before->is_recomputed ? before->begin : before->last();
+      backward_unit(ctx, dout, losses, batch, cache, u, next);
+    }
     if (span->offloaded >= 0) ctx.offload->end_backward(ctx.stream, span->offloaded);
   }
   return range_.has_embedding ? Tensor() : dout;
@@ -194,18 +204,19 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given,
 void Chunk::weights(Ctx& ctx, Cache& cache) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
     const ProfileRange range = profiled(ctx, u);
-    const Leases gradients = lease(ctx, Role::gradients, u);
+    const Leases gradients = lease(ctx, Role::gradients, u, {});
     cache.units[u].weight_grads.flush(ctx.stream, ctx.scratch);
     end_gradients(ctx, u);
   }
 }
 
-/// Leases the unit's parameters. If a head shares the token table, also leases the embedding's parameters.
-Chunk::Leases Chunk::lease(const Ctx& ctx, Role role, std::size_t unit) const {
+/// Leases the unit's parameters. If a head shares the token table, also leases the embedding's parameters. `next` is
+/// the unit whose parameters will be leased next.
+Chunk::Leases Chunk::lease(const Ctx& ctx, Role role, std::size_t unit, std::optional<std::size_t> next) const {
   Leases leases;
   if (ctx.params == nullptr) return leases;
-  leases[0] = ctx.params->acquire(role, number_of(unit));
-  if (shares_table() && unit + 1 == units_.size()) leases[1] = ctx.params->acquire(role, number_of(0));
+  leases[0] = ctx.params->acquire(role, number_of(unit), next ? std::optional(number_of(*next)) : std::nullopt);
+  if (shares_table() && unit + 1 == units_.size()) leases[1] = ctx.params->acquire(role, number_of(0), {});
   return leases;
 }
 

@@ -95,7 +95,7 @@ class Chunk {
 
  private:
   using Leases = std::array<Lease, 2>;
-  Leases lease(const Ctx& ctx, Role role, std::size_t unit) const;
+  Leases lease(const Ctx& ctx, Role role, std::size_t unit, std::optional<std::size_t> next) const;
   bool shares_table() const;
   Batch with_angles(Ctx& ctx, Batch batch, Cache& cache) const;
   /// Returns a unit's index in the entire model, as in ParamSpec::unit.
@@ -110,8 +110,10 @@ class Chunk {
 
     std::size_t last() const { return end - 1; }
   };
-  Tensor run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const;
-  void backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit) const;
+  Tensor run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span,
+                   std::size_t run_end) const;
+  void backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit,
+                     std::optional<std::size_t> next) const;
   void end_gradients(const Ctx& ctx, std::size_t unit) const;
   /// Starts a unit's profile range.
   ProfileRange profiled(const Ctx& ctx, std::size_t unit) const;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,8 +91,9 @@ class Lease {
 class ParamOwner {
  public:
   virtual ~ParamOwner() = default;
-  /// Blocks until the unit can use its parameters in this role. Leases may overlap, even for the same unit.
-  virtual Lease acquire(Role role, int unit) = 0;
+  /// Blocks until the unit can use its parameters in this role. Leases may overlap, even for the same unit. `next` is
+  /// the unit that will be acquired next in this role, if the caller knows it: the owner may prepare it meanwhile.
+  virtual Lease acquire(Role role, int unit, std::optional<int> next) = 0;
   /// Must be called after a micro-batch's last addition to this unit's gradients, while the unit still holds its
   /// gradient lease. `is_last` is true for the last of the step.
   virtual void gradients_done(int unit, bool is_last) = 0;

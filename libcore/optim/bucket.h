@@ -65,30 +65,31 @@ struct BucketKey {
 struct Bucket {
   BucketKey key;
   std::vector<Segment> segments = {};
+  std::size_t group = 0;           // index into ParamStore::groups()
   int units = 0;                   // number of units that backward must finish before this bucket is reduced
   std::size_t main_row = kValues;  // the table row that the optimizer updates
   // One flat tensor per table row. It has `count` elements, or owned_end - owned_begin if the row's extent is `owned`.
   std::vector<Tensor> memory = {};
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
-  // Where backward adds up this rank's gradients: the row of gradients, if that is whole, or working memory.
-  Tensor whole_grads = {};
-  // Set if that is a buffer in the ring for gradients: then the sum of every micro-batch leaves it for the owned row.
-  std::optional<int> ring_buffer = {};
+  // Where layers read this rank's values, and where backward adds up its gradients: the row, if that is whole, or
+  // working memory.
+  Tensor whole_values = {}, whole_grads = {};
+  // Set if values are gathered for leases, to this buffer of working memory.
+  std::optional<int> value_buffer = {};
+  // Set if backward writes to this buffer of a ring: then the sum of every micro-batch leaves it for the owned row.
+  std::optional<int> gradient_buffer = {};
   // If set, this bucket has no parameters, only the gradient of the head's use of a tied embedding. It is added to the
   // gradient in the bucket with this index. All other rows are empty.
   std::optional<std::size_t> added_to = {};
 
   /// All values, or all gradients.
-  const Tensor& values() const { return memory[kValues]; }
+  const Tensor& values() const { return whole_values; }
   const Tensor& grads() const { return whole_grads; }
   /// The values or gradients that this rank owns.
-  Tensor owned_values() const { return owned(values()); }
-  Tensor owned_grads() const {
-    const Tensor& row = memory.at(kGradients);
-    return row.numel() == count ? owned(row) : row;
-  }
-  /// In a bucket with a buffer in the ring: this rank's part of the buffer.
+  Tensor owned_values() const { return owned_part(memory[kValues]); }
+  Tensor owned_grads() const { return owned_part(memory.at(kGradients)); }
+  /// In a bucket with a buffer in the ring for gradients: this rank's part of the buffer.
   Tensor owned_in_ring() const { return owned(whole_grads); }
   std::span<const Tensor> states() const {
     return std::span(memory).subspan(kFirstState, memory.size() - kFirstState - (has_main_weights() ? 1 : 0));
@@ -107,7 +108,8 @@ struct Bucket {
   Range owned_by(int index, const Segment& segment) const;
 
  private:
-  Tensor owned(const Tensor& row) const { return row.flat(owned_begin, owned_end - owned_begin); }
+  Tensor owned(const Tensor& whole) const { return whole.flat(owned_begin, owned_end - owned_begin); }
+  Tensor owned_part(const Tensor& row) const { return row.numel() == count ? owned(row) : row; }
 };
 
 }  // namespace mtl

@@ -11,16 +11,21 @@ namespace mtl {
 
 GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap)
     : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {
+  for (const Bucket& bucket : params.buckets())
+    if (bucket.value_buffer)
+      value_buffers_.resize(std::max<std::size_t>(value_buffers_.size(), *bucket.value_buffer + 1));
   if (stream.is_meta()) return;
   for (const Bucket& bucket : params.buckets()) {
     const Ownership& own = bucket.key.ownership;
-    if (!bucket.ring_buffer) registered_.push_back(groups.over(own.replicas).register_memory(bucket.grads()));
-    if (!own.owners.empty()) registered_.push_back(groups.over(own.owners).register_memory(bucket.values()));
+    if (!bucket.gradient_buffer) registered_.push_back(groups.over(own.replicas).register_memory(bucket.grads()));
+    if (!own.owners.empty() && !bucket.value_buffer)
+      registered_.push_back(groups.over(own.owners).register_memory(bucket.values()));
   }
 }
 
 void GradSync::begin_step() {
   params_.begin_step();
+  forget_values();
   reduces_ = true;
   for (std::size_t b = 0; b < progress_.size(); ++b) {
     progress_[b].missing = params_.buckets()[b].units;
@@ -35,25 +40,64 @@ void GradSync::begin_repetition() {
   reduces_ = false;
 }
 
-Lease GradSync::acquire(Role role, int unit) {
+Lease GradSync::acquire(Role role, int unit, std::optional<int> next) {
   if (role == Role::gradients) {
     for (std::size_t bucket : params_.buckets_of(unit))
-      if (params_.buckets()[bucket].ring_buffer && !progress_[bucket].holds_buffer) take_buffer(bucket);
+      if (params_.buckets()[bucket].gradient_buffer && !progress_[bucket].holds_buffer) take_buffer(bucket);
     return {};
+  }
+  const std::size_t group = params_.group_of(unit);
+  const bool leases = buffer_of(group) != nullptr;
+  if (leases) {
+    require(fetch(group), "the buffer for the values of unit ", unit, " is in use");
+    ++buffer_of(group)->leases;
   }
   for (std::size_t bucket : params_.buckets_of(unit)) {
     Work& gathering = progress_[bucket].gathering;
     wait(gathering);
     gathering = {};
   }
+  if (next) fetch(params_.group_of(*next));
   groups_.over(kReplicaAxes).progress();
-  return {};
+  return leases ? Lease(*this, role, unit) : Lease();
+}
+
+void GradSync::release(Role, int unit) noexcept { --buffer_of(params_.group_of(unit))->leases; }
+
+/// Returns the group's buffer for values, or null if its values are not sharded.
+GradSync::ValueBuffer* GradSync::buffer_of(std::size_t group) {
+  const std::optional<int> buffer = params_.buckets()[params_.groups()[group].begin].value_buffer;
+  return buffer ? &value_buffers_[*buffer] : nullptr;
+}
+
+/// Starts to gather a group's values, unless they are there, on the way, or not sharded. Returns false if another
+/// group's values are leased in the buffer.
+bool GradSync::fetch(std::size_t group) {
+  ValueBuffer* buffer = buffer_of(group);
+  if (buffer == nullptr || buffer->group == group) return true;
+  if (buffer->leases > 0) return false;
+  forget(*buffer);
+  buffer->group = group;
+  for (std::size_t b = params_.groups()[group].begin; b < params_.groups()[group].end; ++b) gather(b);
+  return true;
+}
+
+void GradSync::forget(ValueBuffer& buffer) {
+  require(buffer.leases == 0, "values change while a unit leases them");
+  if (!buffer.group) return;
+  for (std::size_t b = params_.groups()[*buffer.group].begin; b < params_.groups()[*buffer.group].end; ++b)
+    wait(std::exchange(progress_[b].gathering, {}));
+  buffer.group.reset();
+}
+
+void GradSync::forget_values() {
+  for (ValueBuffer& buffer : value_buffers_) forget(buffer);
 }
 
 void GradSync::gradients_done(int unit, bool is_last) {
   for (std::size_t b : params_.buckets_of(unit)) {
     const Bucket& bucket = params_.buckets()[b];
-    if (bucket.ring_buffer) {
+    if (bucket.gradient_buffer) {
       if (--progress_[b].missing > 0) continue;
       progress_[b].missing = bucket.units;  // of the next micro-batch
       if (reduces_) {
@@ -73,7 +117,7 @@ void GradSync::gradients_done(int unit, bool is_last) {
 void GradSync::take_buffer(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
   for (std::size_t other = 0; other < progress_.size(); ++other)
-    if (progress_[other].is_reducing && params_.buckets()[other].ring_buffer == bucket.ring_buffer)
+    if (progress_[other].is_reducing && params_.buckets()[other].gradient_buffer == bucket.gradient_buffer)
       finish_ring_reduction(other);
   progress_[b].holds_buffer = true;
   params_.begin_writing(bucket);
@@ -167,7 +211,7 @@ std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
 void GradSync::finish_reduction() {
   params_.check_all_written();
   for (std::size_t b = 0; b < progress_.size(); ++b)
-    if (!params_.buckets()[b].ring_buffer) start_reduction(b);
+    if (!params_.buckets()[b].gradient_buffer) start_reduction(b);
   for (std::size_t b = 0; b < progress_.size(); ++b) {
     if (progress_[b].is_reducing) finish_ring_reduction(b);
     wait(progress_[b].reduction);

@@ -1,5 +1,4 @@
-// Data-parallel communication. Every bucket goes through the same four operations, whether or not the optimizer state
-// is sharded:
+// Data-parallel communication. Every bucket goes through the same four operations, whatever the replicas shard:
 //
 //   1. Sum gradients over the replicas: with a reduce-scatter if the replicas shard the optimizer state, otherwise with
 //      an all-reduce.
@@ -11,11 +10,16 @@
 // If gradients are sharded, buckets in the ring (param_store.h) are reduced after every micro-batch. The sum of a
 // step's first goes to the owned gradients; later ones are added to them when the buffer is needed again.
 //
+// If values are sharded, too, buckets are gathered for leases instead of after the update. While a unit computes, the
+// values of the next one are gathered to another buffer. They stay there after the lease, until another group takes the
+// buffer or the values change.
+//
 // Operations 1 and 4 can overlap with computation. A bucket's reduction starts when backward has finished all of its
 // units. The next forward waits for a bucket's all-gather when it acquires the bucket's first unit.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -39,9 +43,10 @@ class GradSync final : public ParamOwner {
   void begin_step();
   /// Must be called before a step's micro-batches are recomputed. Their gradients are then not summed over ranks.
   void begin_repetition();
-  /// Waits until the values of `unit` have been gathered, or until its buffer for gradients is free. Returns an empty
-  /// lease, because nothing is released when a lease ends.
-  Lease acquire(Role role, int unit) override;
+  /// Waits until the values of `unit` have been gathered, or until its buffer for gradients is free. Starts to gather
+  /// the values of `next` if they are sharded. All leases but those of sharded values are empty, because nothing is
+  /// released when they end.
+  Lease acquire(Role role, int unit, std::optional<int> next) override;
   /// Starts reducing every bucket whose units are now all complete: with Overlap::reduce, after the last micro-batch,
   /// and buckets in the ring after each.
   void gradients_done(int unit, bool is_last) override;
@@ -64,6 +69,8 @@ class GradSync final : public ParamOwner {
   void gather(std::size_t bucket);
   /// Waits until all values have been gathered.
   void finish_gathering();
+  /// Must be called after the owned values have changed, while none are leased: discards gathered values.
+  void forget_values();
 
   /// Returns the names of all parameters with non-finite gradients on this rank. Summing spreads such gradients to all
   /// ranks. To find the rank where they first occurred, recompute the micro-batches before this call (see
@@ -75,6 +82,15 @@ class GradSync final : public ParamOwner {
   double take_waited_seconds() { return std::exchange(waited_seconds_, 0); }
 
  private:
+  void release(Role role, int unit) noexcept override;
+  /// A buffer for sharded values.
+  struct ValueBuffer {
+    std::optional<std::size_t> group = {};  // whose values are in it or being gathered
+    int leases = 0;
+  };
+  ValueBuffer* buffer_of(std::size_t group);
+  bool fetch(std::size_t group);
+  void forget(ValueBuffer& buffer);
   void start_reduction(std::size_t bucket);
   void take_buffer(std::size_t bucket);
   void start_ring_reduction(std::size_t bucket);
@@ -96,7 +112,8 @@ class GradSync final : public ParamOwner {
     bool is_reducing = false;   // its sum has not left the buffer
     bool adds = false;          // not the first sum of the step: it is added to the owned gradients
   };
-  std::vector<Progress> progress_;                 // by bucket
+  std::vector<Progress> progress_;  // by bucket
+  std::vector<ValueBuffer> value_buffers_;
   std::vector<std::shared_ptr<void>> registered_;  // gradients and values registered with the groups
   std::set<int> nonfinite_;  // in a repetition: parameters of the ring with non-finite gradients so far
   bool reduces_ = true;

@@ -76,8 +76,9 @@ void Optimizer::update(StepState* state) {
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {
     if (params_.buckets()[b].added_to) continue;  // it has no parameters
     update_bucket(params_.buckets()[b], state);
-    sync_.gather(b);
+    if (!params_.buckets()[b].value_buffer) sync_.gather(b);
   }
+  sync_.forget_values();
   if (ring_ != nullptr) ring_->end(stream_);
   if (!options_.overlap.gather) sync_.finish_gathering();
 }

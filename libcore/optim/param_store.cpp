@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "device/copy.h"
@@ -27,6 +28,20 @@ Shape memory_shape(const ParamSpec& spec, const RankGrid& grid) {
   return shape;
 }
 
+/// Returns the sizes of the buffers in working memory, each as large as its largest group.
+std::vector<std::int64_t> buffer_elements(const std::vector<ParamStore::Group>& groups) {
+  std::vector<std::int64_t> elements;
+  for (const ParamStore::Group& group : groups) {
+    elements.resize(std::max<std::size_t>(elements.size(), group.buffer + 1));
+    elements[group.buffer] = std::max(elements[group.buffer], group.elements);
+  }
+  return elements;
+}
+
+std::int64_t sum(const std::vector<std::int64_t>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
+}
+
 Bucket::Range range_within(const Segment& segment, std::int64_t begin, std::int64_t end) {
   begin = std::max(begin, segment.begin);
   end = std::min(end, segment.begin + segment.count);
@@ -40,10 +55,11 @@ std::vector<Storage> storage_table(const Precision& precision, const std::option
   // Rows that only the optimizer accesses may be in host memory.
   const Space place = layout.optimizer_on_host ? Space::host : Space::device;
   const bool has_main = states && precision.has_main_params();
-  std::vector<Storage> table = {{StorageRole::values, has_main ? "" : kParamKind, precision.compute, Extent::whole}};
+  const auto extent = [](bool is_sharded) { return is_sharded ? Extent::owned : Extent::whole; };
+  std::vector<Storage> table = {
+      {StorageRole::values, has_main ? "" : kParamKind, precision.compute, extent(states && layout.shards_values())}};
   if (!states) return table;
-  table.push_back(
-      {StorageRole::gradients, "", precision.main_grads, layout.shards_gradients ? Extent::owned : Extent::whole});
+  table.push_back({StorageRole::gradients, "", precision.main_grads, extent(layout.shards_gradients())});
   for (const StateSpec& state : *states)
     table.push_back({StorageRole::states, state.name, state.dtype, Extent::owned, place});
   if (has_main) table.push_back({StorageRole::main_weights, kParamKind, precision.main_params, Extent::owned, place});
@@ -95,8 +111,9 @@ void ParamStore::lay_out() {
   std::int64_t elements = 0;  // elements in the group, except in the tied embedding
   const std::int64_t align = alignment(table_);
   auto end_group = [&] {
-    if (!group.empty()) groups_.push_back(buckets_.size());
+    const std::size_t begin = buckets_.size();
     for (auto& [key, bucket] : group) add(std::move(bucket));
+    if (!group.empty()) groups_.push_back({begin, buckets_.size()});
     group.clear();
     elements = 0;
   };
@@ -122,6 +139,7 @@ void ParamStore::add(Bucket bucket) {
   bucket.owned_begin = owned.begin;
   bucket.owned_end = owned.end;
   bucket.main_row = main_row_;
+  bucket.group = groups_.size();
   for (const Segment& segment : bucket.segments) {
     places_[segment.param] = {buckets_.size(), segment};
     std::vector<std::size_t>& of_unit = buckets_of_[specs_[segment.param].unit];
@@ -143,6 +161,7 @@ void ParamStore::add_head_gradient(int head_unit) {
   ++embedding->units;
   std::vector<std::size_t>& of_head = buckets_of_[head_unit];
   of_head.insert(of_head.end(), {*bucket.added_to, buckets_.size()});
+  groups_[bucket.group].end = buckets_.size() + 1;
   buckets_.push_back(std::move(bucket));
 }
 
@@ -162,9 +181,9 @@ void ParamStore::allocate() {
       offset += bucket.memory.back().bytes();
     }
   }
-  if (shards_gradients()) allocate_gradient_work();
-  for (Bucket& bucket : buckets_)
-    if (has_gradients() && !shards_gradients()) bucket.whole_grads = bucket.memory[kGradients];
+  if (has_gradients() && layout_.shards_gradients()) divide_work();
+  value_work_ = make_work(kValues);
+  if (has_gradients()) gradient_work_ = make_work(kGradients);
   values_.resize(specs_.size());
   grads_.resize(specs_.size());
   for (std::size_t param = 0; param < specs_.size(); ++param) {
@@ -177,46 +196,46 @@ void ParamStore::allocate() {
   }
 }
 
-/// Allocates the ring, and whole gradients for the group with a tied embedding.
-void ParamStore::allocate_gradient_work() {
-  constexpr int kRing = 2;
-  struct Group {
-    std::size_t begin, end;  // buckets
-    std::int64_t elements = 0;
-    bool is_tied = false;
-  };
-  std::vector<Group> groups;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    Group& group = groups.emplace_back(Group{groups_[g], g + 1 < groups_.size() ? groups_[g + 1] : buckets_.size()});
+/// Divides working memory into buffers: those of the ring, which groups take in turn, and one for the group with a tied
+/// embedding.
+void ParamStore::divide_work() {
+  int turns = 0;
+  for (Group& group : groups_) {
     for (std::size_t b = group.begin; b < group.end; ++b) {
       group.elements += buckets_[b].count;
       group.is_tied |= buckets_[b].key.ownership.on_end_stages;
     }
+    group.buffer = group.is_tied ? kRing : turns++ % kRing;
   }
-  std::int64_t largest = 0, whole = 0, turns = 0;
-  for (const Group& group : groups) {
-    if (group.is_tied) {
-      whole += group.elements;
-    } else {
-      largest = std::max(largest, group.elements);
-      ++turns;
-    }
+}
+
+/// Sets where layers access a row, values or gradients: in the row itself, if it is whole, or in working memory, which
+/// this function allocates and returns.
+Buffer ParamStore::make_work(std::size_t row) {
+  const auto whole_of = [&](Bucket& bucket) -> Tensor& {
+    return row == kValues ? bucket.whole_values : bucket.whole_grads;
+  };
+  const Storage& storage = table_[row];
+  if (storage.extent == Extent::whole) {
+    for (Bucket& bucket : buckets_) whole_of(bucket) = bucket.memory[row];
+    return {};
   }
-  const std::int64_t ring = std::min<std::int64_t>(kRing, turns) * largest;
-  const DType dtype = table_[kGradients].dtype;
-  gradient_work_ = Buffer(device_, (ring + whole) * size_of(dtype));
-  turns = 0;
-  std::int64_t after_ring = ring;
-  for (const Group& group : groups) {
-    std::optional<int> buffer;
-    if (!group.is_tied) buffer = static_cast<int>(turns++ % kRing);
-    std::int64_t begin = buffer ? *buffer * largest : std::exchange(after_ring, after_ring + group.elements);
+  const std::vector<std::int64_t> elements = buffer_elements(groups_);
+  Buffer work(device_, sum(elements) * size_of(storage.dtype));
+  for (const Group& group : groups_) {
+    std::int64_t begin = std::accumulate(elements.begin(), elements.begin() + group.buffer, std::int64_t{0});
     for (std::size_t b = group.begin; b < group.end; ++b) {
-      buckets_[b].whole_grads = gradient_work_.tensor(dtype, {buckets_[b].count}, begin * size_of(dtype));
-      buckets_[b].ring_buffer = buffer;
-      begin += buckets_[b].count;
+      Bucket& bucket = buckets_[b];
+      const std::int64_t count = bucket.added_to && row == kValues ? 0 : bucket.count;
+      whole_of(bucket) = work.tensor(storage.dtype, {count}, begin * size_of(storage.dtype));
+      begin += count;
+      if (row == kValues)
+        bucket.value_buffer = group.buffer;
+      else if (!group.is_tied)
+        bucket.gradient_buffer = group.buffer;
     }
   }
+  return work;
 }
 
 int ParamStore::find(const std::string& name) const {
@@ -302,7 +321,7 @@ void ParamStore::initialize(std::uint64_t seed) {
 }
 
 void ParamStore::fill(int param, std::size_t row, std::uint64_t seed) {
-  const Tensor tensor = row == kValues ? values_[param] : row_part(param, row);
+  const Tensor tensor = row_part(param, row);
   if (tensor.raw() == nullptr || tensor.numel() == 0) return;  // on the meta device, or owned by another rank
   HostView view(device_of(row), tensor);
   initialize_param(view.tensor(), row_slice(param, row), specs_[param], seed, precision_.load);

@@ -11,9 +11,13 @@
 // gradient and a bucket of its own. Both gradients are reduced, and then added, as if they were on two ranks.
 //
 // If the layout shards gradients (ZeRO-2), the row of gradients has only the owned ranges. Backward then writes to
-// working memory: a ring of two buffers, each as large as the largest group. Groups take them in turn, and after every
-// micro-batch, a group's gradients are summed over the replicas and added to the owned range. The group that has a tied
-// embedding has whole gradients of its own instead, because the head and the embedding both add to them.
+// working memory: a ring of two buffers that groups take in turn. After every micro-batch, a group's gradients are
+// summed over the replicas and added to the owned range. If the layout also shards values (ZeRO-3), the row of values
+// has only the owned ranges, too, and layers read working memory: a second ring, to which a group's values are gathered
+// when one of its units is leased. The content of a buffer is undefined while no unit of its group is leased.
+//
+// Each buffer in a ring is as large as its largest group. The group that has a tied embedding has a third buffer,
+// because the embedding and the head both use it. Its gradients are reduced once a step.
 //
 // This rank owns a range of each bucket, or the entire bucket if the optimizer state is not sharded. It keeps states
 // and makes updates only for the owned range. Layers access parameters through views, which are bound once.
@@ -69,13 +73,13 @@ class ParamStore {
   /// As counts() and writes() in layout/ownership.h, for this rank.
   bool counts(int param) const { return mtl::counts(specs_[param].ownership, layout_.grid, layout_.rank); }
   bool writes(int param) const { return mtl::writes(specs_[param].ownership, layout_.grid, layout_.rank); }
-  /// The axes whose ranks update different ranges: Ownership::owners of all parameters.
-  AxisSet owners() const { return layout_.optimizer_shards; }
-  /// This rank's part of the value or the gradient, including padding rows.
+  /// The axes whose ranks update different ranges.
+  AxisSet owners() const { return layout_.owners(); }
+  /// This rank's part of the value or the gradient, including padding rows. In a ring, valid only during a lease.
   Tensor value(int param) const { return values_[param]; }
   Tensor grad(int param) const { return grads_[param].tensor; }
   /// True if the gradient is in the ring.
-  bool is_in_ring(int param) const { return buckets_[place(param).bucket].ring_buffer.has_value(); }
+  bool is_in_ring(int param) const { return buckets_[place(param).bucket].gradient_buffer.has_value(); }
   /// The gradient of the head's use of a tied embedding, if it has a bucket of its own.
   Tensor head_grad() const { return head_grad_.tensor; }
 
@@ -92,13 +96,26 @@ class ParamStore {
   std::size_t bytes(std::size_t row) const;
   /// True if the row of gradients has only the owned ranges.
   bool shards_gradients() const { return has_gradients() && table_[kGradients].extent == Extent::owned; }
-  /// Returns the size of the working memory for gradients in bytes, 0 if the row of gradients is whole.
-  std::size_t gradient_work_bytes() const { return gradient_work_.bytes(); }
+  /// Returns the size of the working memory for values or gradients in bytes, 0 if that row of the table is whole.
+  std::size_t work_bytes(Role role) const {
+    return role == Role::values ? value_work_.bytes() : gradient_work_.bytes();
+  }
 
   std::vector<Bucket>& buckets() { return buckets_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   /// Returns the buckets that hold a unit's parameters (ParamSpec::unit) or their gradients, as indices into buckets().
   const std::vector<std::size_t>& buckets_of(int unit) const { return buckets_of_.at(unit); }
+  /// Consecutive units and, if gradients are sharded, their buffer in working memory.
+  struct Group {
+    std::size_t begin = 0, end = 0;  // its buckets, as indices into buckets()
+    std::int64_t elements = 0;       // including padding
+    bool is_tied = false;            // has the tied embedding
+    int buffer = 0;                  // in the ring, or kRing
+  };
+  static constexpr int kRing = 2;
+  const std::vector<Group>& groups() const { return groups_; }
+  /// Returns the group of a unit's parameters, as an index into groups().
+  std::size_t group_of(int unit) const { return buckets_[buckets_of(unit).front()].group; }
   bool has_gradients() const { return table_.size() > kGradients; }
 
   /// Must be called before the first micro-batch of a step. The next write to each gradient then overwrites it instead
@@ -123,7 +140,8 @@ class ParamStore {
   void add(Bucket bucket);
   void add_head_gradient(int head_unit);
   void allocate();
-  void allocate_gradient_work();
+  void divide_work();
+  Buffer make_work(std::size_t row);
   struct Place {
     std::size_t bucket;
     Segment segment;
@@ -145,9 +163,9 @@ class ParamStore {
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;                           // by parameter
   std::map<int, std::vector<std::size_t>> buckets_of_;  // by unit
-  std::vector<std::size_t> groups_;                     // first bucket of each group
-  std::vector<Buffer> memory_;                          // by row of the table
-  Buffer gradient_work_;
+  std::vector<Group> groups_;
+  std::vector<Buffer> memory_;  // by row of the table
+  Buffer value_work_, gradient_work_;
 };
 
 }  // namespace mtl

@@ -103,12 +103,12 @@ class Suggestions {
 
   /// Tries to shard more state over the run's ranks, and the 1F1B schedule.
   void try_sharing(const Setting& from) {
-    try_each(from, {share_optimizer, share_gradients, share_sequence, share_schedule});
+    try_each(from, {share_optimizer, share_gradients, share_weights, share_sequence, share_schedule});
   }
 
   Setting with_all_sharing() const {
     Setting setting = base_;
-    share_gradients(setting);
+    share_weights(setting);
     share_sequence(setting);
     share_schedule(setting);
     if (may_regroup_ && setting.options.batch.micro_batch_size > 1) {
@@ -137,9 +137,18 @@ class Suggestions {
   static void share_gradients(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;
     if (parallel.schedule && parallel.schedule->starts_with("zb")) return share_optimizer(setting);
-    if (parallel.data() == 1 || std::exchange(parallel.zero_stage, 2) == 2) return;
+    if (parallel.data() == 1 || parallel.zero_stage >= 2) return;
+    parallel.zero_stage = 2;
     parallel.distributed_optimizer = true;
     add(setting, "--zero-stage 2");
+  }
+  /// Not with a pipeline.
+  static void share_weights(Setting& setting) {
+    ParallelOptions& parallel = setting.options.parallel;
+    if (parallel.pipeline > 1) return share_gradients(setting);
+    if (parallel.data() == 1 || std::exchange(parallel.zero_stage, 3) == 3) return;
+    parallel.distributed_optimizer = true;
+    add(setting, "--zero-stage 3");
   }
   static void share_sequence(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;

@@ -324,11 +324,10 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
                                    "cp");
   }
   layout.rank = rank;
-  if (options.distributed_optimizer) layout.optimizer_shards = kReplicaAxes;
-  layout.shards_gradients = options.zero_stage >= 2 && options.data() > 1;
-  // The smaller the groups, the smaller the ring for sharded gradients.
+  layout.zero = static_cast<int>(std::max<std::int64_t>(options.zero_stage, options.distributed_optimizer ? 1 : 0));
+  // The smaller the groups, the smaller the rings for sharded gradients and values.
   const std::int64_t usual = std::max<std::int64_t>(40'000'000, 1'000'000 * options.data());
-  layout.bucket_elements = options.bucket_elements.value_or(layout.shards_gradients ? 1 : usual);
+  layout.bucket_elements = options.bucket_elements.value_or(layout.shards_gradients() ? 1 : usual);
   return layout;
 }
 

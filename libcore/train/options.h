@@ -115,9 +115,10 @@ struct ParallelOptions {
   std::int64_t world = 1;                  // ranks in the job, as launched
   std::optional<std::int64_t> plan_world;  // number of ranks for --dry-run to plan for
   std::int64_t tensor = 1, pipeline = 1, context = 1, expert = 1;
-  std::int64_t zero_stage = 0;  // 1 and 2: also distributed_optimizer, which the flag sets
-  bool megatron_fsdp = false;   // zero_stage as sharding_strategy says
-  std::optional<std::string> sharding_strategy;
+  std::int64_t zero_stage = 0;                         // above 0: also distributed_optimizer, which the flag sets
+  bool megatron_fsdp = false;                          // zero_stage as sharding_strategy says
+  bool torch_fsdp2 = false;                            // zero_stage is 3
+  std::optional<std::string> sharding_strategy, fsdp;  // other names of zero_stage
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
   bool tp_pp_dp_mapping = false;          // ranks in the order tp-cp-ep-pp-dp
   std::optional<std::string> rank_order;  // any order; excludes tp_pp_dp_mapping

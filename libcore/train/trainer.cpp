@@ -31,7 +31,7 @@ StopRequest stop_request_of(const TrainOptions& options) {
 
 /// Describes whether steps run as CUDA graphs, which parts do not, and why.
 std::string graphs_text(const RunShape& shape, const GradSync& sync) {
-  if (!shape.graphs && shape.layout.shards_gradients)
+  if (!shape.graphs && shape.layout.shards_gradients())
     return "steps run without CUDA graphs, because sums of sharded gradients outlast a micro-batch";
   if (!shape.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
   std::vector<std::string> plain;

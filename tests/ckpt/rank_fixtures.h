@@ -64,7 +64,7 @@ class RankModel {
     out.grid = grid;
     out.rank = rank;
     out.sequence_parallel = layout.pipeline > 1;
-    if (layout.shard_optimizer) out.optimizer_shards = kReplicaAxes;
+    out.zero = layout.shard_optimizer ? 1 : 0;
     out.bucket_elements = 300;                             // multiple buckets
     if (layout.pipeline == 2) out.first_stage_layers = 2;  // out of three
     return out;

@@ -5,7 +5,7 @@ source "$(dirname "$0")/lib.sh" "$1"
 STEPS=10
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
-run_layouts 18 99
+run_layouts 19 99
 run_layouts 1 99 llama 2
 run_layouts 1 99 qwen 2
 run_layouts 1 99 neox
@@ -31,6 +31,6 @@ set_architecture gpt
 
 awk '/^#/ { next }
   { ++lines; for (i = 1; i < 8; ++i) for (j = i + 1; j <= 8; ++j) seen[i, $i, j, $j] = 1 }
-  END { for (pair in seen) ++pairs; if (lines < 40 || pairs != 274) { print lines, pairs; exit 1 } }' \
+  END { for (pair in seen) ++pairs; if (lines < 40 || pairs != 289) { print lines, pairs; exit 1 } }' \
   "$TESTS/cli/layouts.txt" || fail 'pairs of choices are missing in layouts.txt'
 finish

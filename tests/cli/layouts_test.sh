@@ -4,7 +4,7 @@
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
-run_layouts 1 17
+run_layouts 1 18
 
 FULL='--recompute-granularity full --recompute-method uniform --recompute-num-layers 2'
 RECOMPUTE=$FULL run_layouts 10 10 llama 2
@@ -58,7 +58,7 @@ rm -rf zero1.* zero2.*
 # and makes no update.
 for flags in '--tensor-model-parallel-size 2 --micro-batch-size 4' \
   '--micro-batch-size 4 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather' \
-  '--micro-batch-size 4 --zero-stage 2'; do
+  '--micro-batch-size 4 --zero-stage 2' '--micro-batch-size 4 --zero-stage 3'; do
   # shellcheck disable=SC2086
   train_layout 2 broken $flags --lr 1e38
   expect_text err 'iteration 3: the gradient is not finite; no update was made$'

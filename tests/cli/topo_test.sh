@@ -130,17 +130,26 @@ done >"$WORK/unknown"
 [ ! -s "$WORK/unknown" ] || fail "mtl-topo lacks flags of mtl-train: $(cat "$WORK/unknown")"
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --optimizer-cpu-offload --cpu-offloading-num-layers 1
 expect_text "$WORK/err" '--cpu-offloading-num-layers.*no effect on a plan for CPUs'
-expect_exit 2 mtl-topo --world-size 2 --zero-stage 3
-expect_text "$WORK/err" '--zero-stage 3 +is not supported'
-# With gradients sharded, a rank has its part of them and working memory for two layers and the tied embedding.
-for names in '--zero-stage 2' '--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads'; do
+for names in '--zero-stage 3' --use-torch-fsdp2 '--fsdp full_shard'; do
   # shellcheck disable=SC2086
-  expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 $names
-  sed -n '/^Memory of/,$p' "$WORK/out" >"$WORK/${names%% *}"
+  expect_exit 2 mtl-topo --world-size 4 --pipeline-model-parallel-size 2 $names
+  expect_text "$WORK/err" "$names +cannot be combined with --pipeline-model-parallel-size 2: .*--zero-stage 2"
 done
-expect_same "$WORK/--zero-stage" "$WORK/--use-megatron-fsdp"
-expect_exit 2 mtl-topo --world-size 2 --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params
-expect_text "$WORK/err" '--data-parallel-sharding-strategy optim_grads_params +is not supported'
+# With gradients sharded, a rank has its part of them and working memory for two layers and the tied embedding.
+memory_with() {
+  expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 "$@"
+  sed -n '/^Memory of/,$p' "$WORK/out"
+}
+memory_with --zero-stage 2 >"$WORK/stage2"
+memory_with --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads | diff - "$WORK/stage2"
+memory_with --fsdp shard_grad_op | diff - "$WORK/stage2"
+memory_with --zero-stage 3 >"$WORK/stage3"
+memory_with --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params | diff - "$WORK/stage3"
+memory_with --fsdp full_shard | diff - "$WORK/stage3"
+memory_with --use-torch-fsdp2 | diff - "$WORK/stage3"
+memory_with --fsdp no_shard >"$WORK/stage0"
+memory_with | diff - "$WORK/stage0"
+! diff -q "$WORK/stage2" "$WORK/stage3" >"$WORK/same" || fail "--zero-stage 2 and 3 need the same memory"
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4
 expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread per rank$'
 expect_text "$WORK/out" '^  0 .* 4 x '

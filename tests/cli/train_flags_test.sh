@@ -132,12 +132,12 @@ expect_text err 'merged_text_document: --split 969,30,1 leaves no sequences for 
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 
 # Unsupported flags are rejected by name.
-for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-torch-fsdp2 --multi-latent-attention --apply-layernorm-1p --distribute-saved-activations \
+for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-custom-fsdp --multi-latent-attention --apply-layernorm-1p --distribute-saved-activations \
   --deepspeed --no-save-optim; do
   expect_refused "$flag"
 done
 for flag in '--context-parallel-size 2' '--optimizer sgd' '--train-weighted-split-paths a b' \
-  '--zero-stage 3' '--deepspeed_config ds.json' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
+  '--deepspeed_config ds.json' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
   '--exp-avg-dtype fp8' '--load-tag x' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
   expect_refused $flag

@@ -77,8 +77,7 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
   shape.layout.bucket_elements = 20000;                       // multiple buckets
   shape.layout.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
   shape.layout.sequence_parallel = sequence != 0;
-  if (shard != 0) shape.layout.optimizer_shards = kReplicaAxes;
-  shape.layout.shards_gradients = shard == 2;
+  shape.layout.zero = shard;
   const auto kind = std::find(kScheduleNames.begin(), kScheduleNames.end(), schedule);
   REQUIRE(kind != kScheduleNames.end());
   shape.layout.schedule = static_cast<ScheduleKind>(kind - kScheduleNames.begin());
@@ -184,8 +183,9 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   }
   findings.compare(rank, "message buffers", pipeline.inboxes(), plan.entry(Category::messages).count);
   findings.compare(rank, "bytes of scratch", pipeline.scratch_peak(), plan.entry(Category::scratch).bytes);
-  findings.compare(rank, "bytes of parameters", params.bytes(kValues), plan.bytes(Category::parameters));
-  findings.compare(rank, "bytes of gradients", params.bytes(kGradients) + params.gradient_work_bytes(),
+  findings.compare(rank, "bytes of parameters", params.bytes(kValues) + params.work_bytes(Role::values),
+                   plan.bytes(Category::parameters));
+  findings.compare(rank, "bytes of gradients", params.bytes(kGradients) + params.work_bytes(Role::gradients),
                    plan.bytes(Category::gradients));
   findings.compare(rank, "bytes of moments", 2 * params.bytes(kFirstState), plan.bytes(Category::optimizer));
   std::vector<float> gradients;
@@ -406,7 +406,7 @@ TEST_CASE("10,240 ranks are planned in a second") {
   shape.padded_vocab = padded_vocab_size(config.vocab_size, 128, 8);
   shape.layout.grid = RankGrid({.tensor = 8, .data = 160, .pipeline = 8});
   shape.layout.sequence_parallel = true;
-  shape.layout.optimizer_shards = kReplicaAxes;
+  shape.layout.zero = 1;
   shape.layout.bucket_elements = 160'000'000;
   std::clock_t began = std::clock();
   std::vector<RankPlan> plans = plan_ranks(config, layout_dropout(config), shape);

@@ -25,7 +25,7 @@ RunShape plan_shape(int tensor, int stages, int data) {
   shape.padded_vocab = 128;
   shape.batch_sets = 2;
   shape.layout.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
-  shape.layout.optimizer_shards = kReplicaAxes;
+  shape.layout.zero = 1;
   return shape;
 }
 

@@ -162,7 +162,7 @@ struct ProgressWitness final : ParamOwner {
   OperationProgress progress{.iteration = 3};
   std::vector<std::string> seen;
 
-  Lease acquire(Role, int) override {
+  Lease acquire(Role, int, std::optional<int>) override {
     if (seen.empty() || seen.back() != progress.text()) seen.push_back(progress.text());
     return {};
   }

@@ -29,7 +29,7 @@ Layout layout_of(ScheduleKind kind, int rank, bool shards = false) {
   layout.schedule = kind;
   layout.chunks = kind == ScheduleKind::zero_bubble_v ? 2 : 1;
   layout.bucket_elements = 1000;
-  if (shards) layout.optimizer_shards = kReplicaAxes;
+  layout.zero = shards ? 1 : 0;
   return layout;
 }
 

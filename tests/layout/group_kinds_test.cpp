@@ -51,7 +51,7 @@ TEST_CASE("group kinds: traffic follows sequence parallelism and sharded optimiz
   CHECK(find_kind(group_kinds(layout, 8), "tp").traffic.find("all-reduces") != std::string::npos);
   CHECK(find_kind(group_kinds(layout, 8), "dp").traffic.find("reduce-scattered") == std::string::npos);
   layout.sequence_parallel = true;
-  layout.optimizer_shards = kReplicaAxes;
+  layout.zero = 1;
   layout.expert_grid = RankGrid({.tensor = 2, .expert = 2, .data = 2}, "tp-ep-dp-pp");
   const std::vector<GroupKind> kinds = group_kinds(layout, 8);
   CHECK(find_kind(kinds, "tp").traffic.find("reduce-scatters") != std::string::npos);

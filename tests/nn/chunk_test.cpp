@@ -73,7 +73,7 @@ void for_each_plan(const Check& check) {
 
 /// For each unit, counts how often it was acquired and how often its gradients were finished.
 struct Recorder final : ParamOwner {
-  Lease acquire(Role role, int unit) override {
+  Lease acquire(Role role, int unit, std::optional<int>) override {
     ++(role == Role::values ? values : gradients)[unit];
     return {};
   }
@@ -239,7 +239,7 @@ class Lender final : public ParamOwner {
       for (int param = 0; param < store.size(); ++param) hide(role, param);
     }
   }
-  Lease acquire(Role role, int unit) override {
+  Lease acquire(Role role, int unit, std::optional<int>) override {
     if (std::pair(role, unit) == forgotten) return {};
     if (leases_[{role, unit}]++ == 0) {
       for_params(unit, [&](int param) {

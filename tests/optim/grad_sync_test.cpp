@@ -22,7 +22,7 @@ namespace {
 template <class Term>
 void run_units(RankParams& own, GradSync& sync, bool is_last, const Term& term) {
   for (int unit = unit_of(own.store, own.store.size() - 1); unit >= 0; --unit) {
-    const Lease lease = sync.acquire(Role::gradients, unit);
+    const Lease lease = sync.acquire(Role::gradients, unit, {});
     own.chunk.params([&](Param& param, const ParamSpec& spec) {
       if (spec.unit != unit) return;
       const Grad grad = param.take_grad();
@@ -67,11 +67,18 @@ std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, S
   return optimizer.sync().nonfinite_gradients(scratch);
 }
 
-std::vector<float> values_of(const ParamStore& store) {
+/// Returns all values in unit order. Leases them, because they may be sharded.
+std::vector<float> values_of(RankParams& own, const ProcessGroups& groups) {
+  GradSync sync(own.store, own.stream, groups, {});
   std::vector<float> values;
-  for (int param = 0; param < store.size(); ++param) {
-    const float* value = store.value(param).data<float>();
-    values.insert(values.end(), value, value + store.value(param).numel());
+  const int last = unit_of(own.store, own.store.size() - 1);
+  for (int unit = 0; unit <= last; ++unit) {
+    const Lease lease = sync.acquire(Role::values, unit, unit < last ? std::optional(unit + 1) : std::nullopt);
+    for (int param = 0; param < own.store.size(); ++param) {
+      if (unit_of(own.store, param) != unit) continue;
+      const Tensor value = own.store.value(param);
+      values.insert(values.end(), value.data<float>(), value.data<float>() + value.numel());
+    }
   }
   return values;
 }
@@ -79,20 +86,21 @@ std::vector<float> values_of(const ParamStore& store) {
 }  // namespace
 
 TEST_CASE("a non-finite gradient is attributed to its rank and tensor, and no rank updates") {
-  for (const int stage : {0, 1, 2}) {
+  for (const int stage : {0, 1, 2, 3}) {
     const bool shard = stage > 0;
     for (float bad : {INFINITY, -INFINITY, NAN}) {
       std::mutex mutex;
       std::map<int, std::vector<std::string>> named;
       run_ranks(RankGrid({.data = 3}), [&](int rank, const ProcessGroups& groups) {
-        RankParams own(layout_of({.data = 3, .shards = shard, .shards_gradients = stage == 2}, rank));
-        std::vector<float> before = values_of(own.store);
+        RankParams own(layout_of({.data = 3, .zero = stage}, rank));
+        std::vector<float> before = values_of(own, groups);
         StepState state;
         std::vector<std::string> names =
             update(own, groups, {.shard = shard, .overlap = true, .clip_grad = 1.0}, state, rank == 1 ? bad : 0);
+        const std::vector<float> after = values_of(own, groups);
         std::lock_guard lock(mutex);
         CHECK(state.found_inf != 0);
-        CHECK(before == values_of(own.store));
+        CHECK(before == after);
         named[rank] = names;
       });
       CHECK(named[0].empty());
@@ -108,7 +116,7 @@ TEST_CASE("values that are gathered late are complete when a forward pass reads 
     for (bool overlap : {false, true}) {
       std::mutex mutex;
       run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
-        RankParams own(layout_of({.data = 2, .shards = true}, rank), tiny_gpt(2, bias));
+        RankParams own(layout_of({.data = 2, .zero = 1}, rank), tiny_gpt(2, bias));
         Optimizer optimizer(own.store, {.rule = {}, .overlap = {.reduce = overlap, .gather = overlap}}, own.stream,
                             groups);
         Arena slot(Device::cpu, "slot", 1 << 20), scratch(Device::cpu, "scratch", 1 << 20);
@@ -142,17 +150,17 @@ TEST_CASE("values that are gathered late are complete when a forward pass reads 
   }
 }
 
-TEST_CASE("sharding the state, sharding gradients and overlap change no bit of an update") {
+TEST_CASE("sharding the state, gradients or values, and overlap, change no bit of an update") {
   std::vector<float> first;
-  for (const int stage : {0, 1, 2}) {
+  for (const int stage : {0, 1, 2, 3}) {
     const bool shard = stage > 0;
     for (bool overlap : {false, true}) {
       std::mutex mutex;
       run_ranks(RankGrid({.data = 4}), [&](int rank, const ProcessGroups& groups) {
-        RankParams own(layout_of({.data = 4, .shards = shard, .shards_gradients = stage == 2}, rank));
+        RankParams own(layout_of({.data = 4, .zero = stage}, rank));
         StepState state;
         update(own, groups, {.shard = shard, .overlap = overlap, .clip_grad = 0}, state);
-        std::vector<float> values = values_of(own.store);
+        std::vector<float> values = values_of(own, groups);
         std::lock_guard lock(mutex);
         if (first.empty()) first = values;
         CHECK(values == first);
@@ -173,8 +181,7 @@ TEST_CASE("sharded gradients of several micro-batches and steps equal whole ones
         std::vector<std::vector<float>> sums;
         std::vector<std::size_t> bytes;
         for (const bool shards_gradients : {false, true}) {
-          RankParams own(layout_of({.data = 3, .shards = true, .shards_gradients = shards_gradients}, rank, elements),
-                         config);
+          RankParams own(layout_of({.data = 3, .zero = shards_gradients ? 2 : 1}, rank, elements), config);
           GradSync sync(own.store, own.stream, groups, {});
           std::vector<float>& owned = sums.emplace_back();
           bytes.push_back(own.store.bytes(kGradients));
@@ -203,7 +210,7 @@ TEST_CASE("sharded gradients of several micro-batches and steps equal whole ones
 TEST_CASE("a lease waits for the values of its unit only") {
   std::mutex mutex;
   run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
-    const Grid grid{.data = 2, .shards = true};
+    const Grid grid{.data = 2, .zero = 1};
     RankParams own(layout_of(grid, rank, 1));  // each unit is reduced and gathered separately
     RankParams reference(layout_of(grid, rank));
     StepState state;
@@ -224,9 +231,9 @@ TEST_CASE("a lease waits for the values of its unit only") {
     };
     std::vector<int> before, after;
     for (int unit = 0; unit < 4; ++unit) {
-      Lease gradients = optimizer.sync().acquire(Role::gradients, unit);
+      Lease gradients = optimizer.sync().acquire(Role::gradients, unit, {});
       before.push_back(count_old(unit));
-      Lease values = optimizer.sync().acquire(Role::values, unit);
+      Lease values = optimizer.sync().acquire(Role::values, unit, {});
       after.push_back(count_old(unit));
     }
     std::lock_guard lock(mutex);

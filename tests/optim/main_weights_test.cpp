@@ -89,7 +89,7 @@ Weights after_updates(const Precision& precision, const Grid& grid) {
 TEST_CASE("main weights start as the fp32 run's weights, and values as their roundings") {
   const RankParams fp32(layout_of({}, 0));
   for (const Grid& grid :
-       {Grid{}, Grid{.data = 3, .shards = true}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .shards = true}}) {
+       {Grid{}, Grid{.data = 3, .zero = 1}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1}}) {
     WholeTensors main;
     for (int rank = 0; rank < grid.tensor * grid.data; ++rank) {
       const RankParams own(layout_of(grid, rank), tiny_gpt(), kMixed);
@@ -136,7 +136,7 @@ TEST_CASE("a bf16 store takes 18 bytes per parameter with fp32 gradients, 16 wit
 TEST_CASE("updates of main weights equal an fp32 run's bit for bit, and values are their roundings") {
   const Weights fp32 = after_updates(kPrecisionFp32, {});
   for (const Grid& grid :
-       {Grid{}, Grid{.data = 3, .shards = true}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .shards = true}}) {
+       {Grid{}, Grid{.data = 3, .zero = 1}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1}}) {
     const Weights mixed = after_updates(kMixed, grid);
     REQUIRE(mixed.main.size() == fp32.values.size());
     if (grid.data != 3) CHECK(mixed.main == fp32.values);  // thirds of gradients are rounded
@@ -154,8 +154,7 @@ TEST_CASE("stochastic rounding produces the same weights in every layout") {
   Precision nearest = kNoMainWeights;
   nearest.stochastic_rounding = false;
   CHECK(after_updates(nearest, {}).values != single_rank.values);
-  for (const Grid& grid :
-       {Grid{.data = 2, .shards = true}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .shards = true}}) {
+  for (const Grid& grid : {Grid{.data = 2, .zero = 1}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1}}) {
     const Weights other = after_updates(kNoMainWeights, grid);
     REQUIRE(other.values.size() == single_rank.values.size());
     for (const auto& [name, values] : single_rank.values) {

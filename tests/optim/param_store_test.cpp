@@ -19,7 +19,7 @@ const GptConfig kThreeLayers = tiny_gpt(3);
 
 /// The layout of data-parallel ranks that share out the state.
 Layout layout_of_shards(int ranks, int rank, std::int64_t bucket_elements = 600) {
-  return layout_of({.data = ranks, .shards = ranks > 1}, rank, bucket_elements);
+  return layout_of({.data = ranks, .zero = ranks > 1 ? 1 : 0}, rank, bucket_elements);
 }
 
 const std::vector<std::vector<StateSpec>> kRules = {
@@ -99,7 +99,7 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
     for (bool sequence_parallel : {false, true}) {
       CAPTURE(least);
       CAPTURE(sequence_parallel);
-      Layout layout = layout_of({.tensor = 2, .data = 2, .shards = true}, 0, least);
+      Layout layout = layout_of({.tensor = 2, .data = 2, .zero = 1}, 0, least);
       layout.sequence_parallel = sequence_parallel;
       Chunk chunk(kThreeLayers, {}, {sequence_parallel}, {.first_layer = 0, .num_layers = 3}, 48);
       ParamStore store(

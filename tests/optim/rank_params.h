@@ -17,15 +17,14 @@ inline GptConfig tiny_gpt(int layers = 2, bool bias = true) {
 
 struct Grid {
   int tensor = 1, data = 1;
-  bool shards = false, shards_gradients = false;
+  int zero = 0;
 };
 
 inline Layout layout_of(const Grid& grid, int rank, std::int64_t bucket_elements = 600) {
   Layout layout;
   layout.grid = RankGrid({.tensor = grid.tensor, .data = grid.data});
   layout.rank = rank;
-  if (grid.shards) layout.optimizer_shards = kReplicaAxes;
-  layout.shards_gradients = grid.shards_gradients;
+  layout.zero = grid.zero;
   layout.bucket_elements = bucket_elements;
   return layout;
 }

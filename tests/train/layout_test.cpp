@@ -27,7 +27,7 @@ TEST_CASE("layout: sizes, order, optimizer shards and buckets follow from the op
   CHECK(layout.rank == 9);
   CHECK(layout.size(Axis::data) == 4);
   CHECK(layout.stage() == 1);  // the default order numbers stages last
-  CHECK(layout.optimizer_shards.empty());
+  CHECK(layout.owners().empty());
   CHECK(layout.bucket_elements == 40'000'000);
   CHECK(!layout.expert_grid);
   options.tp_pp_dp_mapping = options.distributed_optimizer = true;
@@ -38,7 +38,7 @@ TEST_CASE("layout: sizes, order, optimizer shards and buckets follow from the op
   layout = resolve_layout(options, 8, 9);
   CHECK(layout.stage() == 0);
   CHECK(layout.grid.group_of(9, Axis::pipeline) == std::vector<int>{9, 11});
-  CHECK(layout.optimizer_shards == kReplicaAxes);
+  CHECK(layout.owners() == kReplicaAxes);
   CHECK(layout.bucket_elements == 500);
   CHECK(layout.offloaded_layers == 3);
   CHECK(layout.recompute.recomputes_attention());
