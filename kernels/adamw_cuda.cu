@@ -1,7 +1,7 @@
 // Passes over the arrays once, memory-bound: reads each array once, and writes each except the gradient once. With bf16
 // weights and fp32 main weights, moments and gradients, this moves 32 bytes per parameter: 1.2 ms for 124 million
 // parameters at 3.35 TB/s (predicted). Accesses are 16 bytes wide if all operands are aligned to 16 bytes, as
-// ParamStore's ranges are.
+// ParamMemory's ranges are.
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"
 #include "kernels/cuda/philox.h"

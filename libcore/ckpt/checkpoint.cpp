@@ -157,7 +157,7 @@ void SaveDirectory::finish_commit(std::int64_t iteration) const {
   remove_leftovers(path_, warn_);
 }
 
-std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store, const TrainState& state,
+std::string SaveDirectory::save(const GptConfig& config, const ParamMemory& store, const TrainState& state,
                                 const SaveOptions& options, Communicator& world) const {
   work_on_first_rank(world, [&] {
     if (lock_) lock_->check_held();

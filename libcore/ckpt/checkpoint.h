@@ -28,7 +28,7 @@
 #include "comm/communicator.h"
 #include "layout/slice.h"
 #include "nn/gpt_config.h"
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 
 namespace mtl {
 
@@ -124,7 +124,7 @@ class SaveDirectory {
   /// Collective: commits the store's parameters and optimizer states. Every rank writes the elements it owns. Returns
   /// the checkpoint's path. If rank 0 has lost the lock, or if an element is NaN or infinite, commits nothing and
   /// throws Error(failure); in the latter case, the message includes the rank and the tensor.
-  std::string save(const GptConfig& config, const ParamStore& store, const TrainState& state,
+  std::string save(const GptConfig& config, const ParamMemory& store, const TrainState& state,
                    const SaveOptions& options, Communicator& world) const;
   /// Collective: atomically replaces the training state in the committed checkpoint of `state.iteration`. Does not
   /// change its other files. Also corrects the tracker and removes leftovers.

@@ -216,7 +216,7 @@ void convert_target(const TensorReader& reader, std::size_t at, const Target& ta
 }
 
 /// First checks all targets' names and shapes, then verifies the hashes of their slices, and then copies the elements.
-void load_targets(const TensorReader& reader, const ParamStore& store, const std::vector<Target>& targets) {
+void load_targets(const TensorReader& reader, const ParamMemory& store, const std::vector<Target>& targets) {
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < reader.tensors.size(); ++i) index[reader.tensors[i].name] = i;
   std::map<std::string, const ParamSpec*> specs;
@@ -261,7 +261,7 @@ struct ModelSource::Row {
   std::vector<StoredDType> path;  // Target::path
 };
 
-void ModelSource::load(ParamStore& store, const std::vector<Row>& rows) const {
+void ModelSource::load(ParamMemory& store, const std::vector<Row>& rows) const {
   std::vector<Target> targets;
   for (const Row& from : rows) {
     for (int i = 0; i < store.size(); ++i) {
@@ -280,7 +280,7 @@ void ModelSource::load(ParamStore& store, const std::vector<Row>& rows) const {
 
 /// Loads the main weights, if there are any, and the values. Rounds elements to each dtype in `path`, then to the main
 /// weights' dtype and, for the values, then to their dtype. An update rounds in the same way.
-void ModelSource::load_weights(ParamStore& store, std::vector<StoredDType> path) const {
+void ModelSource::load_weights(ParamMemory& store, std::vector<StoredDType> path) const {
   std::vector<Row> rows;
   auto add = [&](std::size_t row) {
     path.push_back(stored_dtype_of(store.table()[row].dtype));
@@ -291,15 +291,15 @@ void ModelSource::load_weights(ParamStore& store, std::vector<StoredDType> path)
   load(store, rows);
 }
 
-void ModelSource::load_values(ParamStore& store) const { load_weights(store, {}); }
+void ModelSource::load_values(ParamMemory& store) const { load_weights(store, {}); }
 
-void ModelSource::load_initial_values(ParamStore& store) const {
+void ModelSource::load_initial_values(ParamMemory& store) const {
   const DType dtype = store.precision().load;
   if (dtype == DType::f32) return load_values(store);
   load_weights(store, {stored_dtype_of(dtype)});
 }
 
-void ModelSource::load_optimizer(ParamStore& store) const {
+void ModelSource::load_optimizer(ParamMemory& store) const {
   if (!has_optimizer())
     fail_at(Exit::bad_data, folder(), "the model has only weights; start from them with --finetune");
   std::vector<Row> rows;

@@ -19,7 +19,7 @@
 #include "ckpt/stored_dtype.h"
 #include "layout/slice.h"
 #include "nn/gpt_config.h"
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 
 namespace mtl {
 
@@ -84,16 +84,16 @@ class ModelSource {
   /// to the main weights' dtype, and then rounds the main weights to the values' dtype. Otherwise, rounds the stored
   /// elements to the values' dtype. Does not change padding rows. Throws Error(bad_data) if an element is NaN or
   /// infinite in the file, or overflows one of the dtypes.
-  void load_values(ParamStore& store) const;
+  void load_values(ParamMemory& store) const;
   /// Like load_values(), for a run that starts from these weights: if store.precision().load is not f32, first rounds
   /// the stored elements to it.
-  void load_initial_values(ParamStore& store) const;
+  void load_initial_values(ParamMemory& store) const;
   bool has_optimizer() const;
   /// Returns why a run cannot resume with the optimizer state in the files. Empty if it can, or if they have none.
   const std::string& optimizer_problem() const;
   /// Loads the update rule's states for the elements that this rank owns. Throws Error(bad_data) if has_optimizer() is
   /// false.
-  void load_optimizer(ParamStore& store) const;
+  void load_optimizer(ParamMemory& store) const;
 
   /// Returns all stored tensors. A name consists of the kind and the canonical name: "param.NAME".
   const std::vector<SavedTensor>& tensors() const;
@@ -114,8 +114,8 @@ class ModelSource {
 
  private:
   struct Row;
-  void load(ParamStore& store, const std::vector<Row>& rows) const;
-  void load_weights(ParamStore& store, std::vector<StoredDType> path) const;
+  void load(ParamMemory& store, const std::vector<Row>& rows) const;
+  void load_weights(ParamMemory& store, std::vector<StoredDType> path) const;
   explicit ModelSource(std::unique_ptr<TensorReader> reader);
   std::unique_ptr<TensorReader> reader_;
 };

@@ -24,7 +24,7 @@ ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::s
 
 }  // namespace
 
-std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
+std::vector<TensorToSave> tensors_to_save(const ParamMemory& store) {
   std::vector<TensorToSave> tensors;
   auto view = std::make_shared<std::optional<HostView>>();  // view of the tensor whose `bytes` was called last
   for (std::size_t row = 0; row < store.table().size(); ++row) {

@@ -37,13 +37,13 @@ std::size_t message_bytes(const MetaModel& model, const RunShape& shape) {
   return (bytes + 63) / 64 * 64;
 }
 
-Pipeline make_pipeline(MetaModel& model, GradSync& sync, const RunShape& shape, const StepSchedule& schedule) {
+Pipeline make_pipeline(MetaModel& model, ParamTraffic& traffic, const RunShape& shape, const StepSchedule& schedule) {
   MemoryPlan plan;
   plan.entries.assign(model.stage.chunks.size(), {Category::slots, Space::device, 0});
   plan.entries.insert(plan.entries.end(), {{Category::offloaded, Space::host, 0},
                                            {Category::messages, Space::device, message_bytes(model, shape)},
                                            {Category::scratch, Space::device, 0}});
-  return {model.stage, model.stream, model.groups, schedule, plan, &sync};
+  return {model.stage, model.stream, model.groups, schedule, plan, &traffic};
 }
 
 Category category_of(StorageRole role) {
@@ -54,7 +54,7 @@ Category category_of(StorageRole role) {
 
 /// Returns the size in bytes of the largest tensor that the host copies from or to the device. The host copies one
 /// tensor at a time, so it needs no more memory than this.
-std::size_t snapshot_bytes(const ParamStore& params) {
+std::size_t snapshot_bytes(const ParamMemory& params) {
   std::size_t largest = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {
     const Storage& storage = params.table()[row];
@@ -140,8 +140,8 @@ std::size_t MemoryPlan::index_of(Category category) const {
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                        const StepSchedule& of_rank) {
   MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
-  GradSync sync(model.params, model.stream, model.groups, {});
-  Pipeline pipeline = make_pipeline(model, sync, shape, of_rank);
+  ParamTraffic traffic(model.params, model.stream, model.groups, {});
+  Pipeline pipeline = make_pipeline(model, traffic, shape, of_rank);
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
@@ -150,7 +150,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   if (pipeline.offloaded_layers() > 0) pipeline.evaluate(buffers.batch(0), buffers.losses(0));
   auto count = [&](int micro_batches) {
     const StepSchedule schedule = counting_schedule(shape.layout, micro_batches);
-    sync.begin_step();
+    traffic.begin_step();
     return model.count([&] { pipeline.train(buffers, nullptr, &schedule); });
   };
   // The first micro-batch overwrites the gradients. Every later one adds to them.

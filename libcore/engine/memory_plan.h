@@ -46,7 +46,7 @@ struct PlanEntry {
 struct MemoryPlan {
   /// All buffers that exist from a run's first step to its last:
   ///   parameters, gradients, optimizer, main_weights
-  ///               one entry per row of the ParamStore's table. If states are in host memory, `optimizer` also has an
+  ///               one entry per row of the ParamMemory's table. If states are in host memory, `optimizer` also has an
   ///               entry for the StateRing on the device
   ///   slots       activations of a micro-batch in flight: one entry per chunk of the stage
   ///   offloaded   activations of an offloaded layer, in host memory

@@ -11,7 +11,7 @@
 #include "device/step_state.h"
 #include "engine/run_shape.h"
 #include "engine/stage.h"
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 
 namespace mtl {
 
@@ -25,7 +25,7 @@ struct MetaModel {
   Stream stream;         // counts the work of operators
   ProcessGroups groups;  // count bytes that would be sent
   Stage stage;
-  ParamStore params;
+  ParamMemory params;
   StepMemory step{Device::meta};
 
   /// Without `states` (evaluation), parameters have no gradients.

@@ -146,9 +146,11 @@ void Pipeline::start_next_receive(const StepSchedule& schedule, std::size_t inde
   if (next != schedule.actions.end()) messages_.start_receive(*next, buffers.batch(next->micro_batch).tokens.numel());
 }
 
-void Pipeline::use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape) {
+void Pipeline::use_graphs(StepGraphs& graphs, const CapturePolicy& policy, ParamTraffic& traffic,
+                          const RunShape& shape) {
   graphs_ = &graphs;
-  sync_ = &sync;
+  policy_ = &policy;
+  traffic_ = &traffic;
   RunShape slot_shape = shape;
   slot_shape.micro_batches = slots();
   slot_batches_.emplace(stream_.device(), slot_shape);
@@ -209,11 +211,11 @@ void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const 
     run(action, slot, ctx, slot_batches_->batch(part.slot), slot_batches_->losses(part.slot), loss_sum);
   };
   const bool communicates = action.kind > ActionKind::weight;
-  if (communicates || sync_->overlaps(part.is_first, part.is_last)) return body();
+  if (communicates || !policy_->captures_micro_batch(part.is_first, part.is_last)) return body();
   std::vector<std::size_t> reduced;
   const auto body_and_reductions = [&] {
     body();
-    if (part.is_last) reduced = sync_->join_reductions();
+    if (part.is_last) reduced = traffic_->join_reductions();
   };
   if (graphs_->run(stream_, part, body_and_reductions)) {
     part_outputs_[part] = {.output = slot.output, .dinput = slot.dinput, .reduced = reduced};
@@ -228,8 +230,8 @@ void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   const auto kind = static_cast<ActionKind>(part.action);
   if (kind == ActionKind::forward) slot.output = outputs.output;
   if (kind == ActionKind::backward) slot.dinput = outputs.dinput;
-  sync_->mark_reduced(outputs.reduced);
-  if (kind == ActionKind::forward || !part.is_first || !sync_->overlaps(false, true)) return;
+  traffic_->mark_reduced(outputs.reduced);
+  if (kind == ActionKind::forward || !part.is_first || policy_->captures_micro_batch(false, true)) return;
   // The last micro-batch runs without graphs. Mark the gradients as written, so that it adds to the first micro-batch's
   // gradients instead of overwriting them.
   stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });

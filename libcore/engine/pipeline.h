@@ -8,12 +8,12 @@
 
 #include "comm/operation_label.h"
 #include "device/memory.h"
+#include "engine/capture_policy.h"
 #include "engine/memory_plan.h"
 #include "engine/stage.h"
 #include "engine/stage_messages.h"
 #include "engine/step_graphs.h"
 #include "layout/schedule.h"
-#include "optim/grad_sync.h"
 
 namespace mtl {
 
@@ -49,10 +49,10 @@ class Pipeline {
            ParamOwner* params = nullptr, const StepState* step = nullptr);
 
   /// Makes train() run its actions as CUDA graphs from now on. The graphs read micro-batches from the slots' buffers.
-  /// Micro-batches for which sync.overlaps() is true, and messages between stages, do not run as graphs. `sync` must be
-  /// the constructor's `params`, and `shape` must be the shape that was planned for. The caller must keep `graphs` and
-  /// `sync` alive.
-  void use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape);
+  /// Messages between stages, and micro-batches that `policy` does not capture, do not run as graphs. `traffic` must be
+  /// the constructor's `params`, and `shape` must be the shape that was planned for. The caller must keep `graphs`,
+  /// `policy` and `traffic` alive.
+  void use_graphs(StepGraphs& graphs, const CapturePolicy& policy, ParamTraffic& traffic, const RunShape& shape);
   /// Computes the gradients for the micro-batches in `buffers` and stores them in the parameters' gradients. The last
   /// stage also writes the losses of all tokens to `buffers` (with graphs: to the slots' buffers). If the tensor
   /// `loss_sum`, (1) f64, exists, the last stage adds the weighted sum of these losses to it. If `progress` is not
@@ -115,12 +115,14 @@ class Pipeline {
   std::vector<Slot> slots_;
   StageMessages messages_;
   Arena scratch_;
+  // Set only with graphs:
   StepGraphs* graphs_ = nullptr;
-  GradSync* sync_ = nullptr;                  // set only with graphs
-  std::optional<BatchBuffers> slot_batches_;  // with graphs: each slot's micro-batch
+  const CapturePolicy* policy_ = nullptr;
+  ParamTraffic* traffic_ = nullptr;
+  std::optional<BatchBuffers> slot_batches_;  // each slot's micro-batch
   struct PartOutputs {
     Tensor output, dinput;             // as in the slot after the capture
-    std::vector<std::size_t> reduced;  // buckets that GradSync::join_reductions() returned
+    std::vector<std::size_t> reduced;  // buckets that ParamTraffic::join_reductions() returned
   };
   std::map<StepGraphs::Part, PartOutputs> part_outputs_;
 };

@@ -16,7 +16,7 @@
 #include "device/stream.h"
 #include "engine/meta_model.h"
 #include "engine/stage.h"
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 
 namespace mtl {
 
@@ -52,7 +52,7 @@ class Model {
  private:
   GptConfig config_;
   Stage stage_;
-  ParamStore params_;
+  ParamMemory params_;
   Stream stream_;
 };
 

@@ -34,8 +34,8 @@ struct Layout {
   std::optional<RankGrid> expert_grid = {};
   int rank = 0;
   bool sequence_parallel = false;  // outside tensor-parallel regions, split rows along the tensor axis
-  int zero = 0;  // ZeRO stage: replicas shard 1: the optimizer state, 2: gradients, too, 3: values, too (param_store.h)
-  std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (param_store.h)
+  int zero = 0;  // ZeRO stage, what replicas shard: 1: optimizer state, 2: gradients, too, 3: values, too
+  std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (bucket_layout.h)
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   int chunks = 1;                               // per stage: at least 2 if interleaved, 2 in zero_bubble_v, else 1

@@ -57,6 +57,8 @@ bool counts(const Ownership& ownership, const RankGrid& grid, int rank) {
   return !ownership.on_end_stages || grid.coordinate(rank, Axis::pipeline) == 0;
 }
 
+std::vector<AxisSet> counted_over(AxisSet owners) { return {owners, Axis::tensor, Axis::pipeline}; }
+
 bool writes(const Ownership& ownership, const RankGrid& grid, int rank) {
   return counts(ownership, grid, rank) && grid.index_in_group(rank, ownership.replicas - ownership.owners) == 0;
 }

@@ -50,6 +50,9 @@ ElementRange owned_range(const Ownership& ownership, std::int64_t count, const R
 /// Ranks other than replicas may hold the same elements. Returns true for the first of them, which counts the elements
 /// in the gradient norm.
 bool counts(const Ownership& ownership, const RankGrid& grid, int rank);
+/// Returns the axes over which a sum over counted elements must be added up, one set after the other: those of the
+/// ranks that own different elements.
+std::vector<AxisSet> counted_over(AxisSet owners);
 /// Returns true if this rank writes the elements that it owns to checkpoints: it counts them, and it is the first of
 /// the replicas that own the same ones.
 bool writes(const Ownership& ownership, const RankGrid& grid, int rank);

@@ -1,4 +1,4 @@
-// Parameters. A layer describes each tensor with a ParamSpec. The ParamStore (optim) allocates it, and the layer keeps
+// Parameters. A layer describes each tensor with a ParamSpec. The ParamMemory (optim) allocates it, and the layer keeps
 // a Param, which is a view of the tensor's value and gradient.
 #pragma once
 
@@ -22,7 +22,7 @@ enum class Init { zeros, ones, normal };
 struct ParamSpec {
   std::string name;                 // canonical: "layers.3.attention.qkv.weight"
   std::vector<std::int64_t> shape;  // of the entire tensor, as checkpoints store it: without vocabulary padding
-  Ownership ownership = {};         // layers leave `owners` to the ParamStore
+  Ownership ownership = {};         // layers leave `owners` to the ParamMemory
   std::int64_t padded_rows = 0;     // total size of axis 0 in memory over all ranks, if it exceeds shape[0]
   bool decays = true;               // weight decay applies; false for biases and 1-D tensors
   Init init = Init::normal;
@@ -45,7 +45,7 @@ struct GradState {
   bool written = false;
 };
 
-/// A layer's view of a parameter. The ParamStore binds it before the first step.
+/// A layer's view of a parameter. The ParamMemory binds it before the first step.
 struct Param {
   Tensor value;  // this rank's part: ParamSpec::shape with the sharded axis divided by the number of ranks
   GradState* grad = nullptr;

@@ -16,14 +16,14 @@
 
 namespace mtl {
 
-/// What a row of a ParamStore's table stores. An update rule keeps one or more states. If the values are a narrower
+/// What a row of a ParamMemory's table stores. An update rule keeps one or more states. If the values are a narrower
 /// copy of the main weights, the update rule updates the main weights.
 enum class StorageRole { values, gradients, states, main_weights };
 
 /// The elements of a bucket that a rank holds: all of them, or only those it updates.
 enum class Extent { whole, owned };
 
-/// A row of a ParamStore's table. It stores one number per parameter element.
+/// A row of a ParamMemory's table. It stores one number per parameter element.
 struct Storage {
   StorageRole role;
   std::string kind;  // prefix of the parameter's name in checkpoints; empty if not saved
@@ -38,7 +38,7 @@ inline constexpr std::size_t kValues = 0, kGradients = 1, kFirstState = 2;
 
 /// One parameter's range in a bucket.
 struct Segment {
-  int param;           // index into ParamStore::specs()
+  int param;           // index into ParamMemory::specs()
   std::int64_t begin;  // index of the first element in the bucket
   std::int64_t count;  // number of elements, including padding
 };
@@ -65,7 +65,7 @@ struct BucketKey {
 struct Bucket {
   BucketKey key;
   std::vector<Segment> segments = {};
-  std::size_t group = 0;           // index into ParamStore::groups()
+  std::size_t group = 0;           // index into BucketLayout::groups
   int units = 0;                   // number of units that backward must finish before this bucket is reduced
   std::size_t main_row = kValues;  // the table row that the optimizer updates
   // One flat tensor per table row. It has `count` elements, or owned_end - owned_begin if the row's extent is `owned`.

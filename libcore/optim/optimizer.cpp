@@ -6,16 +6,16 @@
 
 namespace mtl {
 
-Optimizer::Optimizer(ParamStore& params, Options options, Stream& stream, const ProcessGroups& groups)
+Optimizer::Optimizer(ParamMemory& params, Options options, Stream& stream, const ProcessGroups& groups)
     : params_(params),
       options_(options),
       stream_(stream),
       groups_(groups),
-      sync_(params, stream, groups, options.overlap),
+      traffic_(params, stream, groups, options.overlap),
       ring_(params.layout().optimizer_on_host ? std::make_unique<StateRing>(params) : nullptr) {}
 
 void Optimizer::step(Arena& scratch, StepState* state) {
-  sync_.finish_reduction();
+  traffic_.finish_reduction();
   gradient_norm(scratch, state);
   begin_update();
   update(state);
@@ -31,8 +31,7 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
     if (owned.numel() > 0 && params_.counts(param)) gradients.push_back(owned);
   }
   sum_of_squares(stream_, scratch, sum, gradients);
-  for (AxisSet axes : {params_.owners(), AxisSet(Axis::tensor), AxisSet(Axis::pipeline)})
-    groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
+  for (const AxisSet axes : counted_over(params_.owners())) groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
   finish_grad_norm(stream_, state, sum, options_.clip_grad, options_.rule.options);
 }
 
@@ -76,11 +75,11 @@ void Optimizer::update(StepState* state) {
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {
     if (params_.buckets()[b].added_to) continue;  // it has no parameters
     update_bucket(params_.buckets()[b], state);
-    if (!params_.buckets()[b].value_buffer) sync_.gather(b);
+    if (!params_.buckets()[b].value_buffer) traffic_.gather(b);
   }
-  sync_.forget_values();
+  traffic_.forget_values();
   if (ring_ != nullptr) ring_->end(stream_);
-  if (!options_.overlap.gather) sync_.finish_gathering();
+  if (!options_.overlap.gather) traffic_.finish_gathering();
 }
 
 }  // namespace mtl

@@ -6,7 +6,7 @@
 
 #include "comm/groups.h"
 #include "device/memory.h"
-#include "optim/grad_sync.h"
+#include "optim/param_traffic.h"
 #include "optim/state_ring.h"
 
 namespace mtl {
@@ -16,19 +16,19 @@ class Optimizer {
   struct Options {
     AdamW rule;
     double clip_grad = 1.0;  // maximum global gradient norm; 0: no clipping
-    GradSync::Overlap overlap;
+    ParamTraffic::Overlap overlap;
     std::uint32_t seed = 0;  // for stochastic rounding
   };
 
-  Optimizer(ParamStore& params, Options options, Stream& stream, const ProcessGroups& groups);
+  Optimizer(ParamMemory& params, Options options, Stream& stream, const ProcessGroups& groups);
 
   /// Must be called before the first micro-batch of a step.
-  void begin_step() { sync_.begin_step(); }
+  void begin_step() { traffic_.begin_step(); }
   /// Layers lease parameters from this ParamOwner.
-  GradSync& sync() { return sync_; }
+  ParamTraffic& traffic() { return traffic_; }
   /// Must be called after the last backward of a step. Sums gradients over ranks. Sets grad_norm, clip_scale and
   /// found_inf in `state`, which is in device memory. Updates all owned ranges unless found_inf is set. With
-  /// Overlap::gather, values may still be being gathered when this returns; see GradSync.
+  /// Overlap::gather, values may still be being gathered when this returns; see ParamTraffic.
   void step(Arena& scratch, StepState* state);
   /// Must be called before launching a captured step(). A direct step() calls it itself.
   void begin_update() { update_begun_ = true; }
@@ -47,11 +47,11 @@ class Optimizer {
   void update_rounded(const Segment& segment, bool decays, StepState* state);
   void update_range(const UpdateRange& range, StepState* state);
 
-  ParamStore& params_;
+  ParamMemory& params_;
   Options options_;
   Stream& stream_;
   const ProcessGroups& groups_;
-  GradSync sync_;
+  ParamTraffic traffic_;
   std::unique_ptr<StateRing> ring_;  // null unless states are in host memory
   bool update_begun_ = false;
 };

@@ -1,7 +1,7 @@
 #include "optim/precision_presets.h"
 
 #include "base/error.h"
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 
 namespace mtl {
 

@@ -9,7 +9,7 @@ namespace mtl {
 namespace {
 
 /// Returns the length, in elements, of the longest range that a single update covers.
-std::int64_t longest_range(const ParamStore& params) {
+std::int64_t longest_range(const ParamMemory& params) {
   std::int64_t longest = 0;
   for (const Bucket& bucket : params.buckets()) longest = std::max(longest, bucket.owned_end - bucket.owned_begin);
   return longest;
@@ -27,7 +27,7 @@ UpdateRange part_of(const UpdateRange& range, std::int64_t begin, std::int64_t c
 
 }  // namespace
 
-StateRing::StateRing(const ParamStore& params, std::int64_t piece)
+StateRing::StateRing(const ParamMemory& params, std::int64_t piece)
     : up_(params.device()),
       down_(params.device()),
       begun_(params.device()),

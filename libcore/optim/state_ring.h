@@ -17,7 +17,7 @@
 
 #include "device/event.h"
 #include "device/memory.h"
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 #include "optim/update_rule.h"
 
 namespace mtl {
@@ -28,7 +28,7 @@ class StateRing {
   static constexpr std::int64_t kAlign = 64;
 
   /// Pieces have at most `piece` elements, which must be a multiple of kAlign.
-  explicit StateRing(const ParamStore& params, std::int64_t piece = kPiece);
+  explicit StateRing(const ParamMemory& params, std::int64_t piece = kPiece);
 
   /// Returns the size of the ring in device memory, in bytes.
   std::size_t bytes() const { return memory_.bytes(); }

@@ -30,15 +30,16 @@ StopRequest stop_request_of(const TrainOptions& options) {
 }
 
 /// Describes whether steps run as CUDA graphs, which parts do not, and why.
-std::string graphs_text(const RunShape& shape, const GradSync& sync) {
+std::string graphs_text(const RunShape& shape, const CapturePolicy& policy) {
   if (!shape.graphs && shape.layout.shards_gradients())
     return "steps run without CUDA graphs, because sums of sharded gradients outlast a micro-batch";
   if (!shape.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
   std::vector<std::string> plain;
   if (shape.layout.stages() > 1) plain.push_back("messages between stages");
-  if (sync.overlaps(true, false)) plain.push_back("the first micro-batch (--overlap-param-gather)");
-  if (sync.overlaps(false, true)) plain.push_back("the last micro-batch (--overlap-grad-reduce in a pipeline)");
-  if (sync.overlaps(true, true)) plain.push_back("the update");
+  if (!policy.captures_micro_batch(true, false)) plain.push_back("the first micro-batch (--overlap-param-gather)");
+  if (!policy.captures_micro_batch(false, true))
+    plain.push_back("the last micro-batch (--overlap-grad-reduce in a pipeline)");
+  if (!policy.captures_update()) plain.push_back("the update");
   std::string text = "steps run as CUDA graphs from the third on";
   if (plain.empty()) return text;
   return text + "; not as graphs: " + join(plain, ", ") +
@@ -77,8 +78,9 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       step_memory_(shape_.device),
       step_queue_(shape_.device == Device::cuda ? 1 : 0),
       optimizer_(params_, optimizer_options(options), stream_, ranks_.groups),
+      capture_policy_(optimizer_.traffic(), ranks_.groups),
       pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
-                plan_, &optimizer_.sync(), step_memory_.on_device()),
+                plan_, &optimizer_.traffic(), step_memory_.on_device()),
       graphs_(ranks_.groups),
       scaler_(scaler_of(options.precision)),
       train_batches_(make_step_batches(shape_)),
@@ -89,7 +91,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
     const auto largest = static_cast<int>(shape_.micro_batches);
     step_schedules_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches, largest));
   }
-  if (shape_.graphs) pipeline_.use_graphs(graphs_, optimizer_.sync(), shape_);
+  if (shape_.graphs) pipeline_.use_graphs(graphs_, capture_policy_, optimizer_.traffic(), shape_);
   check_agreement(start);
   check_validation_samples();
   if (start.source) {
@@ -181,7 +183,7 @@ Exit Trainer::run_to_end() {
 void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   if (shape_.device == Device::cuda && is_rank_zero()) {
-    console_.info(graphs_text(shape_, optimizer_.sync()));
+    console_.info(graphs_text(shape_, capture_policy_));
     const std::string warning = scalar_attention_warning(shape_.precision.compute, config_.head_dim);
     if (!warning.empty() && stream_.attention_backend() != AttentionBackend::unfused) console_.warn(warning);
   }
@@ -219,7 +221,7 @@ bool Trainer::save_if_due() {
 
 /// Ends a run that is not complete. Its state has already been saved if there is a --save folder.
 Exit Trainer::end_early() {
-  optimizer_.sync().finish_gathering();
+  optimizer_.traffic().finish_gathering();
   const bool by_signal = totals_.end > 0;
   if (by_signal && !save_directory_) {
     throw AgreedError(Exit::failure,
@@ -248,7 +250,7 @@ void Trainer::enqueue_step(const StepBatch& batch) {
   compute_gradients(batch);
   update();
   if (counts_losses()) step.totals.add_tokens(batch);
-  step.totals.waited = optimizer_.sync().take_waited_seconds();
+  step.totals.waited = optimizer_.traffic().take_waited_seconds();
   step_queue_.push(stream_, step_memory_, step);
 }
 
@@ -275,7 +277,7 @@ void Trainer::compute_gradients(const StepBatch& batch) {
 void Trainer::update() {
   const ProfileRange range(stream_, ProfileKind::phase, "optimizer");
   const auto step = [this] { optimizer_.step(pipeline_.scratch(), step_memory_.on_device()); };
-  if (!shape_.graphs || optimizer_.sync().overlaps(true, true)) return step();
+  if (!shape_.graphs || !capture_policy_.captures_update()) return step();
   optimizer_.begin_update();
   graphs_.run(stream_, {}, step);
 }

@@ -138,13 +138,14 @@ class Trainer {
   RunShape shape_;                              // of the largest step
   std::map<int, StepSchedule> step_schedules_;  // by number of micro-batches
   Stage stage_;
-  ParamStore params_;
+  ParamMemory params_;
   MemoryPlan plan_;
   Stream stream_;
   LrScheduleOptions lr_schedule_;
   StepMemory step_memory_;
   StepQueue step_queue_;
   Optimizer optimizer_;
+  CapturePolicy capture_policy_;
   Pipeline pipeline_;
   StepGraphs graphs_;
   GradScaler scaler_;

@@ -65,7 +65,7 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
 
 /// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.
 void Trainer::end_exhausted() {
-  optimizer_.sync().finish_gathering();
+  optimizer_.traffic().finish_gathering();
   save(is_validation_iteration());
   metrics_->finish();
   throw AgreedError(

@@ -87,10 +87,10 @@ void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradient
   constexpr std::size_t kMaxNames = 3;
   if (ranks_.groups.world().size() > 1 || !gradients_remain) {
     step_memory_.send(stream_, step.inputs);
-    optimizer_.sync().begin_repetition();
+    optimizer_.traffic().begin_repetition();
     compute_gradients(*step.batch);
   }
-  std::vector<std::string> names = optimizer_.sync().nonfinite_gradients(pipeline_.scratch());
+  std::vector<std::string> names = optimizer_.traffic().nonfinite_gradients(pipeline_.scratch());
   std::size_t count = names.size();
   names.resize(std::min(count, kMaxNames));
   std::string own = join(names, ", ");

@@ -39,7 +39,7 @@ bool Trainer::answer_requests(const char* name, std::int64_t batch, bool final) 
   if (requested.status > 0) print_status(cat(", ", name, " batch ", batch + 1, " of ", options_.batch.eval_iters));
   if (requested.save > 0 && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
   if (requested.save > 0 || totals_.ends()) {
-    optimizer_.sync().finish_gathering();
+    optimizer_.traffic().finish_gathering();
     save(!final);
   }
   return !totals_.ends();
@@ -87,7 +87,7 @@ bool Trainer::validate(bool final) {
 /// Save before validating, so that a fault during validation does not lose the model. The checkpoint has the counts
 /// from before the last validation, so that an extended run equals an uninterrupted one.
 Exit Trainer::finish() {
-  optimizer_.sync().finish_gathering();
+  optimizer_.traffic().finish_gathering();
   save(false);
   const TrainState before = state_;
   if (!validate(true)) return end_early();

@@ -50,12 +50,12 @@ struct TestStore {
               }) {}
 
   std::vector<Param> params;
-  ParamStore store;
+  ParamMemory store;
 };
 
 /// Fills values and moments, including padding. Each element depends on the seed, the parameter, its index, and whether
 /// it belongs to the value or to one of the moments.
-inline void fill(ParamStore& store, float seed) {
+inline void fill(ParamMemory& store, float seed) {
   auto fill_tensor = [&](Tensor tensor, int role, int param) {
     for (std::int64_t i = 0; i < tensor.numel(); ++i) {
       tensor.data<float>()[i] = seed + 0.001f * static_cast<float>(i) + 10.0f * static_cast<float>(param) +
@@ -72,7 +72,7 @@ inline void fill(ParamStore& store, float seed) {
 
 /// Returns true if the values have the same bits in both stores. Also compares the moments if both stores have them.
 /// Padding is ignored.
-inline bool same_tensors(const ParamStore& a, const ParamStore& b) {
+inline bool same_tensors(const ParamMemory& a, const ParamMemory& b) {
   for (std::size_t row = 0; row < std::min(a.table().size(), b.table().size()); ++row) {
     if (a.table()[row].kind.empty()) continue;
     for (int i = 0; i < a.size(); ++i) {
@@ -96,7 +96,7 @@ inline TrainState state_at(std::int64_t iteration) {
 }
 
 /// Saves as the only process of a job.
-inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamStore& store,
+inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamMemory& store,
                               const TrainState& state, const SaveOptions& options = {}) {
   return save.save(config, store, state, options, ProcessGroups().world());
 }

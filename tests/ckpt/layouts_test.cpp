@@ -31,7 +31,7 @@ std::vector<std::string> shards_in(const std::string& folder) {
 }
 
 /// Returns the total size of the blocks that a store needs.
-std::uint64_t bytes_of_needed_blocks(const ParamStore& store, const Manifest& manifest) {
+std::uint64_t bytes_of_needed_blocks(const ParamMemory& store, const Manifest& manifest) {
   std::uint64_t bytes = 0;
   visit_tensors(store, [&](const std::string& name, const auto&, const Slice& slice, Tensor) {
     for (const ManifestTensor& entry : manifest.tensors) {
@@ -50,7 +50,7 @@ std::uint64_t bytes_of_needed_blocks(const ParamStore& store, const Manifest& ma
   return bytes;
 }
 
-std::uint64_t bytes_held(const ParamStore& store) {
+std::uint64_t bytes_held(const ParamMemory& store) {
   std::uint64_t bytes = 0;
   visit_tensors(store, [&](const std::string&, const auto&, const Slice& slice, Tensor) {
     bytes += static_cast<std::uint64_t>(slice.count()) * 4;
@@ -74,7 +74,7 @@ void check_every_layout_reads(const TestLayout& writer, const GptConfig& config)
   for (const TestLayout& reader : kTestLayouts) {
     CAPTURE(reader.name);
     std::atomic<int> wrong = 0, wrong_reads = 0, more_than_held = 0;
-    auto compare = [&](int, const ParamStore& store, const ModelSource& source) {
+    auto compare = [&](int, const ParamMemory& store, const ModelSource& source) {
       wrong += count_wrong(store, 7);
       wrong_reads += source.bytes_read() != bytes_of_needed_blocks(store, manifest);
       more_than_held += source.bytes_read() != bytes_held(store);
@@ -173,7 +173,7 @@ TEST_CASE("layouts: every rank reads its part of a Hugging Face folder") {
     for (const TestLayout& reader : kTestLayouts) {
       CAPTURE(reader.name);
       std::atomic<int> wrong = 0, wrong_reads = 0;
-      auto compare = [&](int, const ParamStore& store, const ModelSource& source) {
+      auto compare = [&](int, const ParamMemory& store, const ModelSource& source) {
         wrong += count_wrong(store, 5, source.has_optimizer());
         std::uint64_t needed = 0;
         for (int i = 0; i < store.size(); ++i) needed += static_cast<std::uint64_t>(store.slice(i).count()) * 4;

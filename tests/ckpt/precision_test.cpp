@@ -89,7 +89,7 @@ TEST_CASE("precision: a checkpoint loads into any precision and layout as its ex
         CAPTURE(from->name);
         CAPTURE(into->name);
         std::atomic<int> wrong = 0, loads = 0;
-        auto count = [&](int, const ParamStore& store, const ModelSource&) {
+        auto count = [&](int, const ParamMemory& store, const ModelSource&) {
           wrong += count_wrong(store, saved_by(writer.precision, 7));
           ++loads;
         };
@@ -111,7 +111,7 @@ TEST_CASE("precision: a run that starts from weights rounds them to its load dty
       CAPTURE(folder);
       CAPTURE(reader.name);
       std::atomic<int> wrong = 0, loads = 0;
-      auto count = [&](int, const ParamStore& store, const ModelSource&) {
+      auto count = [&](int, const ParamMemory& store, const ModelSource&) {
         auto element = [&](const std::string& name, std::int64_t at) {
           return rounded(true_element(name, at, 7), reader.precision.load);
         };

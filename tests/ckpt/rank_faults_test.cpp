@@ -18,7 +18,7 @@ const TestLayout& kTensorSharded = kTestLayouts[6];
 
 /// Loads into all ranks of a layout; returns each rank's error.
 std::vector<std::string> load_errors(const TestLayout& layout, const std::string& folder) {
-  return load_into(layout, folder, [](int, const ParamStore&, const ModelSource&) {});
+  return load_into(layout, folder, [](int, const ParamMemory&, const ModelSource&) {});
 }
 
 /// Returns the file offset of a tensor's data.

@@ -72,7 +72,7 @@ class RankModel {
   Stage stage_;
 
  public:
-  ParamStore store;
+  ParamMemory store;
 };
 
 /// Returns element `at` of a tensor. The value is exact in fp32 and within f16's range; f16 and bf16 round it.
@@ -98,7 +98,7 @@ constexpr float kUntouched = -1;
 
 /// Calls `visit(name, whole_shape, slice, memory)` for all values, main weights and moments in a store.
 template <class Visit>
-void visit_tensors(const ParamStore& store, const Visit& visit) {
+void visit_tensors(const ParamMemory& store, const Visit& visit) {
   for (std::size_t row = 0; row < store.table().size(); ++row) {
     if (row == kGradients) continue;
     const std::string kind = row == kValues ? kParamKind : store.table()[row].kind;
@@ -112,7 +112,7 @@ void visit_tensors(const ParamStore& store, const Visit& visit) {
 }
 
 /// Sets elements to true_element(), and padding to kUntouched. If `seed` is negative, sets everything to kUntouched.
-inline void fill_true(const ParamStore& store, int seed) {
+inline void fill_true(const ParamMemory& store, int seed) {
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
     for (std::int64_t k = 0; k < memory.numel(); ++k) set_element(memory, k, kUntouched);
     for_each_overlap(whole_slice(shape), slice, [&](const Overlap& run) {
@@ -127,7 +127,7 @@ using ElementToLoad = std::function<float(const std::string& name, std::int64_t 
 
 /// Counts the values and main weights that differ from `element`, and the padding that is not kUntouched. Also checks
 /// the moments if `with_moments`.
-inline int count_wrong(const ParamStore& store, const ElementToLoad& element, bool with_moments = true) {
+inline int count_wrong(const ParamMemory& store, const ElementToLoad& element, bool with_moments = true) {
   int wrong = 0;
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
     if (!with_moments && !starts_with(name, "param.")) return;
@@ -143,7 +143,7 @@ inline int count_wrong(const ParamStore& store, const ElementToLoad& element, bo
 }
 
 /// As above, for the elements that fill_true() sets with this seed.
-inline int count_wrong(const ParamStore& store, int seed, bool with_moments = true) {
+inline int count_wrong(const ParamMemory& store, int seed, bool with_moments = true) {
   return count_wrong(
       store, [&](const std::string& name, std::int64_t at) { return true_element(name, at, seed); }, with_moments);
 }
@@ -197,7 +197,7 @@ std::vector<std::string> load_into(const TestLayout& layout, const std::string& 
 inline int wrong_after_load(const TestLayout& layout, const std::string& folder, int seed,
                             const GptConfig& config = layouts_config()) {
   std::atomic<int> wrong = 0;
-  auto count = [&](int, const ParamStore& store, const ModelSource& source) {
+  auto count = [&](int, const ParamMemory& store, const ModelSource& source) {
     wrong += count_wrong(store, seed, source.has_optimizer());
   };
   for (const std::string& error : load_into(layout, folder, count, config)) {

@@ -141,14 +141,14 @@ memory_with() {
   sed -n '/^Memory of/,$p' "$WORK/out"
 }
 memory_with --zero-stage 2 >"$WORK/stage2"
-memory_with --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads | diff - "$WORK/stage2"
-memory_with --fsdp shard_grad_op | diff - "$WORK/stage2"
+memory_with --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads | diff - "$WORK/stage2" || fail 'two names of a ZeRO stage differ'
+memory_with --fsdp shard_grad_op | diff - "$WORK/stage2" || fail 'two names of a ZeRO stage differ'
 memory_with --zero-stage 3 >"$WORK/stage3"
-memory_with --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params | diff - "$WORK/stage3"
-memory_with --fsdp full_shard | diff - "$WORK/stage3"
-memory_with --use-torch-fsdp2 | diff - "$WORK/stage3"
+memory_with --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params | diff - "$WORK/stage3" || fail 'two names of a ZeRO stage differ'
+memory_with --fsdp full_shard | diff - "$WORK/stage3" || fail 'two names of a ZeRO stage differ'
+memory_with --use-torch-fsdp2 | diff - "$WORK/stage3" || fail 'two names of a ZeRO stage differ'
 memory_with --fsdp no_shard >"$WORK/stage0"
-memory_with | diff - "$WORK/stage0"
+memory_with | diff - "$WORK/stage0" || fail 'two names of a ZeRO stage differ'
 ! diff -q "$WORK/stage2" "$WORK/stage3" >"$WORK/same" || fail "--zero-stage 2 and 3 need the same memory"
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4
 expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread per rank$'

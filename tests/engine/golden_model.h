@@ -127,7 +127,7 @@ struct GoldenModel {
   RunShape shape;
   DropoutOptions dropout;
   Stage stage;
-  ParamStore params;
+  ParamMemory params;
   MemoryPlan plan;
   Stream stream;
   ProcessGroups groups;

@@ -56,7 +56,7 @@ struct RunLayout {
   GptConfig config;
   std::string text;  // a line from layouts.txt
   RunShape shape;    // rank 0's shape
-  GradSync::Overlap overlap;
+  ParamTraffic::Overlap overlap;
 };
 
 RunLayout parse_layout(const std::string& line, const GptConfig& config = layout_gpt()) {
@@ -148,14 +148,14 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   shape.layout.rank = rank;
   MemoryPlan plan = plan_training(layout.config, layout_dropout(layout.config), shape);
   Stage stage = make_stage(layout.config, layout_dropout(layout.config), shape.layout, shape.padded_vocab);
-  ParamStore params(
+  ParamMemory params(
       Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); },
       shape.layout);
   params.initialize(1234);
   Stream stream(Device::cpu, 1);
   Optimizer optimizer(params, {{}, 1.0, layout.overlap}, stream, groups);
   Pipeline pipeline(stage, stream, groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), plan,
-                    &optimizer.sync());
+                    &optimizer.traffic());
   BatchBuffers buffers(Device::cpu, shape);
   StepState state;
   bool has_losses = shape.layout.stage() == shape.layout.places().loss_stage();

@@ -5,7 +5,7 @@
 
 #include "comm/groups.h"
 #include "layout/schedule.h"
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 #include "tests/gpt_of_size.h"
 
 using namespace mtl;
@@ -94,7 +94,7 @@ Journal journal_of(int stage, ScheduleKind kind) {
   Journal journal;
   ProcessGroups groups = groups_of(shape, journal);
   Stage own = make_stage(piped_gpt(), {}, shape.layout, shape.padded_vocab);
-  ParamStore params(
+  ParamMemory params(
       Device::meta, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { own.params(visit); },
       shape.layout);
   Stream stream(Device::meta);

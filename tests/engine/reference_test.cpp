@@ -16,7 +16,7 @@ namespace {
 
 /// Returns the canonical tensors. They are the first elements of each parameter, because padding rows come last in the
 /// vocabulary.
-Tensors canonical_values(const GptConfig& config, ParamStore& params) {
+Tensors canonical_values(const GptConfig& config, ParamMemory& params) {
   Tensors out;
   for (const CanonicalTensor& tensor : canonical_tensors(config)) {
     const float* values = params.value(params.find(tensor.name)).data<float>();
@@ -28,7 +28,7 @@ Tensors canonical_values(const GptConfig& config, ParamStore& params) {
 /// Checks each gradient to within 1e-4 of the tensor's largest element. Some gradients are zero up to rounding, such as
 /// for queries that attend to a single key. The scale is therefore at least a thousandth of the largest gradient in any
 /// tensor.
-void compare_gradients(const ParamStore& params, const ReferenceStep& expected) {
+void compare_gradients(const ParamMemory& params, const ReferenceStep& expected) {
   REQUIRE(static_cast<std::size_t>(params.size()) == expected.grads.size());
   const auto largest_of = [](const Array& values) {
     double largest = 0;
@@ -114,8 +114,8 @@ void check_model(const GptConfig& config, std::mt19937& random, std::uint64_t se
                        .layout = {}};
   const DropoutOptions dropout;
   Stage stage = make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual);
-  ParamStore params(Device::cpu, shape.precision, AdamW::states(shape.precision),
-                    [&](const ParamVisitor& visit) { stage.params(visit); });
+  ParamMemory params(Device::cpu, shape.precision, AdamW::states(shape.precision),
+                     [&](const ParamVisitor& visit) { stage.params(visit); });
   params.initialize(seed);
   for (int p = 0; p < params.size(); ++p) {  // initial norms and biases would hide faults
     float* value = params.value(p).data<float>();

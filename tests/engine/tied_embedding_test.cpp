@@ -36,7 +36,7 @@ Layout layout_of(ScheduleKind kind, int rank, bool shards = false) {
 struct RankStage {
   Stream stream{Device::cpu};
   Stage stage;
-  ParamStore store;
+  ParamMemory store;
 
   explicit RankStage(const Layout& layout)
       : stage(make_stage(gpt_of_size({.vocab = 41, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}), {}, layout,
@@ -66,13 +66,13 @@ std::vector<int> write_gradients(Chunk& chunk, int replica, int micro_batch, flo
 }
 
 /// Computes a step's gradients, and finishes the last micro-batch's in backward order.
-void run_backward(RankStage& rank, GradSync& sync, float bad = 0) {
+void run_backward(RankStage& rank, ParamTraffic& traffic, float bad = 0) {
   const int replica = rank.store.layout().coordinate(Axis::data);
   for (int m = 0; m < kMicroBatches; ++m) {
     for (auto chunk = rank.stage.chunks.rbegin(); chunk != rank.stage.chunks.rend(); ++chunk) {
       const std::vector<int> units = write_gradients(*chunk, replica, m, bad);
       const bool is_last = m + 1 == kMicroBatches;
-      for (auto unit = units.rbegin(); unit != units.rend(); ++unit) sync.gradients_done(*unit, is_last);
+      for (auto unit = units.rbegin(); unit != units.rend(); ++unit) traffic.gradients_done(*unit, is_last);
     }
   }
 }
@@ -98,10 +98,10 @@ Results results_of(ScheduleKind kind, bool shards, bool overlap) {
     for (int step = 1; step <= kUpdates; ++step) {
       state.step = step;
       optimizer.begin_step();
-      run_backward(rank, optimizer.sync());
+      run_backward(rank, optimizer.traffic());
       optimizer.step(scratch, &state);
     }
-    optimizer.sync().finish_gathering();
+    optimizer.traffic().finish_gathering();
     if (rank.store.layout().coordinate(Axis::data) > 0) return;
     std::lock_guard lock(mutex);
     for (int param = 0; param < rank.store.size(); ++param) {
@@ -139,7 +139,7 @@ TEST_CASE("tied embedding: the head's gradient needs memory for one more gradien
     const BufferUse before = buffer_use();
     RankStage own(layout_of(ScheduleKind::zero_bubble_v, 0, shards));
     const std::size_t allocated = buffer_use().bytes - before.bytes;
-    const ParamStore& store = own.store;
+    const ParamMemory& store = own.store;
     const Tensor head = store.head_grad(), table = store.value(store.find(kTable));
     CHECK(head.shape() == table.shape());
     CHECK(head.raw() != store.grad(store.find(kTable)).raw());
@@ -178,13 +178,13 @@ TEST_CASE("tied embedding: a head's gradient that is not finite is attributed to
     state.step = 1;
     const float bad = number == 1 ? INFINITY : 0;
     optimizer.begin_step();
-    run_backward(rank, optimizer.sync(), bad);
+    run_backward(rank, optimizer.traffic(), bad);
     optimizer.step(scratch, &state);
-    optimizer.sync().begin_repetition();
-    run_backward(rank, optimizer.sync(), bad);
+    optimizer.traffic().begin_repetition();
+    run_backward(rank, optimizer.traffic(), bad);
     std::lock_guard lock(mutex);
     CHECK(state.found_inf != 0);
-    named[number] = optimizer.sync().nonfinite_gradients(scratch);
+    named[number] = optimizer.traffic().nonfinite_gradients(scratch);
   });
   CHECK(named.size() == kReplicas * kStages);
   for (const auto& [number, names] : named)

@@ -132,7 +132,7 @@ TEST_CASE("states updated in pieces equal states updated at once") {
       Layout layout;
       layout.optimizer_on_host = on_host;
       Chunk chunk(config, {}, {}, {0, 2, true, true}, 48);
-      ParamStore store(
+      ParamMemory store(
           Device::cuda, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout);
       store.initialize(7);

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "device/profile.h"
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 #include "tests/gpt_of_size.h"
 
 using namespace mtl;
@@ -84,14 +84,14 @@ struct Recorder final : ParamOwner {
 };
 
 /// Maps each of a chunk's units to `count`.
-std::map<int, int> units_of(const ParamStore& store, int count) {
+std::map<int, int> units_of(const ParamMemory& store, int count) {
   std::map<int, int> units;
   for (const ParamSpec& spec : store.specs()) units[spec.unit] = count;
   return units;
 }
 
 /// Checks that the store has exactly the parameters for this chunk of the model.
-void check_params(const GptConfig& config, ChunkRange range, const ParamStore& store) {
+void check_params(const GptConfig& config, ChunkRange range, const ParamMemory& store) {
   const bool has_layernorm = config.norm == Norm::layernorm;
   const std::pair<const char*, bool> of_layer[] = {{".norm1.weight", true},
                                                    {".norm1.bias", has_layernorm},
@@ -127,8 +127,8 @@ Tensor meta_dout(const Chunk& chunk, const Batch& batch) {
 void check_leases(const Plan& plan) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk(config, {}, {}, range, 48, recompute);
-  ParamStore store(Device::meta, kPrecisionFp32, AdamW::states(),
-                   [&](const ParamVisitor& visit) { chunk.params(visit); });
+  ParamMemory store(Device::meta, kPrecisionFp32, AdamW::states(),
+                    [&](const ParamVisitor& visit) { chunk.params(visit); });
   REQUIRE(store.size() > 0);
   check_params(config, range, store);
   Recorder owner;
@@ -182,8 +182,8 @@ struct BranchGradients {
 
   BranchGradients(const GptConfig& config, const DropoutOptions& dropout, ChunkRange range) {
     Chunk chunk(config, dropout, {}, range, 48);
-    ParamStore store(Device::meta, kPrecisionFp32, AdamW::states(),
-                     [&](const ParamVisitor& visit) { chunk.params(visit); });
+    ParamMemory store(Device::meta, kPrecisionFp32, AdamW::states(),
+                      [&](const ParamVisitor& visit) { chunk.params(visit); });
     store.begin_step();
     Stream stream(Device::meta);
     Profile profile(Device::meta);
@@ -234,7 +234,7 @@ namespace {
 /// Emulates sharded parameters on a rank that holds all of them: values and gradients are NaN while not leased.
 class Lender final : public ParamOwner {
  public:
-  explicit Lender(ParamStore& store) : store_(store) {
+  explicit Lender(ParamMemory& store) : store_(store) {
     for (Role role : {Role::values, Role::gradients}) {
       for (int param = 0; param < store.size(); ++param) hide(role, param);
     }
@@ -276,7 +276,7 @@ class Lender final : public ParamOwner {
     }
   }
 
-  ParamStore& store_;
+  ParamMemory& store_;
   bool ended_without_lease_ = false;
   std::map<std::pair<Role, int>, int> leases_;
   std::map<std::pair<Role, int>, std::vector<float>> kept_;
@@ -293,8 +293,8 @@ Pass run(const Plan& plan, bool lends, std::optional<std::pair<Role, int>> forgo
          const DropoutOptions& dropout = kDropout) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk(config, dropout, {}, range, 48, recompute);
-  ParamStore store(Device::cpu, kPrecisionFp32, AdamW::states(),
-                   [&](const ParamVisitor& visit) { chunk.params(visit); });
+  ParamMemory store(Device::cpu, kPrecisionFp32, AdamW::states(),
+                    [&](const ParamVisitor& visit) { chunk.params(visit); });
   store.initialize(7);
   std::optional<Lender> lender;
   if (lends) lender.emplace(store).forgotten = forgotten;

@@ -32,7 +32,7 @@ inline Layout layout_of(const Grid& grid, int rank, std::int64_t bucket_elements
 struct RankParams {
   Stream stream{Device::cpu};
   Chunk chunk;
-  ParamStore store;
+  ParamMemory store;
 
   explicit RankParams(const Layout& layout, const GptConfig& config = tiny_gpt(),
                       const Precision& precision = kPrecisionFp32)
@@ -48,6 +48,6 @@ struct RankParams {
             layout) {}
 };
 
-inline int unit_of(const ParamStore& store, int param) { return store.specs()[static_cast<std::size_t>(param)].unit; }
+inline int unit_of(const ParamMemory& store, int param) { return store.specs()[static_cast<std::size_t>(param)].unit; }
 
 }  // namespace mtl::test

@@ -21,29 +21,29 @@ constexpr int kRanks = 3, kMicroBatches = 2, kTokens = 4;
 /// Passes leases on. While no unit leases values, discards them, and fills their memory with NaN.
 class NanOutsideLeases final : public ParamOwner {
  public:
-  NanOutsideLeases(GradSync& sync, ParamStore& store) : sync_(sync), store_(store) {}
+  NanOutsideLeases(ParamTraffic& traffic, ParamMemory& store) : traffic_(traffic), store_(store) {}
 
   Lease acquire(Role role, int unit, std::optional<int> next) override {
-    if (role == Role::gradients) return sync_.acquire(role, unit, next);
+    if (role == Role::gradients) return traffic_.acquire(role, unit, next);
     if (leased_.empty() && next_ && *next_ != unit) surprises_.insert(unit);
     if (leased_.empty()) next_ = next;
-    leased_.emplace(unit, sync_.acquire(role, unit, next));
+    leased_.emplace(unit, traffic_.acquire(role, unit, next));
     return {*this, role, unit};
   }
-  void gradients_done(int unit, bool is_last) override { sync_.gradients_done(unit, is_last); }
+  void gradients_done(int unit, bool is_last) override { traffic_.gradients_done(unit, is_last); }
   const std::set<int>& surprises() const { return surprises_; }
 
  private:
   void release(Role, int unit) noexcept override {
     leased_.erase(leased_.find(unit));
     if (!leased_.empty()) return;
-    sync_.forget_values();
+    traffic_.forget_values();
     for (const Bucket& bucket : store_.buckets())
       std::fill_n(bucket.values().data<float>(), bucket.values().numel(), NAN);
   }
 
-  GradSync& sync_;
-  ParamStore& store_;
+  ParamTraffic& traffic_;
+  ParamMemory& store_;
   std::multimap<int, Lease> leased_;
   std::optional<int> next_;
   std::set<int> surprises_;
@@ -67,13 +67,13 @@ Result train(const Run& run, int rank, const ProcessGroups& groups) {
   GptConfig config = tiny_gpt(4);
   config.tied_embeddings = run.tied;
   Chunk chunk(config, {}, {}, {.first_layer = 0, .num_layers = 4}, 48, run.recompute, DType::f32);
-  ParamStore store(
+  ParamMemory store(
       Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
       layout_of({.data = kRanks, .zero = run.zero}, rank, run.bucket_elements));
   store.initialize(7);
   Stream stream(Device::cpu);
   Optimizer optimizer(store, {.rule = {}, .overlap = {}}, stream, groups);
-  NanOutsideLeases hiding(optimizer.sync(), store);
+  NanOutsideLeases hiding(optimizer.traffic(), store);
   Arena slot(Device::cpu, "slot", 1 << 20), scratch(Device::cpu, "scratch", 1 << 20);
   Result out;
   out.losses.resize(kTokens);
@@ -91,7 +91,7 @@ Result train(const Run& run, int rank, const ProcessGroups& groups) {
   for (int step = 1; step <= 2; ++step) {
     state.step = step;
     optimizer.begin_step();
-    ParamOwner& owner = run.hides ? static_cast<ParamOwner&>(hiding) : optimizer.sync();
+    ParamOwner& owner = run.hides ? static_cast<ParamOwner&>(hiding) : optimizer.traffic();
     Ctx ctx{stream, &slot, scratch, groups, true, &owner};
     for (int m = 0; m < kMicroBatches; ++m) {
       for (int i = 0; i < kTokens; ++i) tokens[static_cast<std::size_t>(i)] = (7 * i + 3 * m + 5 * rank + step) % 40;
@@ -145,11 +145,11 @@ TEST_CASE("working memory is two buffers for the largest groups, and one for a t
       config.vocab_size = 4000;
       config.tied_embeddings = tied;
       Chunk chunk(config, {}, {}, {.first_layer = 0, .num_layers = layers}, 4000, {}, DType::f32);
-      const ParamStore store(
+      const ParamMemory store(
           Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout_of({.data = 2, .zero = 3}, 0, 1));
       std::vector<std::int64_t> sizes;  // from the head, which is the first group, to the embedding
-      for (const ParamStore::Group& group : store.groups()) sizes.push_back(group.elements);
+      for (const UnitGroup& group : store.groups()) sizes.push_back(group.elements);
       REQUIRE(sizes.size() == static_cast<std::size_t>(layers + 2));
       const std::int64_t head = sizes.front(), layer = sizes[1], embedding = sizes.back();
       CHECK(embedding > 4000 * 16);

@@ -1,5 +1,5 @@
 // Parameter store: the table's bytes and extents, and what checkpoints contain, for any update rule.
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 
 #include <doctest/doctest.h>
 
@@ -37,7 +37,7 @@ TEST_CASE("a store allocates once per row of its table, for update rules with an
         const BufferUse before = buffer_use();
         RankParams own(layout_of_shards(ranks, ranks - 1), kThreeLayers, kPrecisionFp32,
                        trains ? std::optional(states) : std::nullopt);
-        const ParamStore& store = own.store;
+        const ParamMemory& store = own.store;
         std::size_t allocated = buffer_use().bytes - before.bytes, listed = 0, elements = 0;
         for (const Bucket& bucket : store.buckets()) elements += static_cast<std::size_t>(bucket.count);
         REQUIRE(store.table().size() == (trains ? 2 + states.size() : 1));
@@ -102,7 +102,7 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
       Layout layout = layout_of({.tensor = 2, .data = 2, .zero = 1}, 0, least);
       layout.sequence_parallel = sequence_parallel;
       Chunk chunk(kThreeLayers, {}, {sequence_parallel}, {.first_layer = 0, .num_layers = 3}, 48);
-      ParamStore store(
+      ParamMemory store(
           Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout);
       // Groups consecutive units, starting with the last, until there are enough elements.
@@ -151,7 +151,7 @@ TEST_CASE("every updated range begins on a cache line, in every dtype and on eve
       for (int rank = 0; rank < ranks; ++rank) {
         Chunk chunk(gpt_of_size({.vocab = 41, .layers = 2, .hidden = 6, .heads = 2, .positions = 7}), {}, {},
                     {.first_layer = 0, .num_layers = 2}, 43);
-        const ParamStore store(
+        const ParamMemory store(
             Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { chunk.params(visit); },
             layout_of_shards(ranks, rank));
         for (const Bucket& bucket : store.buckets()) {

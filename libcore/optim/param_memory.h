@@ -1,14 +1,5 @@
 // Memory for all parameters, in flat buckets. A table has one row for each kind of storage: values, gradients, the
-// update rule's states, and main weights.
-//
-// A unit is the embedding, a layer, or the head. Units are laid out from last to first, because backward finishes the
-// last unit first. Consecutive units form a group. A group is complete once it has at least layout.bucket_elements
-// elements. Units are never split between groups, so a unit's memory is gathered and reduced as a whole.
-//
-// Within a group, parameters share a bucket if their gradients are summed over the same ranks and they are updated in
-// the same way. It takes one call each to reduce, update and gather a bucket. A tied embedding has a separate bucket.
-// If this rank has both the embedding and the head, but in different chunks, the head's use of the tied embedding has a
-// gradient and a bucket of its own. Both gradients are reduced, and then added, as if they were on two ranks.
+// update rule's states, and main weights. bucket_layout.h says how parameters form buckets and groups.
 //
 // If the layout shards gradients (ZeRO-2), the row of gradients has only the owned ranges. Backward then writes to
 // working memory: a ring of two buffers that groups take in turn. After every micro-batch, a group's gradients are
@@ -24,7 +15,6 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,24 +24,24 @@
 #include "layout/layout.h"
 #include "layout/slice.h"
 #include "nn/param.h"
-#include "optim/bucket.h"
+#include "optim/bucket_layout.h"
 #include "optim/update_rule.h"
 
 namespace mtl {
 
-/// Returns the rows that a ParamStore with these arguments stores for every parameter.
+/// Returns the rows that a ParamMemory with these arguments stores for every parameter.
 std::vector<Storage> storage_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states,
                                    const Layout& layout);
 
-class ParamStore {
+class ParamMemory {
  public:
   /// Allocates memory for every parameter that `visit_all` visits, and binds the layers' views. Parameters are numbered
   /// in the order they are visited; a tied embedding may be visited twice, by the embedding and by the head. All values
   /// are 0 until initialize() or the checkpoint loader sets them. `states` lists the update rule's states. Without
   /// `states` (evaluation), there are no gradients and no main weights either.
-  ParamStore(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
-             const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
-  ParamStore(const ParamStore&) = delete;
+  ParamMemory(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
+              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
+  ParamMemory(const ParamMemory&) = delete;
 
   int size() const { return static_cast<int>(specs_.size()); }
   const std::vector<ParamSpec>& specs() const { return specs_; }
@@ -79,7 +69,7 @@ class ParamStore {
   Tensor value(int param) const { return values_[param]; }
   Tensor grad(int param) const { return grads_[param].tensor; }
   /// True if the gradient is in the ring.
-  bool is_in_ring(int param) const { return buckets_[place(param).bucket].gradient_buffer.has_value(); }
+  bool is_in_ring(int param) const { return parts_.buckets[place(param).bucket].gradient_buffer.has_value(); }
   /// The gradient of the head's use of a tied embedding, if it has a bucket of its own.
   Tensor head_grad() const { return head_grad_.tensor; }
 
@@ -101,21 +91,13 @@ class ParamStore {
     return role == Role::values ? value_work_.bytes() : gradient_work_.bytes();
   }
 
-  std::vector<Bucket>& buckets() { return buckets_; }
-  const std::vector<Bucket>& buckets() const { return buckets_; }
+  std::vector<Bucket>& buckets() { return parts_.buckets; }
+  const std::vector<Bucket>& buckets() const { return parts_.buckets; }
   /// Returns the buckets that hold a unit's parameters (ParamSpec::unit) or their gradients, as indices into buckets().
-  const std::vector<std::size_t>& buckets_of(int unit) const { return buckets_of_.at(unit); }
-  /// Consecutive units and, if gradients are sharded, their buffer in working memory.
-  struct Group {
-    std::size_t begin = 0, end = 0;  // its buckets, as indices into buckets()
-    std::int64_t elements = 0;       // including padding
-    bool is_tied = false;            // has the tied embedding
-    int buffer = 0;                  // in the ring, or kRing
-  };
-  static constexpr int kRing = 2;
-  const std::vector<Group>& groups() const { return groups_; }
+  const std::vector<std::size_t>& buckets_of(int unit) const { return parts_.of_unit.at(unit); }
+  const std::vector<UnitGroup>& groups() const { return parts_.groups; }
   /// Returns the group of a unit's parameters, as an index into groups().
-  std::size_t group_of(int unit) const { return buckets_[buckets_of(unit).front()].group; }
+  std::size_t group_of(int unit) const { return parts_.buckets[buckets_of(unit).front()].group; }
   bool has_gradients() const { return table_.size() > kGradients; }
 
   /// Must be called before the first micro-batch of a step. The next write to each gradient then overwrites it instead
@@ -136,18 +118,9 @@ class ParamStore {
   void initialize(std::uint64_t seed);
 
  private:
-  void lay_out();
-  void add(Bucket bucket);
-  void add_head_gradient(int head_unit);
   void allocate();
-  void divide_work();
   Buffer make_work(std::size_t row);
-  struct Place {
-    std::size_t bucket;
-    Segment segment;
-  };
-  const Place& place(int param) const { return places_[param]; }
-
+  const BucketLayout::Place& place(int param) const { return parts_.places[param]; }
   void fill(int param, std::size_t row, std::uint64_t seed);
 
   Device device_;
@@ -160,10 +133,7 @@ class ParamStore {
   std::vector<Tensor> values_;
   std::deque<GradState> grads_;  // a deque, because layers keep pointers to the elements
   GradState head_grad_;          // see head_grad()
-  std::vector<Bucket> buckets_;
-  std::vector<Place> places_;                           // by parameter
-  std::map<int, std::vector<std::size_t>> buckets_of_;  // by unit
-  std::vector<Group> groups_;
+  BucketLayout parts_;
   std::vector<Buffer> memory_;  // by row of the table
   Buffer value_work_, gradient_work_;
 };

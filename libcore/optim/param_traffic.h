@@ -7,7 +7,7 @@
 //   3. The optimizer updates the owned range.
 //   4. All-gather the values over the axes that shard the optimizer state.
 //
-// If gradients are sharded, buckets in the ring (param_store.h) are reduced after every micro-batch. The sum of a
+// If gradients are sharded, buckets in the ring (param_memory.h) are reduced after every micro-batch. The sum of a
 // step's first goes to the owned gradients; later ones are added to them when the buffer is needed again.
 //
 // If values are sharded, too, buckets are gathered for leases instead of after the update. While a unit computes, the
@@ -26,18 +26,18 @@
 #include <vector>
 
 #include "comm/groups.h"
-#include "optim/param_store.h"
+#include "optim/param_memory.h"
 
 namespace mtl {
 
-class GradSync final : public ParamOwner {
+class ParamTraffic final : public ParamOwner {
  public:
   struct Overlap {
     bool reduce = false;  // overlap reductions with backward
     bool gather = false;  // overlap all-gathers with the next forward
   };
 
-  GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap);
+  ParamTraffic(ParamMemory& params, Stream& stream, const ProcessGroups& groups, Overlap overlap);
 
   /// Must be called before the first micro-batch of a step.
   void begin_step();
@@ -50,13 +50,11 @@ class GradSync final : public ParamOwner {
   /// Starts reducing every bucket whose units are now all complete: with Overlap::reduce, after the last micro-batch,
   /// and buckets in the ring after each.
   void gradients_done(int unit, bool is_last) override;
-  /// Returns true if a micro-batch must not be captured. That is so for the first micro-batch if it waits for gathers
-  /// that the previous update started. With Overlap::reduce, it is also so for the last micro-batch in two cases:
-  /// - With multiple pipeline stages, because a captured part would wait for its reductions before the previous stage
-  ///   gets its gradient.
-  /// - In a repetition, which does not reduce anything.
-  /// Not for sharded gradients, whose reductions end in the next micro-batch.
-  bool overlaps(bool is_first, bool is_last) const;
+  Overlap overlap() const { return overlap_; }
+  /// The axes over which values are gathered.
+  AxisSet owners() const { return params_.owners(); }
+  /// False in a repetition.
+  bool reduces() const { return reduces_; }
   /// Makes the stream wait for the reductions that gradients_done() started, and returns their buckets. Captured parts
   /// of a step need this, because they must contain the end of every operation they start.
   std::vector<std::size_t> join_reductions();
@@ -99,7 +97,7 @@ class GradSync final : public ParamOwner {
   bool is_nonfinite(const Tensor& grad) const;
   void wait(const Work& work);
 
-  ParamStore& params_;
+  ParamMemory& params_;
   Stream& stream_;
   const ProcessGroups& groups_;
   Overlap overlap_;

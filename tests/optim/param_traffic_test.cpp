@@ -1,6 +1,6 @@
 // Gradient synchronization, with ranks as threads: a non-finite gradient is attributed to its rank, and overlap changes
 // no bit.
-#include "optim/grad_sync.h"
+#include "optim/param_traffic.h"
 
 #include <doctest/doctest.h>
 
@@ -20,9 +20,9 @@ namespace {
 /// `term(param, i)` overwrite the elements or add to them. What the memory holds before a step's first term must not
 /// matter.
 template <class Term>
-void run_units(RankParams& own, GradSync& sync, bool is_last, const Term& term) {
+void run_units(RankParams& own, ParamTraffic& traffic, bool is_last, const Term& term) {
   for (int unit = unit_of(own.store, own.store.size() - 1); unit >= 0; --unit) {
-    const Lease lease = sync.acquire(Role::gradients, unit, {});
+    const Lease lease = traffic.acquire(Role::gradients, unit, {});
     own.chunk.params([&](Param& param, const ParamSpec& spec) {
       if (spec.unit != unit) return;
       const Grad grad = param.take_grad();
@@ -31,14 +31,14 @@ void run_units(RankParams& own, GradSync& sync, bool is_last, const Term& term) 
       for (std::int64_t i = 0; i < grad.tensor.numel(); ++i)
         to[i] = term(param.index, i) + (grad.mode == GradMode::overwrite ? 0 : to[i]);
     });
-    sync.gradients_done(unit, is_last);
+    traffic.gradients_done(unit, is_last);
   }
 }
 
 /// Sets gradients that depend on the rank and finishes them in backward order. Adds `bad` to one element.
-void run_backward(RankParams& own, GradSync& sync, float bad) {
-  const ParamStore& store = own.store;
-  run_units(own, sync, true, [&](int param, std::int64_t i) {
+void run_backward(RankParams& own, ParamTraffic& traffic, float bad) {
+  const ParamMemory& store = own.store;
+  run_units(own, traffic, true, [&](int param, std::int64_t i) {
     const float value = std::sin(static_cast<float>(i + 31 * param + 7 * store.layout().rank));
     return param == store.find("layers.1.mlp.up.weight") && i == 100 ? value + bad : value;
   });
@@ -52,28 +52,28 @@ struct Setting {
 /// Runs one update and repeats the step. Returns the names of the non-finite gradients.
 std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, Setting setting, StepState& state,
                                 float bad = 0) {
-  const GradSync::Overlap overlap{.reduce = setting.overlap, .gather = setting.overlap && setting.shard};
+  const ParamTraffic::Overlap overlap{.reduce = setting.overlap, .gather = setting.overlap && setting.shard};
   Optimizer optimizer(rank.store, {.rule = {}, .clip_grad = setting.clip_grad, .overlap = overlap}, rank.stream,
                       groups);
   Arena scratch(Device::cpu, "scratch", 1 << 16);
   state.step = 1;
   state.lr = 0.1;
   optimizer.begin_step();
-  run_backward(rank, optimizer.sync(), bad);
+  run_backward(rank, optimizer.traffic(), bad);
   optimizer.step(scratch, &state);
-  optimizer.sync().finish_gathering();
-  optimizer.sync().begin_repetition();
-  run_backward(rank, optimizer.sync(), bad);
-  return optimizer.sync().nonfinite_gradients(scratch);
+  optimizer.traffic().finish_gathering();
+  optimizer.traffic().begin_repetition();
+  run_backward(rank, optimizer.traffic(), bad);
+  return optimizer.traffic().nonfinite_gradients(scratch);
 }
 
 /// Returns all values in unit order. Leases them, because they may be sharded.
 std::vector<float> values_of(RankParams& own, const ProcessGroups& groups) {
-  GradSync sync(own.store, own.stream, groups, {});
+  ParamTraffic traffic(own.store, own.stream, groups, {});
   std::vector<float> values;
   const int last = unit_of(own.store, own.store.size() - 1);
   for (int unit = 0; unit <= last; ++unit) {
-    const Lease lease = sync.acquire(Role::values, unit, unit < last ? std::optional(unit + 1) : std::nullopt);
+    const Lease lease = traffic.acquire(Role::values, unit, unit < last ? std::optional(unit + 1) : std::nullopt);
     for (int param = 0; param < own.store.size(); ++param) {
       if (unit_of(own.store, param) != unit) continue;
       const Tensor value = own.store.value(param);
@@ -135,7 +135,7 @@ TEST_CASE("values that are gathered late are complete when a forward pass reads 
           state.step = step;
           slot.clear();
           optimizer.begin_step();
-          Ctx ctx{own.stream, &slot, scratch, groups, true, &optimizer.sync()};
+          Ctx ctx{own.stream, &slot, scratch, groups, true, &optimizer.traffic()};
           ctx.ends_gradients = true;
           own.chunk.forward(ctx, {}, batch, cache);
           own.chunk.backward(ctx, {}, out, batch, cache);
@@ -182,17 +182,17 @@ TEST_CASE("sharded gradients of several micro-batches and steps equal whole ones
         std::vector<std::size_t> bytes;
         for (const bool shards_gradients : {false, true}) {
           RankParams own(layout_of({.data = 3, .zero = shards_gradients ? 2 : 1}, rank, elements), config);
-          GradSync sync(own.store, own.stream, groups, {});
+          ParamTraffic traffic(own.store, own.stream, groups, {});
           std::vector<float>& owned = sums.emplace_back();
           bytes.push_back(own.store.bytes(kGradients));
           for (int step = 0; step < kSteps; ++step) {
-            sync.begin_step();
+            traffic.begin_step();
             for (int m = 0; m < kMicroBatches; ++m) {  // integers, so that every order gives the same sum
-              run_units(own, sync, m + 1 == kMicroBatches, [&](int param, std::int64_t i) {
+              run_units(own, traffic, m + 1 == kMicroBatches, [&](int param, std::int64_t i) {
                 return static_cast<float>((7 * i + 31 * param + 5 * rank + 3 * m + step) % 97);
               });
             }
-            sync.finish_reduction();
+            traffic.finish_reduction();
             for (int param = 0; param < own.store.size(); ++param) {
               const Tensor part = own.store.owned(param, kGradients);
               owned.insert(owned.end(), part.data<float>(), part.data<float>() + part.numel());
@@ -219,7 +219,7 @@ TEST_CASE("a lease waits for the values of its unit only") {
                         own.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     optimizer.begin_step();
-    run_backward(own, optimizer.sync(), 0);
+    run_backward(own, optimizer.traffic(), 0);
     optimizer.step(scratch, &state);
     auto count_old = [&](int unit) {  // counts parameters whose other half is not gathered yet
       int old = 0;
@@ -231,9 +231,9 @@ TEST_CASE("a lease waits for the values of its unit only") {
     };
     std::vector<int> before, after;
     for (int unit = 0; unit < 4; ++unit) {
-      Lease gradients = optimizer.sync().acquire(Role::gradients, unit, {});
+      Lease gradients = optimizer.traffic().acquire(Role::gradients, unit, {});
       before.push_back(count_old(unit));
-      Lease values = optimizer.sync().acquire(Role::values, unit, {});
+      Lease values = optimizer.traffic().acquire(Role::values, unit, {});
       after.push_back(count_old(unit));
     }
     std::lock_guard lock(mutex);

@@ -1,4 +1,4 @@
-#include "optim/grad_sync.h"
+#include "optim/param_traffic.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap)
+ParamTraffic::ParamTraffic(ParamMemory& params, Stream& stream, const ProcessGroups& groups, Overlap overlap)
     : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {
   for (const Bucket& bucket : params.buckets())
     if (bucket.value_buffer)
@@ -23,7 +23,7 @@ GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& grou
   }
 }
 
-void GradSync::begin_step() {
+void ParamTraffic::begin_step() {
   params_.begin_step();
   forget_values();
   reduces_ = true;
@@ -34,13 +34,13 @@ void GradSync::begin_step() {
   }
 }
 
-void GradSync::begin_repetition() {
+void ParamTraffic::begin_repetition() {
   begin_step();
   nonfinite_.clear();
   reduces_ = false;
 }
 
-Lease GradSync::acquire(Role role, int unit, std::optional<int> next) {
+Lease ParamTraffic::acquire(Role role, int unit, std::optional<int> next) {
   if (role == Role::gradients) {
     for (std::size_t bucket : params_.buckets_of(unit))
       if (params_.buckets()[bucket].gradient_buffer && !progress_[bucket].holds_buffer) take_buffer(bucket);
@@ -62,17 +62,17 @@ Lease GradSync::acquire(Role role, int unit, std::optional<int> next) {
   return leases ? Lease(*this, role, unit) : Lease();
 }
 
-void GradSync::release(Role, int unit) noexcept { --buffer_of(params_.group_of(unit))->leases; }
+void ParamTraffic::release(Role, int unit) noexcept { --buffer_of(params_.group_of(unit))->leases; }
 
 /// Returns the group's buffer for values, or null if its values are not sharded.
-GradSync::ValueBuffer* GradSync::buffer_of(std::size_t group) {
+ParamTraffic::ValueBuffer* ParamTraffic::buffer_of(std::size_t group) {
   const std::optional<int> buffer = params_.buckets()[params_.groups()[group].begin].value_buffer;
   return buffer ? &value_buffers_[*buffer] : nullptr;
 }
 
 /// Starts to gather a group's values, unless they are there, on the way, or not sharded. Returns false if another
 /// group's values are leased in the buffer.
-bool GradSync::fetch(std::size_t group) {
+bool ParamTraffic::fetch(std::size_t group) {
   ValueBuffer* buffer = buffer_of(group);
   if (buffer == nullptr || buffer->group == group) return true;
   if (buffer->leases > 0) return false;
@@ -82,7 +82,7 @@ bool GradSync::fetch(std::size_t group) {
   return true;
 }
 
-void GradSync::forget(ValueBuffer& buffer) {
+void ParamTraffic::forget(ValueBuffer& buffer) {
   require(buffer.leases == 0, "values change while a unit leases them");
   if (!buffer.group) return;
   for (std::size_t b = params_.groups()[*buffer.group].begin; b < params_.groups()[*buffer.group].end; ++b)
@@ -90,11 +90,11 @@ void GradSync::forget(ValueBuffer& buffer) {
   buffer.group.reset();
 }
 
-void GradSync::forget_values() {
+void ParamTraffic::forget_values() {
   for (ValueBuffer& buffer : value_buffers_) forget(buffer);
 }
 
-void GradSync::gradients_done(int unit, bool is_last) {
+void ParamTraffic::gradients_done(int unit, bool is_last) {
   for (std::size_t b : params_.buckets_of(unit)) {
     const Bucket& bucket = params_.buckets()[b];
     if (bucket.gradient_buffer) {
@@ -114,7 +114,7 @@ void GradSync::gradients_done(int unit, bool is_last) {
 }
 
 /// Waits until no other group uses the bucket's buffer, so that this micro-batch can write to it.
-void GradSync::take_buffer(std::size_t b) {
+void ParamTraffic::take_buffer(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
   for (std::size_t other = 0; other < progress_.size(); ++other)
     if (progress_[other].is_reducing && params_.buckets()[other].gradient_buffer == bucket.gradient_buffer)
@@ -124,7 +124,7 @@ void GradSync::take_buffer(std::size_t b) {
 }
 
 /// Sums a micro-batch's gradients over the replicas: the first of a step to the owned gradients, others in the buffer.
-void GradSync::start_ring_reduction(std::size_t b) {
+void ParamTraffic::start_ring_reduction(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
   Progress& progress = progress_[b];
   const Tensor sum = progress.adds ? bucket.owned_in_ring() : bucket.owned_grads();
@@ -133,7 +133,7 @@ void GradSync::start_ring_reduction(std::size_t b) {
   progress.holds_buffer = false;
 }
 
-void GradSync::finish_ring_reduction(std::size_t b) {
+void ParamTraffic::finish_ring_reduction(std::size_t b) {
   Progress& progress = progress_[b];
   const Bucket& bucket = params_.buckets()[b];
   wait(progress.reduction);
@@ -143,7 +143,7 @@ void GradSync::finish_ring_reduction(std::size_t b) {
   progress.is_reducing = false;
 }
 
-bool GradSync::is_nonfinite(const Tensor& grad) const {
+bool ParamTraffic::is_nonfinite(const Tensor& grad) const {
   stream_.synchronize();
   HostView view(params_.device(), grad);
   view.receive();
@@ -153,18 +153,12 @@ bool GradSync::is_nonfinite(const Tensor& grad) const {
   });
 }
 
-void GradSync::note_nonfinite(const Bucket& bucket) {
+void ParamTraffic::note_nonfinite(const Bucket& bucket) {
   for (const Segment& segment : bucket.segments)
     if (is_nonfinite(params_.grad(segment.param))) nonfinite_.insert(segment.param);
 }
 
-bool GradSync::overlaps(bool is_first, bool is_last) const {
-  return (is_first && overlap_.gather && groups_.over(params_.owners()).size() > 1) ||
-         (is_last && overlap_.reduce && groups_.over(kReplicaAxes).size() > 1 &&
-          (!reduces_ || groups_.over(Axis::pipeline).size() > 1));
-}
-
-std::vector<std::size_t> GradSync::join_reductions() {
+std::vector<std::size_t> ParamTraffic::join_reductions() {
   std::vector<std::size_t> joined;
   for (std::size_t b = 0; b < progress_.size(); ++b) {
     if (!progress_[b].started) continue;
@@ -175,11 +169,11 @@ std::vector<std::size_t> GradSync::join_reductions() {
   return joined;
 }
 
-void GradSync::mark_reduced(const std::vector<std::size_t>& buckets) {
+void ParamTraffic::mark_reduced(const std::vector<std::size_t>& buckets) {
   for (std::size_t b : buckets) progress_[b].started = true;
 }
 
-void GradSync::start_reduction(std::size_t b) {
+void ParamTraffic::start_reduction(std::size_t b) {
   Progress& progress = progress_[b];
   if (progress.started) return;
   progress.started = true;
@@ -190,7 +184,7 @@ void GradSync::start_reduction(std::size_t b) {
                                           : replicas.reduce_scatter(stream_, bucket.owned_grads(), bucket.grads());
 }
 
-std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
+std::vector<std::string> ParamTraffic::nonfinite_gradients(Arena& scratch) const {
   Arena::Mark mark(scratch);
   Tensor found = scratch.make(DType::i32, {1});
   std::vector<std::string> names;
@@ -208,7 +202,7 @@ std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
   return names;
 }
 
-void GradSync::finish_reduction() {
+void ParamTraffic::finish_reduction() {
   params_.check_all_written();
   for (std::size_t b = 0; b < progress_.size(); ++b)
     if (!params_.buckets()[b].gradient_buffer) start_reduction(b);
@@ -227,20 +221,20 @@ void GradSync::finish_reduction() {
   }
 }
 
-void GradSync::gather(std::size_t b) {
+void ParamTraffic::gather(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
   progress_[b].gathering =
       groups_.over(bucket.key.ownership.owners).all_gather(stream_, bucket.values(), bucket.owned_values());
 }
 
-void GradSync::finish_gathering() {
+void ParamTraffic::finish_gathering() {
   for (Progress& progress : progress_) {
     wait(progress.gathering);
     progress.gathering = {};
   }
 }
 
-void GradSync::wait(const Work& work) {
+void ParamTraffic::wait(const Work& work) {
   double began = now_seconds();
   work.wait(stream_);
   waited_seconds_ += now_seconds() - began;
