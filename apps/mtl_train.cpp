@@ -127,7 +127,8 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
     return choose_common_device(options, own, setup, ranks, session, console);
   };
   const ParallelOptions& parallel = options.parallel;
-  groups.groups = ranks.connect(rank_grid(parallel), parallel.timeout_minutes * 60, agree, parallel.message_paths());
+  groups.groups = ranks.connect(resolve_layout(parallel, setup.start.config.num_layers, groups.rank),
+                                parallel.timeout_minutes * 60, agree);
   if (options.device == Device::cuda && groups.groups.world().size() > 1)
     check_gpus(options, own, setup, groups.groups.world(), " (beside the buffers of NCCL's groups)");
   if (MpiSession* session = ranks.session()) {

@@ -42,9 +42,9 @@ int Ranks::rank() {
   }
 }
 
-ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree, MessagePaths paths) {
-  require(grid.world() == launched().world, "the layout needs ", grid.world(), " ranks, but ", launched().world,
-          " were started");
+ProcessGroups Ranks::connect(const Layout& layout, double deadline, const AgreeOnDevice& agree) {
+  require(layout.grid.world() == launched().world, "the layout needs ", layout.grid.world(), " ranks, but ",
+          launched().world, " were started");
   if (launched().world == 1) return ProcessGroups();
   const double start = std::max(deadline, kLeastStartSeconds);
   ArrivalDeadline guard(start, [&] {
@@ -54,7 +54,7 @@ ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeO
         "are only slow, raise --distributed-timeout-minutes");
   });
   session_ = std::make_unique<MpiSession>(launched());
-  ProcessGroups groups = make_groups(*session_, grid, agree ? agree(*session_) : Device::cpu, paths);
+  ProcessGroups groups = make_groups(*session_, layout, agree ? agree(*session_) : Device::cpu);
   session_->set_deadline(deadline);
   return groups;
 }

@@ -4,7 +4,7 @@
 //   Ranks ranks("mtl-train");
 //   flags.check([&] { ...ranks.launched().world... });
 //   return run_ranks(flags, argc, argv, ranks, [&](Console& console) -> Exit {
-//     ProcessGroups groups = ranks.connect(grid, deadline);
+//     ProcessGroups groups = ranks.connect(layout, deadline);
 //     ...
 //   });
 //
@@ -43,9 +43,8 @@ class Ranks {
   /// Collective: starts MPI and returns this rank's groups, or ProcessGroups() in a world of one. From then on, waiting
   /// for other ranks longer than `deadline` seconds ends the job and names the missing ranks. The start itself may take
   /// at least 10 s, because launchers start ranks one after another. `agree`, also collective, chooses the device whose
-  /// tensors the groups exchange. The default is the CPU. `paths` are as for make_groups().
-  ProcessGroups connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree = {},
-                        MessagePaths paths = MessagePaths::chain);
+  /// tensors the groups exchange. The default is the CPU.
+  ProcessGroups connect(const Layout& layout, double deadline, const AgreeOnDevice& agree = {});
   /// Null before connect(), and in a world of one, which never initializes MPI.
   MpiSession* session() { return session_.get(); }
 

@@ -23,7 +23,8 @@ constexpr NamedAxes kGroups[] = {{"tensor", Axis::tensor},
 
 ProcessGroups::ProcessGroups() : world_(std::make_shared<SelfCommunicator>()), tied_(world_) { over_[0] = world_; }
 
-ProcessGroups::ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& make) : ProcessGroups() {
+ProcessGroups::ProcessGroups(const Layout& layout, const MakeGroup& make) : ProcessGroups() {
+  const RankGrid& grid = layout.grid;
   for (Axis axis : {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline}) {
     if (grid.size(axis) > 1) split_axes_ = split_axes_ | axis;
   }
@@ -33,10 +34,10 @@ ProcessGroups::ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& ma
   world_ = make(all, "world");
   for (const auto& [name, axes] : kGroups) {
     std::shared_ptr<Communicator>& group = over_[(axes & split_axes_).index()];
-    if (group == nullptr) group = make(grid.group_of(rank, axes), name);
+    if (group == nullptr) group = make(grid.group_of(layout.rank, axes), name);
   }
-  std::vector<int> tied = grid.embedding_group_of(rank);
-  if (grid.size(Axis::pipeline) > 1) tied_ = make(tied, "embedding");
+  const bool has_copies = layout.stages() > 1 && layout.places().loss_stage() != 0;
+  if (has_copies) tied_ = make(grid.embedding_group_of(layout.rank), "embedding");
 }
 
 Communicator& ProcessGroups::over(AxisSet axes) const {
@@ -61,9 +62,9 @@ bool ProcessGroups::is_intact() const {
   return std::all_of(groups.begin(), groups.end(), [](const Communicator* group) { return group->is_intact(); });
 }
 
-ProcessGroups meta_groups(const RankGrid& grid, int rank) {
-  return {grid, rank, [rank](const std::vector<int>& ranks, const std::string&) {
-            auto index = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+ProcessGroups meta_groups(const Layout& layout) {
+  return {layout, [&](const std::vector<int>& ranks, const std::string&) {
+            auto index = std::find(ranks.begin(), ranks.end(), layout.rank) - ranks.begin();
             return std::make_shared<MetaCommunicator>(static_cast<int>(index), static_cast<int>(ranks.size()));
           }};
 }

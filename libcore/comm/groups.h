@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "layout/ranks.h"
+#include "layout/layout.h"
 
 namespace mtl {
 
@@ -21,9 +21,8 @@ class ProcessGroups {
  public:
   /// For a single process: every group has one member.
   ProcessGroups();
-  /// Calls make() for every group that rank `rank` in `grid` belongs to. All ranks create their groups in the same
-  /// order.
-  ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& make);
+  /// Calls make() for every group that layout.rank belongs to. All ranks create their groups in the same order.
+  ProcessGroups(const Layout& layout, const MakeGroup& make);
 
   /// Returns the control group, which contains all ranks and uses host memory. Ranks use it to exchange text and
   /// totals, and to agree on commits. A failed rank does not interrupt waits in this group.
@@ -33,7 +32,7 @@ class ProcessGroups {
   /// combinations.
   Communicator& over(AxisSet axes) const;
   /// Returns the group of ranks that hold a copy of the tied embedding, on the first and the last stage. If this rank
-  /// is on neither, the group contains only this rank. On a V, where the first stage needs no copy, it is not used.
+  /// is on neither, or on a V, whose first stage has both ends of the model, the group contains only this rank.
   Communicator& tied() const { return *tied_; }
   /// Returns false if operations in any group have been aborted. See Communicator::is_intact().
   bool is_intact() const;
@@ -47,11 +46,10 @@ class ProcessGroups {
 };
 
 /// Creates this rank's groups. Collective over all ranks in the session. The control group communicates over host
-/// memory, all other groups over memory on `device`. On GPUs, the stages of a pipeline can send messages only on
-/// `paths`. Throws Error(usage) if the grid size differs from the session's world size.
-ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device = Device::cpu,
-                          MessagePaths paths = MessagePaths::chain);
+/// memory, all other groups over memory on `device`. On GPUs, the stages of a pipeline can send messages only on the
+/// paths that the layout's schedule needs. Throws Error(usage) if the grid size differs from the session's world size.
+ProcessGroups make_groups(MpiSession& session, const Layout& layout, Device device = Device::cpu);
 /// Returns groups for planning. Those with at least two ranks are MetaCommunicators.
-ProcessGroups meta_groups(const RankGrid& grid, int rank);
+ProcessGroups meta_groups(const Layout& layout);
 
 }  // namespace mtl

@@ -4,17 +4,28 @@
 
 namespace mtl {
 
-ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device, MessagePaths paths) {
-  if (grid.world() != session.world())
-    fail(Exit::usage, "the layout needs ", count_of(grid.world(), "rank"), ", but the job has ", session.world(),
-         "; start ", count_of(grid.world(), "rank"), ", or change the layout");
+namespace {
+
+MessagePaths message_paths(const Layout& layout) {
+  if (layout.places().arrangement == Arrangement::vee) return MessagePaths::vee;
+  return layout.chunks > 1 ? MessagePaths::ring : MessagePaths::chain;
+}
+
+}  // namespace
+
+ProcessGroups make_groups(MpiSession& session, const Layout& layout, Device device) {
+  const int world = layout.grid.world();
+  if (world != session.world())
+    fail(Exit::usage, "the layout needs ", count_of(world, "rank"), ", but the job has ", session.world(), "; start ",
+         count_of(world, "rank"), ", or change the layout");
+  require(layout.rank == session.rank(), "rank ", session.rank(), " has the layout of rank ", layout.rank);
   // Creating a group blocks without a deadline. Call the barrier first, because its error reports which rank is
   // missing.
   session.barrier();
-  return {grid, session.rank(), [&](const std::vector<int>& ranks, const std::string& name) {
+  return {layout, [&](const std::vector<int>& ranks, const std::string& name) {
             if (name == "world") return session.control_group();
             if (device != Device::cuda) return session.group(ranks, name);
-            return session.gpu_group(ranks, name, name == "pipeline" ? paths : MessagePaths::none);
+            return session.gpu_group(ranks, name, name == "pipeline" ? message_paths(layout) : MessagePaths::none);
           }};
 }
 

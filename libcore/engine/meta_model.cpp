@@ -5,7 +5,7 @@ namespace mtl {
 MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                      const std::optional<std::vector<StateSpec>>& states)
     : stream(Device::meta, shape.threads, shape.device),
-      groups(meta_groups(shape.layout.grid, shape.layout.rank)),
+      groups(meta_groups(shape.layout)),
       stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual)),
       params(
           Device::meta, shape.precision, states, [&](const ParamVisitor& visit) { stage.params(visit); },

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "ckpt/model_dropout.h"
-#include "comm/channel.h"
 #include "data/batch_size.h"
 #include "data/data_path.h"
 #include "data/sample_order.h"
@@ -153,12 +152,6 @@ struct ParallelOptions {
   /// others.
   std::int64_t chunks(std::optional<std::int64_t> num_layers) const;
   ScheduleKind schedule_kind(std::optional<std::int64_t> num_layers) const;
-  /// Returns the stages that exchange messages. May be a ring, although a chain is enough.
-  MessagePaths message_paths() const {
-    if (schedule == "zb-v") return MessagePaths::vee;
-    const bool may_interleave = virtual_stages || layers_per_virtual_stage || layer_layout;
-    return may_interleave ? MessagePaths::ring : MessagePaths::chain;
-  }
 };
 
 /// Returns the recomputation that the options request.

@@ -1,8 +1,6 @@
 // Meta groups: how many bytes a rank would send, and which groups each rank of a grid belongs to.
 #include <doctest/doctest.h>
 
-#include "layout/layout.h"
-
 #include "comm/agreement.h"
 #include "comm/groups.h"
 #include "comm/text_exchange.h"
@@ -38,10 +36,12 @@ TEST_CASE("meta communicator: counts bytes, checks shapes") {
 }
 
 TEST_CASE("meta groups: sizes and positions of every rank") {
-  RankGrid grid({.tensor = 2, .context = 2, .data = 3, .pipeline = 4});
+  Layout layout{.grid = RankGrid({.tensor = 2, .context = 2, .data = 3, .pipeline = 4})};
+  const RankGrid& grid = layout.grid;
   for (int rank = 0; rank < grid.world(); ++rank) {
     CAPTURE(rank);
-    ProcessGroups groups = meta_groups(grid, rank);
+    layout.rank = rank;
+    ProcessGroups groups = meta_groups(layout);
     CHECK(groups.world().size() == 48);
     CHECK(groups.world().rank() == rank);
     CHECK(groups.over(Axis::tensor).size() == 2);
@@ -58,6 +58,15 @@ TEST_CASE("meta groups: sizes and positions of every rank") {
     CHECK_THROWS_AS(groups.over({Axis::tensor, Axis::pipeline}), Error);
     CHECK(groups.all().size() == (stage == 0 || stage == 3 ? 6 : 5));
   }
+}
+
+TEST_CASE("the groups of a V have none for the tied embedding, which only its first stage has") {
+  Layout layout{.grid = RankGrid({.pipeline = 2}), .schedule = ScheduleKind::zero_bubble_v, .chunks = 2};
+  CHECK(meta_groups(layout).all().size() == 2);  // the control group and the stages
+  CHECK(meta_groups(layout).tied().size() == 1);
+  layout.schedule = ScheduleKind::interleaved;
+  CHECK(meta_groups(layout).all().size() == 3);
+  CHECK(meta_groups(layout).tied().size() == 2);
 }
 
 TEST_CASE("a group of one rank gathers and broadcasts its own text, and agrees with itself") {

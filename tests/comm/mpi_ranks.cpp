@@ -248,8 +248,8 @@ TEST_CASE("texts of different lengths are gathered and broadcast") {
 
 TEST_CASE("a grid has a process group per axis, and a grid of another size is refused") {
   int world = session->world();
-  RankGrid grid({.pipeline = world});
-  ProcessGroups groups = make_groups(*session, grid);
+  Layout layout{.grid = RankGrid({.pipeline = world}), .rank = session->rank()};
+  ProcessGroups groups = make_groups(*session, layout);
   CHECK(groups.world().size() == world);
   CHECK(groups.over(Axis::pipeline).rank() == session->rank());
   CHECK(groups.over(Axis::tensor).size() == 1);
@@ -258,7 +258,7 @@ TEST_CASE("a grid has a process group per axis, and a grid of another size is re
   std::vector<float> one = {1};
   groups.tied().all_reduce(stream, tensor_of(one)).join();
   CHECK(one[0] == static_cast<float>(groups.tied().size()));
-  CHECK_THROWS_AS(make_groups(*session, RankGrid(GridSizes{})), Error);
+  CHECK_THROWS_AS(make_groups(*session, Layout{}), Error);
 }
 
 TEST_CASE("disagreement between ranks names the rank that differs") {

@@ -91,7 +91,8 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   stops_in_finalize = chosen && options.fault == "end";
   if (chosen && options.fault == "start") std::raise(SIGSTOP);
   if (chosen && options.fault == "absent") return Exit::ok;
-  ProcessGroups groups = ranks.connect(RankGrid({.data = ranks.launched().world}), options.deadline);
+  ProcessGroups groups = ranks.connect(
+      {.grid = RankGrid({.data = ranks.launched().world}), .rank = ranks.launched().rank}, options.deadline);
   MpiSession* session = ranks.session();
   Stream stream(Device::cpu);
   OperationProgress progress{.iteration = 0};

@@ -215,13 +215,14 @@ class ThreadCommunicator final : public Communicator {
   int rank_;
 };
 
-/// The groups for every rank in a grid.
+/// The groups for every rank in a layout.
 class ThreadGroups {
  public:
-  explicit ThreadGroups(const RankGrid& grid) : grid_(grid) {}
+  explicit ThreadGroups(const Layout& layout) : layout_(layout) {}
 
   ProcessGroups of(int rank) {
-    return {grid_, rank, [&](const std::vector<int>& ranks, const std::string& name) {
+    layout_.rank = rank;
+    return {layout_, [&](const std::vector<int>& ranks, const std::string& name) {
               std::shared_ptr<ThreadGroup>& group = groups_[{name, ranks}];
               if (group == nullptr) group = std::make_shared<ThreadGroup>(static_cast<int>(ranks.size()));
               auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
@@ -234,19 +235,20 @@ class ThreadGroups {
   }
 
  private:
-  const RankGrid& grid_;
+  Layout layout_;
   std::map<std::pair<std::string, std::vector<int>>, std::shared_ptr<ThreadGroup>> groups_;
 };
 
-/// Runs each rank of the grid in its own thread; rethrows the first exception.
-inline void run_ranks(const RankGrid& grid, const std::function<void(int, const ProcessGroups&)>& body) {
-  ThreadGroups groups(grid);
+/// Runs each rank of the layout in its own thread; rethrows the first exception.
+inline void run_ranks(const Layout& layout, const std::function<void(int, const ProcessGroups&)>& body) {
+  const int world = layout.grid.world();
+  ThreadGroups groups(layout);
   std::vector<ProcessGroups> of_rank;
-  for (int rank = 0; rank < grid.world(); ++rank) of_rank.push_back(groups.of(rank));
+  for (int rank = 0; rank < world; ++rank) of_rank.push_back(groups.of(rank));
   std::exception_ptr first;
   std::mutex mutex;
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < grid.world(); ++rank) {
+  for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       try {
         body(rank, of_rank[static_cast<std::size_t>(rank)]);
@@ -259,6 +261,9 @@ inline void run_ranks(const RankGrid& grid, const std::function<void(int, const 
   }
   for (std::thread& thread : threads) thread.join();
   if (first != nullptr) std::rethrow_exception(first);
+}
+inline void run_ranks(const RankGrid& grid, const std::function<void(int, const ProcessGroups&)>& body) {
+  run_ranks(Layout{.grid = grid}, body);
 }
 
 }  // namespace mtl::test

@@ -207,7 +207,7 @@ struct Result {
 /// Runs two steps on all ranks in a layout. Checks that each rank uses its planned memory.
 Result run_layout(const RunLayout& layout) {
   Findings findings;
-  run_ranks(layout.shape.layout.grid,
+  run_ranks(layout.shape.layout,
             [&](int rank, const ProcessGroups& groups) { run_rank(layout, rank, groups, findings); });
   for (const std::string& difference : findings.differences) FAIL_CHECK(layout.text, ": ", difference);
   return {findings.losses, findings.gradients};

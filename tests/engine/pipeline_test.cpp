@@ -81,7 +81,7 @@ RunShape stage_shape(int stage, ScheduleKind kind) {
 
 ProcessGroups groups_of(const RunShape& shape, Journal& journal) {
   const int stage = shape.layout.rank;
-  return {shape.layout.grid, stage, [stage, &journal](const std::vector<int>& ranks, const std::string&) {
+  return {shape.layout, [stage, &journal](const std::vector<int>& ranks, const std::string&) {
             auto place = std::find(ranks.begin(), ranks.end(), stage) - ranks.begin();
             return std::make_shared<RecordingCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()),
                                                            journal);

@@ -88,7 +88,7 @@ void append(std::vector<float>& out, const Tensor& tensor) {
 Results results_of(ScheduleKind kind, bool shards, bool overlap) {
   std::mutex mutex;
   Results results;
-  run_ranks(layout_of(kind, 0).grid, [&](int number, const ProcessGroups& groups) {
+  run_ranks(layout_of(kind, 0), [&](int number, const ProcessGroups& groups) {
     RankStage rank(layout_of(kind, number, shards));
     Optimizer optimizer(rank.store, {.rule = {}, .overlap = {.reduce = overlap, .gather = overlap && shards}},
                         rank.stream, groups);
@@ -170,7 +170,7 @@ TEST_CASE("tied embedding: a step without the head's gradient is an error") {
 TEST_CASE("tied embedding: a head's gradient that is not finite is attributed to its rank, and no rank updates") {
   std::mutex mutex;
   std::map<int, std::vector<std::string>> named;
-  run_ranks(layout_of(ScheduleKind::zero_bubble_v, 0).grid, [&](int number, const ProcessGroups& groups) {
+  run_ranks(layout_of(ScheduleKind::zero_bubble_v, 0), [&](int number, const ProcessGroups& groups) {
     RankStage rank(layout_of(ScheduleKind::zero_bubble_v, number, true));
     Optimizer optimizer(rank.store, {.rule = {}, .overlap = {.reduce = true}}, rank.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);

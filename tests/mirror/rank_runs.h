@@ -70,7 +70,8 @@ inline Exit run_in(const ProcessGroups& groups, const TrainOptions& options) {
 }
 
 inline ProcessGroups new_groups(const TrainOptions& options) {
-  return make_groups(*session, rank_grid(options.parallel), options.device, options.parallel.message_paths());
+  return make_groups(*session, resolve_layout(options.parallel, options.architecture.num_layers, session->rank()),
+                     options.device);
 }
 
 }  // namespace mtl::test

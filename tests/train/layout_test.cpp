@@ -74,7 +74,6 @@ TEST_CASE("layout: a V schedule has two chunks per stage, from the first stage t
   CHECK(layout.places().loss_stage() == 0);
   CHECK(split_layers(layout, 16).front() == std::vector<LayerRange>{{0, 4}, {12, 4}});
   CHECK(split_layers(layout, 16).back() == std::vector<LayerRange>{{4, 4}, {8, 4}});
-  CHECK(options.message_paths() == MessagePaths::vee);
 
   const auto problems = [&] {
     std::vector<std::string> out;
