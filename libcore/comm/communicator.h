@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -70,6 +71,13 @@ class Work {
   std::shared_ptr<Operation> operation_;
 };
 
+/// What a rank sends to a group. Time on a link is its latency for each operation, plus the bytes at its bandwidth.
+struct Traffic {
+  double bytes = 0;
+  std::int64_t operations = 0;  // collectives and sends; a receive is counted by its sender
+  bool operator==(const Traffic&) const = default;
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -87,6 +95,8 @@ class Communicator {
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
   virtual Work send(Stream& stream, Tensor data, int peer, Channel channel) = 0;
   virtual Work receive(Stream& stream, Tensor data, int peer, Channel channel) = 0;
+  /// Returns what this rank has sent since the last call, if the transport counts it. Those of a run do not.
+  virtual Traffic take_traffic() { return {}; }
   /// Registers memory that operations use repeatedly, if the transport benefits from that. The returned object must be
   /// destroyed before the memory is freed.
   virtual std::shared_ptr<void> register_memory(const Tensor&) { return {}; }
@@ -121,7 +131,7 @@ class SelfCommunicator final : public Communicator {
   Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
 };
 
-/// For planning: checks shapes and counts the bytes a rank would send, but does not communicate.
+/// For planning: checks shapes and counts what a rank would send, but does not communicate.
 class MetaCommunicator final : public Communicator {
  public:
   MetaCommunicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -134,16 +144,20 @@ class MetaCommunicator final : public Communicator {
   Work send(Stream& stream, Tensor data, int peer, Channel channel) override;
   Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
 
-  /// Returns how many bytes this rank would have sent with bandwidth-optimal algorithms. For p ranks and n bytes:
+  /// Returns what this rank would have sent since the last call, with bandwidth-optimal algorithms. For p ranks and n
+  /// bytes, the bytes sent are:
   ///   all-reduce                  2 n (p - 1) / p
   ///   all-gather, reduce-scatter  (p - 1) n / p, where n is the total over all ranks
   ///   send                        n
   ///   broadcast                   n (p - 1) on the root, otherwise 0
-  double sent_bytes() const { return sent_bytes_; }
+  Traffic take_traffic() override { return std::exchange(traffic_, {}); }
 
  private:
+  void check_peer(int peer) const;
+  Work send_bytes(double bytes);
+
   int rank_, size_;
-  double sent_bytes_ = 0;
+  Traffic traffic_;
 };
 
 }  // namespace mtl

@@ -13,11 +13,9 @@ struct NamedAxes {
 };
 
 // Context-parallel ranks hold the same weights, just like data-parallel ranks. A single group spans both axes, so that
-// one reduction sums gradients over both.
-constexpr NamedAxes kGroups[] = {{"tensor", Axis::tensor},
-                                 {"pipeline", Axis::pipeline},
-                                 {"data", {Axis::data, Axis::context}},
-                                 {"context", Axis::context}};
+// one reduction sums gradients over both. Without data parallelism, it is the group of context-parallel ranks.
+constexpr NamedAxes kGroups[] = {
+    {"tensor", Axis::tensor}, {"pipeline", Axis::pipeline}, {"context", Axis::context}, {"data", kReplicaAxes}};
 
 }  // namespace
 
@@ -60,6 +58,19 @@ std::vector<Communicator*> ProcessGroups::all() const {
 bool ProcessGroups::is_intact() const {
   const auto groups = all();
   return std::all_of(groups.begin(), groups.end(), [](const Communicator* group) { return group->is_intact(); });
+}
+
+std::vector<GroupTraffic> ProcessGroups::take_traffic() const {
+  std::vector<GroupTraffic> out;
+  std::vector<const Communicator*> taken;
+  const auto take = [&](const char* name, Communicator& group) {
+    if (group.size() > 1 && std::find(taken.begin(), taken.end(), &group) != taken.end()) return;
+    taken.push_back(&group);
+    out.push_back({name, group.take_traffic()});
+  };
+  for (const auto& [name, axes] : kGroups) take(name, over(axes));
+  take("embedding", tied());
+  return out;
 }
 
 ProcessGroups meta_groups(const Layout& layout) {

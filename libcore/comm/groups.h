@@ -17,6 +17,13 @@ class MpiSession;
 /// Creates a group from ranks of the job.
 using MakeGroup = std::function<std::shared_ptr<Communicator>(const std::vector<int>& ranks, const std::string& name)>;
 
+/// What a rank sends to one of its groups.
+struct GroupTraffic {
+  std::string group;  // as in messages: "tensor"
+  Traffic sent;
+  bool operator==(const GroupTraffic&) const = default;
+};
+
 class ProcessGroups {
  public:
   /// For a single process: every group has one member.
@@ -38,6 +45,9 @@ class ProcessGroups {
   bool is_intact() const;
   /// Returns all groups with at least two ranks.
   std::vector<Communicator*> all() const;
+  /// Returns what this rank has sent to each group but the control group since the last call, as
+  /// Communicator::take_traffic(). Includes groups of one rank, but not a group with the ranks of an earlier one.
+  std::vector<GroupTraffic> take_traffic() const;
 
  private:
   AxisSet split_axes_;                                         // axes with more than one rank

@@ -20,13 +20,14 @@ Batch meta_batch(const RunShape& shape) {
 namespace {
 
 /// Adds `counts`, multiplied by `times`, to the plan. `times` may be negative.
-void add(MemoryPlan& plan, const StepCounts& counts, double times) {
-  plan.step.flops += times * counts.work.flops;
-  plan.step.bytes += times * counts.work.bytes;
-  plan.sent.tensor += times * counts.sent.tensor;
-  plan.sent.pipeline += times * counts.sent.pipeline;
-  plan.sent.data += times * counts.sent.data;
-  plan.sent.embedding += times * counts.sent.embedding;
+void add(MemoryPlan& plan, const StepCounts& counts, std::int64_t times) {
+  plan.step.flops += double(times) * counts.work.flops;
+  plan.step.bytes += double(times) * counts.work.bytes;
+  for (std::size_t group = 0; group < counts.sent.size(); ++group) {
+    if (group == plan.sent.size()) plan.sent.push_back({counts.sent[group].group, {}});
+    plan.sent[group].sent.bytes += double(times) * counts.sent[group].sent.bytes;
+    plan.sent[group].sent.operations += times * counts.sent[group].sent.operations;
+  }
 }
 
 /// Returns the size of a buffer for a message between stages.
@@ -154,7 +155,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
     return model.count([&] { pipeline.train(buffers, nullptr, &schedule); });
   };
   // The first micro-batch overwrites the gradients. Every later one adds to them.
-  double later = shape.micro_batches - 1;
+  const std::int64_t later = shape.micro_batches - 1;
   StepCounts one = count(1), both = later > 0 ? count(2) : StepCounts{};
   MemoryPlan plan = finish(model, pipeline, shape, config);
   add(plan, one, 1 - later);  // the sum of both calls is one + later * (both - one)

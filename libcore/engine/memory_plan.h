@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/groups.h"
 #include "device/space.h"
 #include "device/stream.h"
 #include "engine/run_shape.h"
@@ -61,8 +62,8 @@ struct MemoryPlan {
   /// The following entry is not a Buffer. It exists only while tensors are initialized, loaded or saved:
   ///   snapshot    the host's copy of the largest tensor, unless the device is the cpu
   std::vector<PlanEntry> entries;
-  Counters step;  // FLOPs and bytes for one optimizer step over all micro-batches
-  SentBytes sent;
+  Counters step;                     // FLOPs and bytes for one optimizer step over all micro-batches
+  std::vector<GroupTraffic> sent;    // in the step
   std::int64_t parameters = 0;       // in the entire model, without padding
   std::int64_t rank_parameters = 0;  // on this rank, without padding
 

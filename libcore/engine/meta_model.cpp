@@ -22,15 +22,4 @@ MetaModel::PassBytes MetaModel::measure(const std::vector<std::function<void(Ctx
   return {slot.peak(), scratch.peak()};
 }
 
-SentBytes MetaModel::sent() const {
-  auto bytes_of = [](const Communicator& group) {
-    const auto* meta = dynamic_cast<const MetaCommunicator*>(&group);
-    return meta == nullptr ? 0 : meta->sent_bytes();
-  };
-  return {.tensor = bytes_of(groups.over(Axis::tensor)),
-          .pipeline = bytes_of(groups.over(Axis::pipeline)),
-          .data = bytes_of(groups.over(kReplicaAxes)),
-          .embedding = bytes_of(groups.tied())};
-}
-
 }  // namespace mtl

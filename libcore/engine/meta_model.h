@@ -18,12 +18,12 @@ namespace mtl {
 /// The work and traffic that MetaModel::count() measured.
 struct StepCounts {
   Counters work;
-  SentBytes sent;
+  std::vector<GroupTraffic> sent;
 };
 
 struct MetaModel {
   Stream stream;         // counts the work of operators
-  ProcessGroups groups;  // count bytes that would be sent
+  ProcessGroups groups;  // count what would be sent
   Stage stage;
   ParamMemory params;
   StepMemory step{Device::meta};
@@ -36,9 +36,9 @@ struct MetaModel {
   template <class Run>
   StepCounts count(const Run& run) {
     stream.reset_counters();
-    SentBytes before = sent();
+    groups.take_traffic();
     run();
-    return {stream.counters(), sent() - before};
+    return {stream.counters(), groups.take_traffic()};
   }
 
   /// Peak usage of the slot and scratch arenas, in bytes. measure() calls each function in `passes` on chunk 0, with
@@ -47,9 +47,6 @@ struct MetaModel {
     std::size_t slot = 0, scratch = 0;
   };
   PassBytes measure(const std::vector<std::function<void(Ctx&, const Chunk&)>>& passes);
-
- private:
-  SentBytes sent() const;
 };
 
 }  // namespace mtl

@@ -9,15 +9,6 @@ namespace mtl {
 
 namespace {
 
-struct Traffic {
-  const char* group;
-  double bytes;
-};
-
-std::vector<Traffic> traffic(const SentBytes& sent) {
-  return {{"tensor", sent.tensor}, {"pipeline", sent.pipeline}, {"data", sent.data}, {"embedding", sent.embedding}};
-}
-
 /// A text table whose rows begin with a list of ranks.
 class Table {
  public:
@@ -99,17 +90,17 @@ std::string describe_memory(const std::vector<RankPlan>& plans, Space where) {
 std::string describe_work(const std::vector<RankPlan>& plans) {
   std::vector<std::string> heading = {"parameters", "FLOPs"};
   std::vector<bool> is_used;
-  for (std::size_t group = 0; group < traffic({}).size(); ++group) {
+  for (std::size_t group = 0; group < plans.front().plan.sent.size(); ++group) {
     bool used = std::any_of(plans.begin(), plans.end(),
-                            [&](const RankPlan& ranks) { return traffic(ranks.plan.sent)[group].bytes > 0; });
+                            [&](const RankPlan& ranks) { return ranks.plan.sent[group].sent.bytes > 0; });
     is_used.push_back(used);
-    if (used) heading.push_back(cat("sent: ", traffic({})[group].group));
+    if (used) heading.push_back(cat("sent: ", plans.front().plan.sent[group].group));
   }
   Table table(heading);
   for (const RankPlan& ranks : plans) {
     std::vector<std::string> cells = {with_commas(ranks.plan.rank_parameters), format("%.4e", ranks.plan.step.flops)};
     for (std::size_t group = 0; group < is_used.size(); ++group) {
-      if (is_used[group]) cells.push_back(human_bytes(traffic(ranks.plan.sent)[group].bytes));
+      if (is_used[group]) cells.push_back(human_bytes(ranks.plan.sent[group].sent.bytes));
     }
     table.add(ranks.ranks, cells);
   }
@@ -134,8 +125,11 @@ Json by_chunk(Json::Array values) { return values.size() == 1 ? values.front() :
 Json rank_plans_json(const std::vector<RankPlan>& plans) {
   Json out = Json::array();
   for (const RankPlan& kind : plans) {
-    Json sent = Json::object();
-    for (const Traffic& group : traffic(kind.plan.sent)) sent.set(group.group, group.bytes);
+    Json bytes = Json::object(), operations = Json::object();
+    for (const auto& [group, sent] : kind.plan.sent) {
+      bytes.set(group, sent.bytes);
+      operations.set(group, sent.operations);
+    }
     Json::Array slots, slot_bytes;
     for (const PlanEntry& of_chunk : kind.plan.all(Category::slots)) {
       slots.push_back(of_chunk.count);
@@ -147,7 +141,8 @@ Json rank_plans_json(const std::vector<RankPlan>& plans) {
                            {"slots", by_chunk(slots)},
                            {"slot_bytes", by_chunk(slot_bytes)},
                            {"counted_flops_per_step", kind.plan.step.flops},
-                           {"sent_bytes_per_step", sent}}));
+                           {"sent_bytes_per_step", std::move(bytes)},
+                           {"operations_per_step", std::move(operations)}}));
   }
   return out;
 }

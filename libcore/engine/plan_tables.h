@@ -11,7 +11,7 @@ namespace mtl {
 
 /// Returns the bytes in each category, and "total".
 Json memory_json(const MemoryPlan& plan);
-/// Returns a list with an entry per plan: its ranks, parameters, memory, FLOPs and bytes sent.
+/// Returns a list with an entry per plan: its ranks, parameters, memory, FLOPs and traffic.
 Json rank_plans_json(const std::vector<RankPlan>& plans);
 /// Returns a memory table (on GPUs, one for the GPU and one for the host) and a table of the work per step. Ranks with
 /// equal numbers share a row. Says which ranks need the most memory.

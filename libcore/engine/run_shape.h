@@ -1,4 +1,4 @@
-// A run's sizes and options, except those of the model, and a rank's traffic.
+// A run's sizes and options, except those of the model.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,6 @@ struct RunShape {
   Layout layout;           // of this rank
   Device device = Device::cpu;
   Precision precision = {};
-};
-
-/// Bytes that a rank sends per step, by group.
-struct SentBytes {
-  double tensor = 0, pipeline = 0, data = 0, embedding = 0;
-
-  SentBytes operator-(const SentBytes& other) const {
-    return {.tensor = tensor - other.tensor,
-            .pipeline = pipeline - other.pipeline,
-            .data = data - other.data,
-            .embedding = embedding - other.embedding};
-  }
-  bool operator==(const SentBytes&) const = default;
 };
 
 }  // namespace mtl

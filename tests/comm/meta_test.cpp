@@ -1,6 +1,7 @@
 // Meta groups: how many bytes a rank would send, and which groups each rank of a grid belongs to.
 #include <doctest/doctest.h>
 
+#include "base/str.h"
 #include "comm/agreement.h"
 #include "comm/groups.h"
 #include "comm/text_exchange.h"
@@ -10,10 +11,11 @@ using namespace mtl;
 TEST_CASE("meta communicator: counts bytes, checks shapes") {
   Stream stream(Device::meta);
   MetaCommunicator group(1, 4);
-  auto sent = [&, before = 0.0]() mutable {
-    double now = group.sent_bytes(), step = now - before;
-    before = now;
-    return step;
+  std::int64_t operations = 0;
+  auto sent = [&] {
+    const Traffic traffic = group.take_traffic();
+    operations += traffic.operations;
+    return traffic.bytes;
   };
   Tensor whole(nullptr, DType::f32, {100, 4}), part(nullptr, DType::f32, {100});
   group.all_reduce(stream, whole).wait(stream);
@@ -30,6 +32,7 @@ TEST_CASE("meta communicator: counts bytes, checks shapes") {
   CHECK(sent() == 400);
   group.receive(stream, part, 3, Channel::activations).wait(stream);
   CHECK(sent() == 0);
+  CHECK(operations == 6);  // all but the receive
   CHECK_THROWS_AS(group.all_gather(stream, whole, whole), Error);
   CHECK_THROWS_AS(group.send(stream, part, 1, Channel::activations), Error);
   CHECK_THROWS_AS(group.receive(stream, part, 4, Channel::gradients), Error);
@@ -67,6 +70,23 @@ TEST_CASE("the groups of a V have none for the tied embedding, which only its fi
   layout.schedule = ScheduleKind::interleaved;
   CHECK(meta_groups(layout).all().size() == 3);
   CHECK(meta_groups(layout).tied().size() == 2);
+}
+
+TEST_CASE("traffic has the name of its group, and that of a group with two purposes counts once") {
+  const auto sent = [](const GridSizes& sizes, AxisSet axes) {
+    const ProcessGroups groups = meta_groups({.grid = RankGrid(sizes)});
+    Stream stream(Device::meta);
+    groups.over(axes).all_reduce(stream, Tensor(nullptr, DType::f32, {100}));
+    std::string text;
+    for (const auto& [group, traffic] : groups.take_traffic()) text += cat(group, " ", traffic.bytes, "; ");
+    for (const auto& [group, traffic] : groups.take_traffic()) CHECK(traffic == Traffic{});
+    return text;
+  };
+  CHECK(sent({.tensor = 2}, Axis::tensor) == "tensor 400; pipeline 0; context 0; data 0; embedding 0; ");
+  CHECK(sent({.data = 2}, kReplicaAxes) == "tensor 0; pipeline 0; context 0; data 400; embedding 0; ");
+  CHECK(sent({.context = 2, .data = 2}, kReplicaAxes) == "tensor 0; pipeline 0; context 0; data 600; embedding 0; ");
+  CHECK(sent({.context = 2, .data = 2}, Axis::context) == "tensor 0; pipeline 0; context 400; data 0; embedding 0; ");
+  CHECK(sent({.context = 2}, kReplicaAxes) == "tensor 0; pipeline 0; context 400; embedding 0; ");
 }
 
 TEST_CASE("a group of one rank gathers and broadcasts its own text, and agrees with itself") {

@@ -173,7 +173,7 @@ TEST_CASE("rank sums: every kind of group refuses integers") {
   CHECK_THROWS_AS(meta.reduce_scatter(stream, part, integers), Error);
   CHECK_NOTHROW(self.all_reduce(stream, halves));
   meta.all_reduce(stream, halves);
-  CHECK(meta.sent_bytes() == 8);  // twice 2 bytes for half of 4 elements
+  CHECK(meta.take_traffic().bytes == 8);  // twice 2 bytes for half of 4 elements
 }
 
 }  // namespace mtl

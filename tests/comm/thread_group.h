@@ -119,6 +119,8 @@ class ThreadCommunicator final : public Communicator {
   Work all_reduce(Stream&, Tensor data) override {
     std::vector<std::byte> result(data.bytes());
     check_summable(data);
+    const double own_part = double(data.bytes()) / size();
+    count(double(data.bytes()) - own_part + own_part * (size() - 1));  // the others' parts, then their sum
     collect(data, [&] { sum(result, 0); });
     copy_bytes(data.raw(), result.data(), result.size());
     return {};
@@ -127,6 +129,7 @@ class ThreadCommunicator final : public Communicator {
   /// Runs only when joined. A member that reads the result too early will see old values.
   Work all_gather(Stream&, Tensor out, Tensor in) override {
     require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
+    count(double(in.bytes()) * (size() - 1));
     return Work(std::make_shared<Deferred>([this, out, in] {
       collect(in, [&] {
         for (int r = 0; r < size(); ++r) {
@@ -141,12 +144,14 @@ class ThreadCommunicator final : public Communicator {
     require(in.numel() == out.numel() * size() && out.dtype() == in.dtype(), "scattering parts of another size");
     std::vector<std::byte> result(out.bytes());
     check_summable(in);
+    count(double(in.bytes() - out.bytes()));
     collect(in, [&] { sum(result, rank_ * out.bytes()); });
     copy_bytes(out.raw(), result.data(), result.size());
     return {};
   }
 
   Work broadcast(Stream&, Tensor data, int root) override {
+    count(rank_ == root ? double(data.bytes()) * (size() - 1) : 0);
     collect(data, [&] {
       require(slot(root).bytes() == data.bytes(), "ranks broadcast different sizes");
       copy_bytes(data.raw(), slot(root).raw(), data.bytes());
@@ -156,6 +161,7 @@ class ThreadCommunicator final : public Communicator {
 
   /// Ends when the receiver takes the message: no memory but the sender's holds it.
   Work send(Stream&, Tensor data, int peer, Channel channel) override {
+    count(double(data.bytes()));
     return Work(std::make_shared<Sending>(group_, group_->put(rank_, peer, channel, data)));
   }
 
@@ -163,6 +169,9 @@ class ThreadCommunicator final : public Communicator {
   Work receive(Stream&, Tensor data, int peer, Channel channel) override {
     return Work(std::make_shared<Deferred>([this, data, peer, channel] { group_->take(peer, rank_, channel, data); }));
   }
+
+  /// The bytes that a transport which adds and gathers by parts has to send.
+  Traffic take_traffic() override { return std::exchange(traffic_, {}); }
 
  private:
   class Sending final : public Work::Operation {
@@ -189,6 +198,11 @@ class ThreadCommunicator final : public Communicator {
     std::function<void()> run_;
   };
 
+  void count(double bytes) {
+    traffic_.bytes += bytes;
+    ++traffic_.operations;
+  }
+
   const Tensor& slot(int r) const { return group_->slots[static_cast<std::size_t>(r)]; }
 
   /// Publishes `own`. Then calls `read` between two barriers, while the slots contain all members' operands.
@@ -213,6 +227,7 @@ class ThreadCommunicator final : public Communicator {
 
   std::shared_ptr<ThreadGroup> group_;
   int rank_;
+  Traffic traffic_;
 };
 
 /// The groups for every rank in a layout.

@@ -1,6 +1,6 @@
-// Memory and losses in every layout: each rank uses exactly its planned memory. Losses before and after an update equal
-// a single rank's losses, with dropout. Recomputation changes no bit in losses and gradients. Runs the layouts in
-// cli/layouts.txt with ranks as threads.
+// Memory, traffic and losses in every layout: each rank uses exactly its planned memory, and sends what is planned.
+// Losses before and after an update equal a single rank's losses, with dropout. Recomputation changes no bit in losses
+// and gradients. Runs the layouts in cli/layouts.txt with ranks as threads.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -143,6 +143,16 @@ struct Findings {
   }
 };
 
+std::string text_of(const std::vector<GroupTraffic>& traffic) {
+  std::string out;
+  for (const auto& [group, sent] : traffic) {
+    if (sent.operations > 0)
+      out += format("%s: %.17g bytes in %lld operations; ", group.c_str(), sent.bytes,
+                    static_cast<long long>(sent.operations));
+  }
+  return out;
+}
+
 void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Findings& findings) {
   RunShape shape = layout.shape;
   shape.layout.rank = rank;
@@ -163,12 +173,14 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
     state.step = step + 1;
     state.lr = 1e-3;
     stream.reset_counters();
+    groups.take_traffic();
     optimizer.begin_step();
     fill(buffers, shape, step);
     pipeline.train(buffers);
     optimizer.step(pipeline.scratch(), &state);
     findings.compare(rank, "FLOPs", stream.counters().flops, plan.step.flops);
     findings.compare(rank, "bytes of operands", stream.counters().bytes, plan.step.bytes);
+    findings.compare(rank, "traffic", text_of(groups.take_traffic()), text_of(plan.sent));
     for (int m = 0; has_losses && shape.layout.coordinate(Axis::tensor) == 0 && m < shape.micro_batches; ++m) {
       const float* losses = buffers.losses(m).data<float>();
       std::copy(losses, losses + shape.micro_batch * kLength,
