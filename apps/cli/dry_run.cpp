@@ -89,7 +89,7 @@ Json gpu_json(const MemoryPlan& plan) {
 }  // namespace
 
 std::string describe_run(const TrainOptions& options, const GptConfig& config) {
-  std::vector<RankPlan> plans = plan_run(options, config);
+  std::vector<RankPlan> plans = plan_run_report(options, config);
   const MemoryPlan& plan = largest_plan(plans).plan;
   std::int64_t samples = options.step_samples(), tokens = samples * options.data.seq_length;
   RunShape shape = run_shape(options, config, 0);

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "comm/channel.h"
+#include "comm/operation_label.h"
 #include "device/profile.h"
 #include "device/stream.h"
 #include "device/tensor.h"
@@ -55,12 +56,14 @@ class Work {
 
   Work() = default;  // an operation that has already completed
   explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  /// An operation on meta. `started` is the entry of its start in the profile of the streams that will wait for it.
+  explicit Work(int started) : started_(started) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
   /// Operators launched on `stream` after this call will see the result. May return before the result exists.
   void wait(Stream& stream) const {
-    if (operation_ == nullptr) return;
-    ProfileRange range(stream, ProfileKind::communication, "wait");
-    operation_->order(stream);
+    if (operation_ == nullptr && started_ < 0) return;
+    ProfileRange range(stream, {.kind = ProfileKind::communication, .name = "wait", .started = started_});
+    if (operation_ != nullptr) operation_->order(stream);
   }
   /// Blocks until the host can read the result.
   void join() const {
@@ -69,6 +72,7 @@ class Work {
 
  private:
   std::shared_ptr<Operation> operation_;
+  int started_ = -1;
 };
 
 /// What a rank sends to a group. Time on a link is its latency for each operation, plus the bytes at its bandwidth.
@@ -131,10 +135,11 @@ class SelfCommunicator final : public Communicator {
   Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
 };
 
-/// For planning: checks shapes and counts what a rank would send, but does not communicate.
+/// For planning: checks shapes and counts what a rank would send, but does not communicate. The profile of a stream
+/// gets an entry for the start of every operation, with the bytes sent and the group's name, and one for every wait.
 class MetaCommunicator final : public Communicator {
  public:
-  MetaCommunicator(int rank, int size) : rank_(rank), size_(size) {}
+  MetaCommunicator(int rank, int size, std::string name = "") : rank_(rank), size_(size), name_(std::move(name)) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Work all_reduce(Stream& stream, Tensor data) override;
@@ -154,9 +159,10 @@ class MetaCommunicator final : public Communicator {
 
  private:
   void check_peer(int peer) const;
-  Work send_bytes(double bytes);
+  Work start(Stream& stream, OperationKind kind, double bytes);
 
   int rank_, size_;
+  std::string name_;
   Traffic traffic_;
 };
 

@@ -74,9 +74,9 @@ std::vector<GroupTraffic> ProcessGroups::take_traffic() const {
 }
 
 ProcessGroups meta_groups(const Layout& layout) {
-  return {layout, [&](const std::vector<int>& ranks, const std::string&) {
+  return {layout, [&](const std::vector<int>& ranks, const std::string& name) {
             auto index = std::find(ranks.begin(), ranks.end(), layout.rank) - ranks.begin();
-            return std::make_shared<MetaCommunicator>(static_cast<int>(index), static_cast<int>(ranks.size()));
+            return std::make_shared<MetaCommunicator>(static_cast<int>(index), static_cast<int>(ranks.size()), name);
           }};
 }
 

@@ -13,9 +13,13 @@ std::string OperationProgress::text() const {
   return out;
 }
 
-std::string OperationLabel::text() const {
+const char* name_of(OperationKind kind) {
   constexpr const char* names[] = {"all-reduce", "all-reduce", "all-gather", "reduce-scatter",
                                    "broadcast",  "send",       "receive"};
+  return names[enum_index(kind)];
+}
+
+std::string OperationLabel::text() const {
   const std::string in_group = cat(" in group '", group == nullptr ? "" : group->name, "' (");
   if (kind == OperationKind::graph)
     return cat("CUDA graph #", number, " with operations", in_group, "a part of the step", at.text(), ")");
@@ -24,7 +28,7 @@ std::string OperationLabel::text() const {
   if (kind == OperationKind::broadcast) from = cat(" from rank ", peer);
   if (kind == OperationKind::send) from = cat(content, " to rank ", peer);
   if (kind == OperationKind::receive) from = cat(content, " from rank ", peer);
-  return cat(names[enum_index(kind)], " #", number, from, in_group, with_commas(bytes), " bytes", at.text(), ")");
+  return cat(name_of(kind), " #", number, from, in_group, with_commas(bytes), " bytes", at.text(), ")");
 }
 
 OperationLabel make_label(OperationKind kind, const GroupIdentity& group, std::int64_t number, const Tensor& data,

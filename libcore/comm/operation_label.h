@@ -23,6 +23,9 @@ enum class OperationKind : int {
   graph
 };
 
+/// Returns the name of an operation, such as "all-reduce". Not for graphs.
+const char* name_of(OperationKind kind);
+
 /// How far the run has come, for error messages. Negative means unknown.
 struct OperationProgress {
   std::int64_t iteration = -1;

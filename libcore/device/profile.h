@@ -24,16 +24,17 @@ enum class ProfileKind {
   phase,  // a step's forward, backward, optimizer, ...
   layer,  // embedding, layer or head
   op,
-  communication,  // the stream waits for other ranks
+  communication,  // the stream waits for other ranks; on meta, also the start of an operation between ranks
 };
 
 struct ProfileEntry {
   ProfileKind kind;
   std::string name;          // "layernorm_forward", "layer"
   std::int64_t number = -1;  // step, micro-batch or layer number; -1: none
-  std::string detail = "";   // for operators: operand shapes and dtype
+  std::string detail = "";   // for operators: operand shapes and dtype; for starts of operations: the group
   DType dtype = DType::f32;  // for operators: of the operand in `detail`
-  Counters work = {};        // for operators
+  Counters work = {};        // for operators; for starts of operations, `bytes` is what the rank sends
+  int started = -1;          // for waits on meta: index of the operation's start
   int parent = -1;           // index of the enclosing range
   double begin_ms = 0, end_ms = 0;
 

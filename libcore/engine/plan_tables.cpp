@@ -107,6 +107,33 @@ std::string describe_work(const std::vector<RankPlan>& plans) {
   return "Work of each rank in a step\n" + table.text();
 }
 
+std::string describe_collectives(const std::vector<RankPlan>& plans) {
+  struct Row {
+    const Collectives* of;
+    const std::vector<int>* ranks;
+  };
+  std::vector<Row> rows;
+  for (const GroupTraffic& traffic : plans.front().plan.sent) {
+    const auto first = static_cast<std::ptrdiff_t>(rows.size());
+    for (const RankPlan& ranks : plans) {
+      for (const Collectives& each : ranks.collectives)
+        if (each.group == traffic.group) rows.push_back({&each, &ranks.ranks});
+    }
+    std::stable_sort(rows.begin() + first, rows.end(),
+                     [](const Row& a, const Row& b) { return a.of->operation < b.of->operation; });
+  }
+  if (rows.empty()) return "";
+  Table table({"group", "operation", "calls", "sent", "exposed", "hidden by"});
+  for (const auto& [of, ranks] : rows)
+    table.add(*ranks, {of->group, of->operation, with_commas(of->operations), human_bytes(of->bytes),
+                       of->exposed_operations == 0
+                           ? "0"
+                           : cat(with_commas(of->exposed_operations), ", ", human_bytes(of->exposed_bytes)),
+                       of->flops_meanwhile > 0 ? format("%.4e", of->flops_meanwhile) : "0"});
+  return cat("\nCollectives of each rank in a step\n", table.text(),
+             "  exposed: calls that the rank waits for at once; hidden by: FLOPs between calls and their waits\n");
+}
+
 }  // namespace
 
 Json memory_json(const MemoryPlan& plan) {
@@ -116,6 +143,19 @@ Json memory_json(const MemoryPlan& plan) {
 }
 
 namespace {
+
+Json collectives_json(const std::vector<Collectives>& all) {
+  Json out = Json::array();
+  for (const Collectives& each : all)
+    out.push(Json::object({{"group", each.group},
+                           {"operation", each.operation},
+                           {"operations", each.operations},
+                           {"sent_bytes", each.bytes},
+                           {"exposed_operations", each.exposed_operations},
+                           {"exposed_bytes", each.exposed_bytes},
+                           {"flops_meanwhile", each.flops_meanwhile}}));
+  return out;
+}
 
 /// Returns the values of all chunks, or the value of a single one.
 Json by_chunk(Json::Array values) { return values.size() == 1 ? values.front() : Json(std::move(values)); }
@@ -142,7 +182,8 @@ Json rank_plans_json(const std::vector<RankPlan>& plans) {
                            {"slot_bytes", by_chunk(slot_bytes)},
                            {"counted_flops_per_step", kind.plan.step.flops},
                            {"sent_bytes_per_step", std::move(bytes)},
-                           {"operations_per_step", std::move(operations)}}));
+                           {"operations_per_step", std::move(operations)},
+                           {"collectives", collectives_json(kind.collectives)}}));
   }
   return out;
 }
@@ -158,7 +199,8 @@ std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
   std::sort(ranks.begin(), ranks.end());
   return cat(describe_memory(plans, scarce), "  the most, ", with_commas(most),
              " bytes: ", ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks), "\n\n",
-             on_cpu ? "" : describe_memory(plans, Space::host) + "\n", describe_work(plans));
+             on_cpu ? "" : describe_memory(plans, Space::host) + "\n", describe_work(plans),
+             describe_collectives(plans));
 }
 
 }  // namespace mtl

@@ -11,10 +11,10 @@ namespace mtl {
 
 /// Returns the bytes in each category, and "total".
 Json memory_json(const MemoryPlan& plan);
-/// Returns a list with an entry per plan: its ranks, parameters, memory, FLOPs and traffic.
+/// Returns a list with an entry per plan: its ranks, parameters, memory, FLOPs, traffic and collectives.
 Json rank_plans_json(const std::vector<RankPlan>& plans);
-/// Returns a memory table (on GPUs, one for the GPU and one for the host) and a table of the work per step. Ranks with
-/// equal numbers share a row. Says which ranks need the most memory.
+/// Returns a memory table (on GPUs, one for the GPU and one for the host), a table of the work per step, and one of the
+/// collectives, if the plans have any. Ranks with equal numbers share a row. Says which ranks need the most memory.
 std::string describe_rank_plans(const std::vector<RankPlan>& plans);
 
 }  // namespace mtl

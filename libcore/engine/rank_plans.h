@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/memory_plan.h"
+#include "engine/step_profile.h"
 
 namespace mtl {
 
@@ -13,6 +14,7 @@ namespace mtl {
 struct RankPlan {
   std::vector<int> ranks;  // ascending
   MemoryPlan plan;
+  std::vector<Collectives> collectives = {};  // of the first rank, in reports; plan_ranks() leaves them out
 };
 
 /// Returns the distinct plans for a training run on all ranks of shape.layout.grid, ordered by the first rank that has

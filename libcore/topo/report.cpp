@@ -57,7 +57,7 @@ TopoReport::TopoReport(const TopoOptions& options)
     if (memory->unsupported_reason.empty()) {
       auto ignore = [](const std::string&, const std::string&) {};  // check_topo() has reported problems
       const GptConfig config = resolve_config(memory->run, {}, vocab_size, ignore);
-      memory->plans = plan_run(memory->run, config);
+      memory->plans = plan_run_report(memory->run, config);
       memory->pipeline = plan_stages(memory->run, config);
       const Layout of_run = run_shape(memory->run, config, 0).layout;
       layout.layer_counts = of_run.layer_counts;

@@ -51,4 +51,16 @@ std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& con
   return plan_ranks(config, run_dropout(options), run_shape(options, config, 0));
 }
 
+std::vector<RankPlan> plan_run_report(const TrainOptions& options, const GptConfig& config) {
+  std::vector<RankPlan> plans = plan_run(options, config);
+  for (RankPlan& each : plans)
+    each.collectives = collectives_of(profile_on_meta(
+        config, run_dropout(options), run_shape(options, config, each.ranks.front()), run_overlap(options)));
+  return plans;
+}
+
+ParamTraffic::Overlap run_overlap(const TrainOptions& options) {
+  return {.reduce = options.parallel.overlap_grad_reduce, .gather = options.parallel.overlap_param_gather};
+}
+
 }  // namespace mtl

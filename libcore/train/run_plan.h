@@ -20,7 +20,11 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
 MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank);
 /// Returns how the pipeline's stages share the work, or nothing for one stage.
 std::optional<PipelinePlan> plan_stages(const TrainOptions& options, const GptConfig& config);
-/// Returns all ranks' memory plans, as printed by --dry-run and mtl-topo.
+/// Returns all ranks' memory plans.
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
+/// Returns plan_run() with the collectives, as printed by --dry-run and mtl-topo.
+std::vector<RankPlan> plan_run_report(const TrainOptions& options, const GptConfig& config);
+/// Returns what the run communicates while it computes.
+ParamTraffic::Overlap run_overlap(const TrainOptions& options);
 
 }  // namespace mtl

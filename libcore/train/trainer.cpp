@@ -21,7 +21,7 @@ Optimizer::Options optimizer_options(const TrainOptions& options) {
   const OptimizerOptions& given = options.optimizer;
   return {.rule = {{.beta1 = given.adam_beta1, .beta2 = given.adam_beta2, .eps = given.adam_eps}},
           .clip_grad = given.clip_grad,
-          .overlap = {.reduce = options.parallel.overlap_grad_reduce, .gather = options.parallel.overlap_param_gather},
+          .overlap = run_overlap(options),
           .seed = static_cast<std::uint32_t>(options.seed)};
 }
 

@@ -150,8 +150,16 @@ memory_with --use-torch-fsdp2 | diff - "$WORK/stage3" || fail 'two names of a Ze
 memory_with --fsdp no_shard >"$WORK/stage0"
 memory_with | diff - "$WORK/stage0" || fail 'two names of a ZeRO stage differ'
 ! diff -q "$WORK/stage2" "$WORK/stage3" >"$WORK/same" || fail "--zero-stage 2 and 3 need the same memory"
-expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --ddp-bucket-size 1 --use-distributed-optimizer --format json
+# Collectives: sums of gradients overlap with backward if requested, except the embedding's, which come last.
+shared=("${sizes[@]}" --world-size 4 --ddp-bucket-size 1 --use-distributed-optimizer)
+expect_exit 0 mtl-topo "${shared[@]}"
+expect_text "$WORK/out" '^  0-3 +data  reduce-scatter +13 .* 13, '
+expect_exit 0 mtl-topo "${shared[@]}" --overlap-grad-reduce --overlap-param-gather
+expect_text "$WORK/out" '^  0-3 +data  reduce-scatter +13 .* 2, '
+expect_text "$WORK/out" '^  0-3 +data +all-gather +13 .* 0 '
+expect_exit 0 mtl-topo "${shared[@]}" --overlap-grad-reduce --format json
 expect_text "$WORK/out" '"operations_per_step": {"tensor": 0, "pipeline": 0, "context": 0, "data": 27, "embedding": 0}'
+expect_text "$WORK/out" '"operation": "reduce-scatter", "operations": 13, .* "exposed_operations": 2, '
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4
 expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread per rank$'
 expect_text "$WORK/out" '^  0 .* 4 x '

@@ -94,6 +94,10 @@ expect_exit 0 mtl-train "${gpt2[@]}" --json
 [ "$(number out logits_rows)" = 3648 ] && [ "$(number out logits_bytes)" = 734035968 ] || fail "pieces: $(cat out)"
 awk -v rate="$(number out tokens_per_second)" 'BEGIN { exit !(rate > 850000 && rate < 1100000) }' ||
   fail "a bound of $(number out tokens_per_second) tokens/s"
+# The bound of an interleaved schedule, which needs more micro-batches than are profiled on their own.
+expect_exit 0 mtl-train "${model[@]}" --micro-batch-size 1 --global-batch-size 6 --lr 1e-3 --dry-run --roofline H100 \
+  --world-size 3 --pipeline-model-parallel-size 3 --num-layers 6 --num-virtual-stages-per-pipeline-rank 2
+once out '^roofline of H100: a bound, not a measurement$'
 expect_exit 2 mtl-train "${model[@]}" --lr 1e-3 --dry-run --roofline V100
 grep -q -- '--roofline V100' err || fail "the error does not name --roofline V100: $(cat err)"
 # A pipeline's trace has the actions that mtl-topo draws for the same model, in the same order. With zb-h1 and zb-v,

@@ -38,6 +38,28 @@ TEST_CASE("meta communicator: counts bytes, checks shapes") {
   CHECK_THROWS_AS(group.receive(stream, part, 4, Channel::gradients), Error);
 }
 
+TEST_CASE("meta communicator: a profile has the starts of operations, and what each wait is for") {
+  Stream stream(Device::meta);
+  Profile profile(Device::meta);
+  MetaCommunicator group(0, 2, "tensor");
+  Tensor whole(nullptr, DType::f32, {4}), part(nullptr, DType::f32, {2});
+  group.all_reduce(stream, whole).wait(stream);  // not profiled
+  stream.set_profile(&profile);
+  const Work sum = group.all_reduce(stream, whole), all = group.all_gather(stream, whole, part);
+  all.wait(stream);
+  sum.wait(stream);
+  SelfCommunicator().all_reduce(stream, whole).wait(stream);
+  stream.set_profile(nullptr);
+  sum.wait(stream);
+  std::string text;
+  for (const ProfileEntry& entry : profile.entries()) {
+    CHECK(entry.kind == ProfileKind::communication);
+    text += entry.started < 0 ? cat(entry.name, " ", entry.detail, " ", entry.work.bytes, "; ")
+                              : cat(entry.name, " ", entry.started, "; ");
+  }
+  CHECK(text == "all-reduce tensor 16; all-gather tensor 8; wait 1; wait 0; ");
+}
+
 TEST_CASE("meta groups: sizes and positions of every rank") {
   Layout layout{.grid = RankGrid({.tensor = 2, .context = 2, .data = 3, .pipeline = 4})};
   const RankGrid& grid = layout.grid;

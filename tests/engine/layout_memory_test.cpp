@@ -249,6 +249,34 @@ Result run_with_losses(const RunLayout& layout, const std::vector<double>& expec
   return out;
 }
 
+/// Checks that a rank's profile on meta has the operators of its plan, and sends what the plan does.
+void check_profile(const RunLayout& layout, int rank) {
+  RunShape shape = layout.shape;
+  shape.layout.rank = rank;
+  const MemoryPlan plan = plan_training(layout.config, layout_dropout(layout.config), shape);
+  const StepProfile step = profile_on_meta(layout.config, layout_dropout(layout.config), shape, layout.overlap);
+  const std::vector<ProfileEntry>& entries = step.profile.entries();
+  Counters work;
+  std::map<std::string, Traffic> sent;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].kind == ProfileKind::op) {
+      work.flops += step.weights[i] * entries[i].work.flops;
+      work.bytes += step.weights[i] * entries[i].work.bytes;
+    }
+    if (entries[i].started >= 0) CHECK(entries[static_cast<std::size_t>(entries[i].started)].started < 0);
+    if (entries[i].kind != ProfileKind::communication || entries[i].started >= 0 || entries[i].name == "receive")
+      continue;
+    sent[entries[i].detail].bytes += step.weights[i] * entries[i].work.bytes;
+    sent[entries[i].detail].operations += std::llround(step.weights[i]);
+  }
+  CHECK(work.flops == doctest::Approx(plan.step.flops));
+  CHECK(work.bytes == doctest::Approx(plan.step.bytes));
+  for (const auto& [group, planned] : plan.sent) {
+    CAPTURE(group);
+    CHECK(sent[group] == planned);
+  }
+}
+
 /// Checks that plan_ranks() gives each rank the same plan as planning this rank alone.
 void check_rank_plans(RunLayout layout) {
   const std::vector<RankPlan> plans = plan_ranks(layout.config, layout_dropout(layout.config), layout.shape);
@@ -296,6 +324,13 @@ TEST_CASE(
         CHECK(slot_bytes(layout) < kept_bytes);  // with multiple stages, each has too few layers
     }
     ++next;
+  }
+}
+
+TEST_CASE("a profile on meta has the work and the traffic of the plan, in every layout") {
+  for (const RunLayout& layout : layouts()) {
+    CAPTURE(layout.text);
+    for (int rank : {0, layout.shape.layout.grid.world() - 1}) check_profile(layout, rank);
   }
 }
 
