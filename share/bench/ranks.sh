@@ -65,13 +65,15 @@ two_ranks() { mpirun -n 2 --bind-to core --map-by core "$bin/mtl-train" "$@"; }
 # steady NAME FIELD: the median of FIELD over all steps but the first two.
 steady() { grep '"step"' "$work/$1.jsonl" | tail -n +3 | field "$2" | median; }
 
-# independent STEPS BATCH: tokens/s of two processes at the same time, each with half of the batch, 4 sequences at a time.
+# independent STEPS BATCH: tokens/s of two processes at the same time, each with half of the batch, at most 4 sequences at
+# a time. With a batch of one sequence, each has a sequence of its own.
 independent() {
-  local k failed=0 pids=()
+  local k failed=0 pids=() each=$((($2 + 1) / 2)) micro
+  micro=$((each < 4 ? each : 4))
   rm -f "$work"/alone[01].jsonl
   for k in 0 1; do
-    quietly "alone$k" taskset -c "${cores[k]}" "$bin/mtl-train" "${model[@]}" --train-iters "$1" --global-batch-size $(($2 / 2)) \
-      --micro-batch-size 4 --log-jsonl "$work/alone$k.jsonl" &
+    quietly "alone$k" taskset -c "${cores[k]}" "$bin/mtl-train" "${model[@]}" --train-iters "$1" --global-batch-size $each \
+      --micro-batch-size $micro --log-jsonl "$work/alone$k.jsonl" &
     pids+=($!)
   done
   for k in "${pids[@]}"; do wait "$k" || failed=1; done  # both, so that neither outlives this script
@@ -82,13 +84,15 @@ independent() {
 # layout MODEL TITLE STEPS BATCH MICRO FLAG...: prints a row; writes the waits for other ranks, in ms per step, to
 # $work/wait.TITLE. The bound of a pipeline is the ratio that its stages' FLOPs and its schedule allow. What is missing to
 # the bound is communication that the schedule cannot hide, and stages whose time is not in proportion to their FLOPs. The
-# wait is the part of a step for gradient sums, norms and updated weights.
+# wait is the part of a step for gradient sums, norms and weights. "sent" is what a rank sends in a step, as planned.
 layout() {
-  local name=$1 title=$2 steps=$3 batch=$4 micro=$5 ours theirs ratio low high bound wait
+  local name=$1 title=$2 steps=$3 batch=$4 micro=$5 ours theirs ratio low high bound wait sent
   shift 5
   "$bin/mtl-train" "${model[@]}" --dry-run --json --world-size 2 --global-batch-size "$batch" --micro-batch-size "$micro" \
     "$@" > "$work/plan.json"
   bound=$(field busy < "$work/plan.json" | head -1)
+  sent=$(sed -n '/"sent_bytes_per_step"/,/}/p' "$work/plan.json" |
+    awk -F': ' '/\}/ {exit} NF == 2 && $2 + 0 > 0 {sum += $2} END {print sum + 0}')
   : > "$work/ours"; : > "$work/theirs"; : > "$work/ratios"; : > "$work/wait.$title"
   for _ in $(seq "$rounds"); do
     rm -f "$work/run.jsonl"
@@ -102,11 +106,12 @@ layout() {
   ours=$(median < "$work/ours") theirs=$(median < "$work/theirs")
   ratio=$(median < "$work/ratios") low=$(least < "$work/ratios") high=$(most < "$work/ratios")
   wait=$(median < "$work/wait.$title")
-  show '%-36s %5d %10.0f %12.0f %8.2f   %.2f-%.2f  %6s %8s %8.1f\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" \
-    "$high" "${bound:+$(printf %.2f "$bound")}" "${bound:+$(awk -v r="$ratio" -v b="$bound" 'BEGIN {printf "%.2f", r / b}')}" "$wait"
+  show '%-36s %5d %10.0f %12.0f %8.2f   %.2f-%.2f  %6s %8s %8.1f %9.2f\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" \
+    "$high" "${bound:+$(printf %.2f "$bound")}" "${bound:+$(awk -v r="$ratio" -v b="$bound" 'BEGIN {printf "%.2f", r / b}')}" "$wait" \
+    "$(awk -v b="$sent" 'BEGIN {print b / 1e6}')"
   record layouts '{"model": "%s", "layout": "%s", "batch": %d, "micro_batch": %d, "steps": %d, "tokens_per_second": %.1f, '\
-'"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s, "bound": %s, "wait_ms": %.2f}' \
-    "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high" "${bound:-null}" "$wait"
+'"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s, "bound": %s, "wait_ms": %.2f, "sent_bytes": %.0f}' \
+    "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high" "${bound:-null}" "$wait" "$sent"
 }
 
 # The share of a step's wait for communication that overlapping hides, in one layout.
@@ -122,8 +127,8 @@ hidden() {  # MODEL
 }
 
 heading() {
-  show '\n%s\n%-36s %5s %10s %12s %8s   %-9s  %6s %8s %8s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio \
-    spread bound "of bound" "wait, ms"
+  show '\n%s\n%-36s %5s %10s %12s %8s   %-9s  %6s %8s %8s %9s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio \
+    spread bound "of bound" "wait, ms" "sent, MB"
 }
 
 # Eight micro-batches of 4, in fewer steps. Two stages idle for 1/9 of them.
@@ -152,15 +157,20 @@ balanced_pipelines() {
   pipeline "$name" $steps "PP2 interleaved balanced" --pipeline-split balanced --num-virtual-stages-per-pipeline-rank 3
 }
 
-# A batch is 8 sequences, 4 per rank, as for the independent processes.
+# A batch is 8 sequences, 4 per rank, as for the independent processes, or four times as many in four micro-batches.
 zero() {  # MODEL STEPS
-  local bucket=(--ddp-bucket-size 1000000) overlap=(--overlap-grad-reduce --overlap-param-gather)
+  local stage bucket=(--ddp-bucket-size 1000000) overlap=(--overlap-grad-reduce --overlap-param-gather)
   layout "$1" "DP2 ZeRO-1" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}"
   layout "$1" "DP2 ZeRO-1 overlapped" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}" "${overlap[@]}"
   layout "$1" "DP2 ZeRO-2" "$2" 8 4 --zero-stage 2
   layout "$1" "DP2 ZeRO-2 overlapped" "$2" 8 4 --zero-stage 2 "${overlap[@]}"
+  layout "$1" "DP2 ZeRO-3" "$2" 8 4 --zero-stage 3
+  layout "$1" "DP2 ZeRO-3 overlapped" "$2" 8 4 --zero-stage 3 --overlap-grad-reduce
+  layout "$1" "DP2, 4 micro-batches" "$2" 32 4
   layout "$1" "DP2 ZeRO-1, 4 micro-batches" "$2" 32 4 --use-distributed-optimizer "${bucket[@]}"
-  layout "$1" "DP2 ZeRO-2, 4 micro-batches" "$2" 32 4 --zero-stage 2
+  for stage in 2 3; do
+    layout "$1" "DP2 ZeRO-$stage, 4 micro-batches" "$2" 32 4 --zero-stage $stage
+  done
   hidden "$1"
 }
 
@@ -250,8 +260,20 @@ use_tokens small "$work/small-vocab.json" "$work/small-merges.txt"
 set_model 8 256 4 128
 heading "7M: L8 C256 H4 T128, vocabulary 2,000"
 pipeline "7M: L8 C256 H4 T128, vocabulary 2,000" $steps
-[ -n "$quick" ] || zero "7M: L8 C256 H4 T128, vocabulary 2,000" $steps
-[ -n "$quick" ] || balanced_pipelines
+if [ -z "$quick" ]; then
+  layout "7M: L8 C256 H4 T128, vocabulary 2,000" "DP2" $steps 8 4
+  zero "7M: L8 C256 H4 T128, vocabulary 2,000" $steps
+  set_model 6 384 6 128
+  heading "11M: L6 C384 H6 T128, vocabulary 2,000"
+  layout "11M: L6 C384 H6 T128, vocabulary 2,000" "DP2" $steps 8 4
+  zero "11M: L6 C384 H6 T128, vocabulary 2,000" $steps
+  set_model 8 256 4 4096
+  heading "8M: L8 C256 H4 T4096, vocabulary 2,000"
+  for kind in all_gather p2p; do
+    layout "8M: L8 C256 H4 T4096, vocabulary 2,000" "CP2 $kind" 8 1 1 --context-parallel-size 2 --cp-comm-type $kind
+  done
+  balanced_pipelines
+fi
 use_tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt"
 set_model 4 128 4 128
 layouts "7M: L4 C128 H4 T128" $steps

@@ -14,7 +14,7 @@ using namespace mtl::test;
 namespace {
 
 const TestLayout& kTensor = kTestLayouts[1];
-const TestLayout& kTensorSharded = kTestLayouts[6];
+const TestLayout& kTensorSharded = kTestLayouts[7];
 
 /// Loads into all ranks of a layout; returns each rank's error.
 std::vector<std::string> load_errors(const TestLayout& layout, const std::string& folder) {

@@ -16,7 +16,7 @@ namespace mtl::test {
 struct TestLayout {
   const char* name;
   int tensor = 1, pipeline = 1, data = 1;
-  bool shard_optimizer = false;
+  int zero = 0;
   std::int64_t vocab_multiple = 1;
 
   RankGrid grid() const { return RankGrid({.tensor = tensor, .data = data, .pipeline = pipeline}); }
@@ -29,15 +29,11 @@ inline const std::vector<TestLayout> kTestLayouts = {
     {.name = "tp 2", .tensor = 2, .vocab_multiple = 8},
     {.name = "pp 2", .pipeline = 2, .vocab_multiple = 16},
     {.name = "dp 2", .data = 2},
-    {.name = "dp 2, sharded", .data = 2, .shard_optimizer = true},
+    {.name = "dp 2, ZeRO-1", .data = 2, .zero = 1},
     {.name = "tp 2, pp 2", .tensor = 2, .pipeline = 2, .vocab_multiple = 6},
-    {.name = "tp 2, dp 2, sharded", .tensor = 2, .data = 2, .shard_optimizer = true, .vocab_multiple = 128},
-    {.name = "tp 2, pp 2, dp 2, sharded",
-     .tensor = 2,
-     .pipeline = 2,
-     .data = 2,
-     .shard_optimizer = true,
-     .vocab_multiple = 8}};
+    {.name = "dp 3, ZeRO-3", .data = 3, .zero = 3},
+    {.name = "tp 2, dp 2, ZeRO-3", .tensor = 2, .data = 2, .zero = 3, .vocab_multiple = 128},
+    {.name = "tp 2, pp 2, dp 2, ZeRO-2", .tensor = 2, .pipeline = 2, .data = 2, .zero = 2, .vocab_multiple = 8}};
 inline const TestLayout& kOneRank = kTestLayouts.front();
 
 inline GptConfig layouts_config() { return tiny_config(3); }
@@ -64,7 +60,7 @@ class RankModel {
     out.grid = grid;
     out.rank = rank;
     out.sequence_parallel = layout.pipeline > 1;
-    out.zero = layout.shard_optimizer ? 1 : 0;
+    out.zero = layout.zero;
     out.bucket_elements = 300;                             // multiple buckets
     if (layout.pipeline == 2) out.first_stage_layers = 2;  // out of three
     return out;

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs are saved after 5 iterations in each of eight layouts and resumed for 5 more in each of them. The losses equal one
+# Runs are saved after 5 iterations in each of these layouts and resumed for 5 more in each of them. The losses equal one
 # process's, and resuming in the same layout gives the same bits. All tools read the same model from all checkpoints.
-# Also tests a Llama in three of the layouts.
+# Also tests a Llama in four of the layouts.
 # shellcheck disable=SC2034 # the sourced files use LENGTH
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -76,13 +76,13 @@ use_tools() {
   done
 }
 
-reshard one tp pp chunks zb vee dp tp-pp tp-dp
-use_tools one tp pp chunks zb vee dp tp-pp tp-dp
+reshard one tp pp chunks zb vee dp zero2 zero3 tp-pp tp-dp
+use_tools one tp pp chunks zb vee dp zero2 zero3 tp-pp tp-dp
 
 # A Llama: its gated, grouped and untied tensors are sharded differently.
-rm -rf "$WORK"/{one,tp,pp,chunks,zb,vee,dp,tp-pp,tp-dp}{,.*}
+rm -rf "$WORK"/{one,tp,pp,chunks,zb,vee,dp,zero2,zero3,tp-pp,tp-dp}{,.*}
 set_architecture llama
 MODEL+=("${architecture[@]}")
-reshard one tp-pp tp-dp
-use_tools one tp-pp tp-dp
+reshard one zero3 tp-pp tp-dp
+use_tools one zero3 tp-pp tp-dp
 finish

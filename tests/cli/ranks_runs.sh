@@ -37,6 +37,8 @@ enter_layout() {
     zb) ranks=2 LAYOUT=(--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1) ;;
     vee) ranks=2 LAYOUT=(--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et||t|L' --pipeline-schedule zb-v) ;;
     dp) ranks=2 LAYOUT=(--use-distributed-optimizer) ;;
+    zero2) ranks=2 LAYOUT=(--zero-stage 2) ;;
+    zero3) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --sequence-parallel --zero-stage 3) ;;
     tp-pp) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2) ;;
     tp-dp) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer) ;;
   esac
