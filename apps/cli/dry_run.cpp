@@ -108,6 +108,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
                              {"checkpoint_bytes", saved_bytes},
                              {"memory_bytes", memory_json(plan)},
                              {"gpu_memory_bytes", gpu_json(plan)},
+                             {"file_bytes", file_json(plan)},
                              {"recompute_saves_bytes", savings.value_or(0)},
                              {"precision", precision_json(options)}});
     if (const auto stages = plan_stages(options, config)) out.set("pipeline", pipeline_json(*stages));
@@ -139,6 +140,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
       out += size("CUDA and its libraries, about", kCudaContextBytes + kCudaLibraryBytes);
     }
     add_parts(plan.device == Device::cpu ? "memory in bytes\n" : "pinned memory of the host in bytes\n", Space::host);
+    if (plan.total_bytes(Space::file) > 0) add_parts("files in bytes\n", Space::file);
   }
   if (savings) {
     out += line("saved by recomputation", format("%14s  %s", with_commas(*savings).c_str(),

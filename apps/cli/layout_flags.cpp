@@ -220,6 +220,11 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
   });
 }
 
+void add_file_offload_flag(Flags& flags, ParallelOptions& options) {
+  flags.add("--offload-optimizer", &options.offload_optimizer, "DIR",
+            "keep main weights and the optimizer's states in files in DIR, and update them in pieces");
+}
+
 void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu) {
   const char* cpu = "on the CPU, whose memory is the host's";
   flags
@@ -235,7 +240,11 @@ void add_offload_flags(Flags& flags, ParallelOptions& options, const std::functi
            "--cpu-offloading for the first N layers of each stage")
       .within({1, kMostLayers})
       .only_with(cpu, on_gpu);
+  add_file_offload_flag(flags, options);
   flags.check([&flags, &options] {
+    if (options.optimizer_cpu_offload && !options.offload_optimizer.empty())
+      flags.problem("--optimizer-cpu-offload",
+                    "keeps in host memory what --offload-optimizer keeps in files; use only one of them");
     options.cpu_offloading = options.cpu_offloading || options.offloaded_layers.has_value();
     if (options.cpu_offloading && recompute_of(options).granularity == Recompute::Granularity::full)
       flags.problem(

@@ -53,6 +53,7 @@ void add_topo_flags(Flags& flags, TopoCommand& command) {
   add_stage_flags(flags, options.run.parallel);
   add_sharing_flags(flags, options.run.parallel);
   add_recompute_flags(flags, options.run.parallel);
+  add_file_offload_flag(flags, options.run.parallel);
   acknowledge_train_flags(flags);
   add_mask_flag(flags, options.run.data);
 

@@ -187,7 +187,7 @@ struct Target {
   std::string name;  // including the kind: "param.NAME"
   Slice slice;
   Tensor memory;                  // may have padding rows beyond slice.count()
-  Device device;                  // of `memory`
+  Location location;              // of `memory`
   std::vector<StoredDType> path;  // elements are rounded to each dtype in turn; the last is that of `memory`
 };
 
@@ -240,7 +240,7 @@ void load_targets(const TensorReader& reader, const ParamMemory& store, const st
     std::size_t at = index.at(target.name);
     require(target.memory.numel() >= target.slice.count(), "parameter '", target.name,
             "' has less memory than elements");
-    const HostView memory(target.device, target.memory.flat(0, target.slice.count()));
+    const HostView memory(target.location, target.memory.flat(0, target.slice.count()));
     std::span<std::byte> out(static_cast<std::byte*>(memory.tensor().raw()), memory.tensor().bytes());
     const StoredDType stored = reader.tensors[at].dtype;
     if (std::ranges::all_of(target.path, [&](StoredDType step) { return step == stored; })) {
@@ -271,7 +271,7 @@ void ModelSource::load(ParamMemory& store, const std::vector<Row>& rows) const {
       targets.push_back({.name = cat(from.kind, ".", name),
                          .slice = std::move(slice),
                          .memory = store.row_part(i, from.row),
-                         .device = store.device_of(from.row),
+                         .location = store.location_of(from.row),
                          .path = from.path});
     }
   }

@@ -37,8 +37,8 @@ std::vector<TensorToSave> tensors_to_save(const ParamMemory& store) {
       Tensor memory = store.owned(i, row).flat(0, slice.count());  // without padding rows
       tensors.push_back({{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape},
                          std::move(slice),
-                         [view, memory, device = store.device_of(row)] {
-                           view->emplace(device, memory).receive();
+                         [view, memory, location = store.location_of(row)] {
+                           view->emplace(location, memory).receive();
                            return (*view)->bytes();
                          }});
     }

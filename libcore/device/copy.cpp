@@ -37,18 +37,23 @@ void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from) {
   std::memcpy(to.raw(), from.raw(), to.bytes());
 }
 
-HostView::HostView(Device device, const Tensor& tensor) : device_(device), on_device_(tensor), view_(tensor) {
-  if (device != Device::cuda) return;
+HostView::HostView(Location location, const Tensor& tensor) : location_(location), original_(tensor), view_(tensor) {
+  if (!location.is_remote()) return;
   copy_.resize(tensor.bytes());
   view_ = Tensor(copy_.data(), tensor.dtype(), tensor.shape());
 }
 
 void HostView::receive() {
-  if (device_ == Device::cuda && !copy_.empty()) cuda::copy_to_host(copy_.data(), on_device_.raw(), copy_.size());
+  if (copy_.empty()) return;
+  if (location_.file != nullptr) return location_.file->read(original_.raw(), copy_);
+  cuda::copy_to_host(copy_.data(), original_.raw(), copy_.size());
 }
 
 void HostView::send() const {
-  if (device_ == Device::cuda && !copy_.empty()) cuda::copy_from_host(on_device_.raw(), copy_.data(), copy_.size());
+  if (copy_.empty()) return;
+  if (location_.file == nullptr) return cuda::copy_from_host(original_.raw(), copy_.data(), copy_.size());
+  location_.file->write(original_.raw(), copy_);
+  location_.file->settle(original_.raw(), copy_.size());
 }
 
 }  // namespace mtl

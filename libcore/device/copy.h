@@ -2,12 +2,13 @@
 //
 // A training step copies on a stream, after the stream's earlier commands. Other code (initialization, loading, saving,
 // generation) uses a HostView, which waits for the device. On the cpu, a HostView is free, because tensors are already
-// in host memory. On meta, nothing is copied.
+// in host memory, except for those in files. On meta, nothing is copied.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "device/file_memory.h"
 #include "device/stream.h"
 #include "device/tensor.h"
 
@@ -42,22 +43,33 @@ std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   return out;
 }
 
-/// A tensor's contents in host memory. On cuda this is a copy, on the cpu the tensor's own memory, and on meta null.
+/// The memory that holds a tensor: a device's or, if `file` is not null, a file's.
+struct Location {
+  Device device = Device::cpu;
+  FileMemory* file = nullptr;
+
+  Location(Device of_tensor, FileMemory* in_file = nullptr) : device(of_tensor), file(in_file) {}
+  /// True if the host cannot access the memory.
+  bool is_remote() const { return device == Device::cuda || file != nullptr; }
+};
+
+/// A tensor's contents in host memory. On cuda and in files this is a copy, on the cpu the tensor's own memory, and on
+/// meta null.
 class HostView {
  public:
-  HostView(Device device, const Tensor& tensor);
+  HostView(Location location, const Tensor& tensor);
   HostView(const HostView&) = delete;
   const Tensor& tensor() const { return view_; }
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(view_.raw()), view_.bytes()}; }
-  /// Copies from the device, after all earlier commands.
+  /// Copies from the device, after all earlier commands, or from the file.
   void receive();
-  /// Copies to the device.
+  /// Copies to the device or to the file.
   void send() const;
 
  private:
-  Device device_;
+  Location location_;
   std::vector<std::byte> copy_;
-  Tensor on_device_, view_;
+  Tensor original_, view_;
 };
 
 }  // namespace mtl

@@ -40,9 +40,13 @@ std::byte* allocate_on_cpu(std::size_t bytes) {
 
 BufferUse buffer_use() { return {bytes_in_use, buffers_made}; }
 
-Buffer::Buffer(Device device, std::size_t bytes, Space space) : device_(device), space_(space), bytes_(bytes) {
+Buffer::Buffer(Device device, std::size_t bytes, Space space, const std::string& folder)
+    : device_(device), space_(space), bytes_(bytes) {
   if (device == Device::meta || bytes == 0) return;
-  if (device == Device::cuda) {
+  if (space == Space::file) {
+    file_ = std::make_unique<FileMemory>(folder, bytes);
+    data_ = file_->data();
+  } else if (device == Device::cuda) {
     data_ = space == Space::host ? cuda::allocate_pinned(bytes) : cuda::allocate(bytes);
   } else {
     data_ = allocate_on_cpu(bytes);
@@ -54,6 +58,7 @@ Buffer::Buffer(Device device, std::size_t bytes, Space space) : device_(device),
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   bytes_in_use -= bytes_;
+  if (space_ == Space::file) return;
   if (device_ == Device::cuda) {
     space_ == Space::host ? cuda::release_pinned(data_) : cuda::release(data_);
   } else {
@@ -64,12 +69,14 @@ Buffer::Buffer(Buffer&& other) noexcept
     : device_(other.device_),
       space_(other.space_),
       data_(std::exchange(other.data_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)) {}
+      bytes_(std::exchange(other.bytes_, 0)),
+      file_(std::move(other.file_)) {}
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(space_, other.space_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(file_, other.file_);
   return *this;
 }
 

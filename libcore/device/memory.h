@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <string>
 
+#include "device/file_memory.h"
 #include "device/space.h"
 #include "device/stream.h"
 #include "device/tensor.h"
@@ -18,17 +20,20 @@ namespace mtl {
 
 /// An allocation, 64-byte aligned (on cuda, 256-byte aligned in device memory) and zeroed. It is in device memory or,
 /// with Space::host, in host memory. On cuda, host memory is pinned, so that the device can copy while the host
-/// continues. On meta, a Buffer has a size but no memory. The constructor throws Error if there is not enough memory or
-/// the build does not support the device.
+/// continues. With Space::file, it is in a file in `folder`, and data() must not be accessed. On meta, a Buffer has a
+/// size but no memory. The constructor throws Error if there is not enough memory or the build does not support the
+/// device.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device device, std::size_t bytes, Space space = Space::device);
+  Buffer(Device device, std::size_t bytes, Space space = Space::device, const std::string& folder = "");
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  /// The file, or null if the memory is in another space.
+  FileMemory* file() const { return file_.get(); }
   /// Returns a tensor whose data starts at byte `offset`. Throws Error if the tensor does not fit into the buffer.
   Tensor tensor(DType dtype, Shape shape, std::size_t offset = 0) const;
 
@@ -37,9 +42,10 @@ class Buffer {
   Space space_ = Space::device;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
+  std::unique_ptr<FileMemory> file_;
 };
 
-/// Counts this process's buffers, to compare them with memory plans. Ignores buffers on meta.
+/// Counts this process's buffers, also those in files, to compare them with memory plans. Ignores buffers on meta.
 struct BufferUse {
   std::size_t bytes = 0;  // in existing buffers
   std::size_t made = 0;   // buffers allocated so far

@@ -53,13 +53,14 @@ Category category_of(StorageRole role) {
   return categories[enum_index(role)];
 }
 
-/// Returns the size in bytes of the largest tensor that the host copies from or to the device. The host copies one
-/// tensor at a time, so it needs no more memory than this.
-std::size_t snapshot_bytes(const ParamMemory& params) {
+/// Returns the size in bytes of the largest tensor that the host copies from or to the device or a file. The host
+/// copies one tensor at a time, so it needs no more memory than this.
+std::size_t snapshot_bytes(const ParamMemory& params, Device device) {
   std::size_t largest = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {
     const Storage& storage = params.table()[row];
     if (storage.role == StorageRole::gradients || storage.space == Space::host) continue;
+    if (device == Device::cpu && storage.space == Space::device) continue;
     for (int param = 0; param < params.size(); ++param)
       largest = std::max(largest, params.row_part(param, row).bytes());
   }
@@ -171,12 +172,15 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
   model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });
   add(plan, model.count([&] { optimizer.step(scratch, model.step.on_device()); }), 1);
   plan.enlarge(Category::scratch, scratch.peak());
-  if (optimizer.ring_bytes() > 0) plan.entries.push_back({Category::optimizer, Space::device, optimizer.ring_bytes()});
+  if (const StateRing* ring = optimizer.ring(); ring != nullptr) {
+    for (auto [space, bytes] : {std::pair(Space::device, ring->device_bytes()), {Space::host, ring->host_bytes()}})
+      if (bytes > 0) plan.entries.push_back({Category::optimizer, space, bytes});
+  }
   plan.entries.push_back({Category::step, Space::device, StepMemory::bytes()});
   if (const std::size_t pinned = StepMemory::host_bytes(shape.device); pinned > 0)
     plan.entries.push_back({Category::step, Space::host, pinned});
-  if (shape.device != Device::cpu)
-    plan.entries.push_back({Category::snapshot, Space::host, snapshot_bytes(model.params)});
+  if (const std::size_t copied = snapshot_bytes(model.params, shape.device); copied > 0)
+    plan.entries.push_back({Category::snapshot, Space::host, copied});
 }
 
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {

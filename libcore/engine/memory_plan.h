@@ -47,8 +47,8 @@ struct PlanEntry {
 struct MemoryPlan {
   /// All buffers that exist from a run's first step to its last:
   ///   parameters, gradients, optimizer, main_weights
-  ///               one entry per row of the ParamMemory's table. If states are in host memory, `optimizer` also has an
-  ///               entry for the StateRing on the device
+  ///               one entry per row of the ParamMemory's table. If states are in host memory or in files, `optimizer`
+  ///               also has entries for the StateRing: on the device, and between files and the device
   ///   slots       activations of a micro-batch in flight: one entry per chunk of the stage
   ///   offloaded   activations of an offloaded layer, in host memory
   ///   offload_ring
@@ -60,7 +60,7 @@ struct MemoryPlan {
   ///   step        the StepState; also in pinned host memory, for inputs and results, unless the device is the cpu
   ///   staging     the communicators' buffers for sums in progress
   /// The following entry is not a Buffer. It exists only while tensors are initialized, loaded or saved:
-  ///   snapshot    the host's copy of the largest tensor, unless the device is the cpu
+  ///   snapshot    the host's copy of the largest tensor that it cannot access: on a device or in a file
   std::vector<PlanEntry> entries;
   Counters step;                     // FLOPs and bytes for one optimizer step over all micro-batches
   std::vector<GroupTraffic> sent;    // in the step
@@ -69,11 +69,13 @@ struct MemoryPlan {
 
   Device device = Device::cpu;  // the device on which the run computes
 
+  /// Returns the bytes in memory, without those in files.
   std::size_t bytes(Category category) const;
   std::size_t total_bytes() const;
-  /// Total bytes without the snapshot.
-  std::size_t buffer_bytes() const { return total_bytes() - bytes(Category::snapshot); }
-  /// Returns the bytes in device memory or in host memory, depending on `space`. On the cpu, all memory is host memory.
+  /// Returns the bytes in Buffers: in memory and in files, without the snapshot.
+  std::size_t buffer_bytes() const { return total_bytes() + total_bytes(Space::file) - bytes(Category::snapshot); }
+  /// Returns the bytes in device memory, in host memory or in files, depending on `space`. On the cpu, all memory is
+  /// host memory.
   std::size_t bytes(Category category, Space space) const;
   std::size_t total_bytes(Space space) const;
   /// Returns a category's entries.
@@ -86,7 +88,9 @@ struct MemoryPlan {
   bool operator==(const MemoryPlan&) const = default;
 
  private:
-  Space space_of(const PlanEntry& entry) const { return device == Device::cpu ? Space::host : entry.space; }
+  Space space_of(const PlanEntry& entry) const {
+    return device == Device::cpu && entry.space == Space::device ? Space::host : entry.space;
+  }
   std::size_t index_of(Category category) const;
 };
 

@@ -66,7 +66,12 @@ std::string describe_memory(const std::vector<RankPlan>& plans, Space where) {
   const double per = unit;
   auto in_unit = [per](std::size_t bytes) { return format("%.2f", double(bytes) / per); };
   std::vector<std::string> heading;
-  for (const MemoryPart& part : memory_parts(plans.front().plan, where)) heading.emplace_back(part.heading);
+  const auto parts_of = [where](const MemoryPlan& plan) {
+    std::vector<MemoryPart> parts = memory_parts(plan, where);
+    if (where == Space::file) std::erase_if(parts, [](const MemoryPart& part) { return part.bytes == 0; });
+    return parts;
+  };
+  for (const MemoryPart& part : parts_of(plans.front().plan)) heading.emplace_back(part.heading);
   Table table(heading);
   auto activations = [&](const MemoryPlan& plan) {
     std::vector<std::string> terms;
@@ -77,14 +82,15 @@ std::string describe_memory(const std::vector<RankPlan>& plans, Space where) {
   };
   for (const RankPlan& ranks : plans) {
     std::vector<std::string> cells;
-    for (const MemoryPart& part : memory_parts(ranks.plan, where)) {
+    for (const MemoryPart& part : parts_of(ranks.plan)) {
       bool in_slots = part.name == std::string("activations") && where == scarce;
       cells.push_back(in_slots ? activations(ranks.plan) : in_unit(part.bytes));
     }
     table.add(ranks.ranks, cells);
   }
   const char* whose = largest.device == Device::cpu ? "" : where == Space::device ? "'s GPU" : ", pinned on the host";
-  return cat("Memory of each rank", whose, ", in ", name, "\n", table.text());
+  const std::string title = where == Space::file ? "Files of each rank" : cat("Memory of each rank", whose);
+  return cat(title, ", in ", name, "\n", table.text());
 }
 
 std::string describe_work(const std::vector<RankPlan>& plans) {
@@ -142,6 +148,15 @@ Json memory_json(const MemoryPlan& plan) {
   return out;
 }
 
+Json file_json(const MemoryPlan& plan) {
+  if (plan.total_bytes(Space::file) == 0) return {};
+  Json out = Json::object();
+  for (const MemoryPart& part : memory_parts(plan, Space::file)) {
+    if (part.bytes > 0) out.set(part.name, part.bytes);
+  }
+  return out;
+}
+
 namespace {
 
 Json collectives_json(const std::vector<Collectives>& all) {
@@ -178,6 +193,7 @@ Json rank_plans_json(const std::vector<RankPlan>& plans) {
     out.push(Json::object({{"ranks", Json::Array(kind.ranks.begin(), kind.ranks.end())},
                            {"parameters", kind.plan.rank_parameters},
                            {"memory_bytes", memory_json(kind.plan)},
+                           {"file_bytes", file_json(kind.plan)},
                            {"slots", by_chunk(slots)},
                            {"slot_bytes", by_chunk(slot_bytes)},
                            {"counted_flops_per_step", kind.plan.step.flops},
@@ -192,6 +208,7 @@ std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
   const bool on_cpu = plans.front().plan.device == Device::cpu;
   const Space scarce = on_cpu ? Space::host : Space::device;
   const std::size_t most = largest_plan(plans).plan.total_bytes(scarce);
+  const bool has_files = plans.front().plan.total_bytes(Space::file) > 0;
   std::vector<int> ranks;
   for (const RankPlan& kind : plans) {
     if (kind.plan.total_bytes(scarce) == most) ranks.insert(ranks.end(), kind.ranks.begin(), kind.ranks.end());
@@ -199,7 +216,8 @@ std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
   std::sort(ranks.begin(), ranks.end());
   return cat(describe_memory(plans, scarce), "  the most, ", with_commas(most),
              " bytes: ", ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks), "\n\n",
-             on_cpu ? "" : describe_memory(plans, Space::host) + "\n", describe_work(plans),
+             on_cpu ? "" : describe_memory(plans, Space::host) + "\n",
+             has_files ? describe_memory(plans, Space::file) + "\n" : "", describe_work(plans),
              describe_collectives(plans));
 }
 

@@ -11,6 +11,8 @@ namespace mtl {
 
 /// Returns the bytes in each category, and "total".
 Json memory_json(const MemoryPlan& plan);
+/// The same for the bytes in files, without empty categories; null if there are none.
+Json file_json(const MemoryPlan& plan);
 /// Returns a list with an entry per plan: its ranks, parameters, memory, FLOPs, traffic and collectives.
 Json rank_plans_json(const std::vector<RankPlan>& plans);
 /// Returns a memory table (on GPUs, one for the GPU and one for the host), a table of the work per step, and one of the

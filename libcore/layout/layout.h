@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "layout/ownership.h"
@@ -43,6 +44,7 @@ struct Layout {
   int group = 0;  // micro-batches per group in an interleaved schedule (schedule.h); 0: as many as stages
   Recompute recompute = {};
   bool optimizer_on_host = false;               // keep main weights and optimizer states in host memory
+  std::string optimizer_folder = {};            // keep them in files in this folder instead; empty: no
   std::int64_t offloaded_layers = 0;            // layers per chunk that keep activations in host memory, or kAllLayers
   std::vector<std::int64_t> layer_counts = {};  // of every place, by position; empty: by the rules of split_layers()
   std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage

@@ -12,7 +12,7 @@ Optimizer::Optimizer(ParamMemory& params, Options options, Stream& stream, const
       stream_(stream),
       groups_(groups),
       traffic_(params, stream, groups, options.overlap),
-      ring_(params.layout().optimizer_on_host ? std::make_unique<StateRing>(params) : nullptr) {}
+      ring_(make_ring()) {}
 
 void Optimizer::step(Arena& scratch, StepState* state) {
   traffic_.finish_reduction();
@@ -35,18 +35,52 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   finish_grad_norm(stream_, state, sum, options_.clip_grad, options_.rule.options);
 }
 
-void Optimizer::update_bucket(const Bucket& bucket, StepState* state) {
+/// Returns what one call of the rule updates: the bucket, or with stochastic rounding, each of its parameters.
+std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket) const {
+  std::vector<UpdateRange> ranges;
   if (params_.precision().stochastic_rounding) {
-    for (const Segment& segment : bucket.segments) update_rounded(segment, bucket.key.decays, state);
-    return;
+    for (const Segment& segment : bucket.segments) {
+      if (UpdateRange range = rounded_range(segment, bucket.key.decays); range.param.numel() > 0)
+        ranges.push_back(std::move(range));
+    }
+    return ranges;
   }
   const auto states = bucket.states();
-  update_range({.param = bucket.owned_main(),
-                .grad = bucket.owned_grads(),
-                .states = {states.begin(), states.end()},
-                .copy = bucket.has_main_weights() ? bucket.owned_values() : Tensor(),
-                .decays = bucket.key.decays},
-               state);
+  ranges.push_back({.param = bucket.owned_main(),
+                    .grad = bucket.owned_grads(),
+                    .states = {states.begin(), states.end()},
+                    .copy = bucket.has_main_weights() ? bucket.owned_values() : Tensor(),
+                    .decays = bucket.key.decays});
+  return ranges;
+}
+
+/// Returns the owned part of one parameter. With stochastic rounding, an element's random bits depend on its index in
+/// the entire tensor.
+UpdateRange Optimizer::rounded_range(const Segment& segment, bool decays) const {
+  const int param = segment.param;
+  UpdateRange range{.param = params_.owned(param, params_.main_row()),
+                    .grad = params_.owned(param, kGradients),
+                    .states = {},
+                    .decays = decays};
+  if (range.param.numel() == 0) return range;
+  // Every row from kFirstState on is a state, because stochastic rounding has no main weights.
+  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)
+    range.states.push_back(params_.owned(param, row));
+  const std::string site = params_.specs()[param].name + ".rounding";
+  range.rounding = PhiloxKey{options_.seed, static_cast<std::uint32_t>(hash_bytes(site.data(), site.size()))};
+  range.elements = params_.owned_elements(param);
+  return range;
+}
+
+std::unique_ptr<StateRing> Optimizer::make_ring() const {
+  const Layout& layout = params_.layout();
+  if (!layout.optimizer_on_host && layout.optimizer_folder.empty()) return nullptr;
+  std::vector<UpdateRange> ranges;
+  for (std::size_t b = params_.buckets().size(); b-- > 0;) {  // in the order of update()
+    if (params_.buckets()[b].added_to) continue;
+    for (UpdateRange& range : ranges_of(params_.buckets()[b])) ranges.push_back(std::move(range));
+  }
+  return std::make_unique<StateRing>(params_, ranges, stream_.target());
 }
 
 void Optimizer::update_range(const UpdateRange& range, StepState* state) {
@@ -54,27 +88,12 @@ void Optimizer::update_range(const UpdateRange& range, StepState* state) {
   ring_ != nullptr ? ring_->update(stream_, range, rule) : rule(range);
 }
 
-/// Updates one parameter with stochastic rounding. An element's random bits depend on its index in the entire tensor.
-void Optimizer::update_rounded(const Segment& segment, bool decays, StepState* state) {
-  const int param = segment.param;
-  Tensor owned = params_.owned(param, params_.main_row());
-  if (owned.numel() == 0) return;
-  UpdateRange range{.param = owned, .grad = params_.owned(param, kGradients), .states = {}, .decays = decays};
-  // Every row from kFirstState on is a state, because stochastic rounding has no main weights.
-  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)
-    range.states.push_back(params_.owned(param, row));
-  const std::string site = params_.specs()[param].name + ".rounding";
-  range.rounding = PhiloxKey{options_.seed, static_cast<std::uint32_t>(hash_bytes(site.data(), site.size()))};
-  range.elements = params_.owned_elements(param);
-  update_range(range, state);
-}
-
 void Optimizer::update(StepState* state) {
   if (ring_ != nullptr) ring_->begin(stream_);
   // Update the last bucket first: it holds the first layers, which the next forward needs first.
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {
     if (params_.buckets()[b].added_to) continue;  // it has no parameters
-    update_bucket(params_.buckets()[b], state);
+    for (const UpdateRange& range : ranges_of(params_.buckets()[b])) update_range(range, state);
     if (!params_.buckets()[b].value_buffer) traffic_.gather(b);
   }
   traffic_.forget_values();

@@ -35,16 +35,17 @@ class Optimizer {
   /// True from begin_update() to end_step(). During this time, this rank may have updated weights that other ranks have
   /// not updated yet.
   bool update_begun() const { return update_begun_; }
-  /// Returns the size of the device's StateRing in bytes, or 0 if all states are on the device.
-  std::size_t ring_bytes() const { return ring_ == nullptr ? 0 : ring_->bytes(); }
+  /// The ring of states that are in host memory or in files, or null if all states are on the device.
+  const StateRing* ring() const { return ring_.get(); }
   /// Must be called once we know that all ranks have completed the update.
   void end_step() { update_begun_ = false; }
 
  private:
   void gradient_norm(Arena& scratch, StepState* state);
   void update(StepState* state);
-  void update_bucket(const Bucket& bucket, StepState* state);
-  void update_rounded(const Segment& segment, bool decays, StepState* state);
+  std::vector<UpdateRange> ranges_of(const Bucket& bucket) const;
+  UpdateRange rounded_range(const Segment& segment, bool decays) const;
+  std::unique_ptr<StateRing> make_ring() const;
   void update_range(const UpdateRange& range, StepState* state);
 
   ParamMemory& params_;
@@ -52,7 +53,7 @@ class Optimizer {
   Stream& stream_;
   const ProcessGroups& groups_;
   ParamTraffic traffic_;
-  std::unique_ptr<StateRing> ring_;  // null unless states are in host memory
+  std::unique_ptr<StateRing> ring_;  // null if all states are on the device
   bool update_begun_ = false;
 };
 

@@ -34,8 +34,10 @@ std::int64_t sum(const std::vector<std::int64_t>& numbers) {
 
 std::vector<Storage> storage_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states,
                                    const Layout& layout) {
-  // Rows that only the optimizer accesses may be in host memory.
-  const Space place = layout.optimizer_on_host ? Space::host : Space::device;
+  // Rows that only the optimizer accesses may be in host memory or in files.
+  const Space place = !layout.optimizer_folder.empty() ? Space::file
+                      : layout.optimizer_on_host       ? Space::host
+                                                       : Space::device;
   const bool has_main = states && precision.has_main_params();
   const auto extent = [](bool is_sharded) { return is_sharded ? Extent::owned : Extent::whole; };
   std::vector<Storage> table = {
@@ -89,7 +91,8 @@ void ParamMemory::allocate() {
     };
     std::int64_t elements = 0;
     for (const Bucket& bucket : parts_.buckets) elements += count(bucket);
-    const Buffer& memory = memory_.emplace_back(device_, elements * size_of(row.dtype), row.space);
+    const Buffer& memory =
+        memory_.emplace_back(device_, elements * size_of(row.dtype), row.space, layout_.optimizer_folder);
     std::size_t offset = 0;
     for (Bucket& bucket : parts_.buckets) {
       bucket.main_row = main_row_;
@@ -212,7 +215,8 @@ ElementMap ParamMemory::owned_elements(int param) const {
           .skipped = parts_.buckets[number].owned(segment).begin - segment.begin};
 }
 
-Device ParamMemory::device_of(std::size_t row) const {
+Location ParamMemory::location_of(std::size_t row) const {
+  if (FileMemory* file = memory_.at(row).file(); file != nullptr) return {Device::cpu, file};
   return device_ != Device::meta && table_.at(row).space == Space::host ? Device::cpu : device_;
 }
 
@@ -226,7 +230,7 @@ void ParamMemory::initialize(std::uint64_t seed) {
 void ParamMemory::fill(int param, std::size_t row, std::uint64_t seed) {
   const Tensor tensor = row_part(param, row);
   if (tensor.raw() == nullptr || tensor.numel() == 0) return;  // on the meta device, or owned by another rank
-  HostView view(device_of(row), tensor);
+  HostView view(location_of(row), tensor);
   initialize_param(view.tensor(), row_slice(param, row), specs_[param], seed, precision_.load);
   view.send();
 }

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "device/copy.h"
 #include "device/memory.h"
 #include "device/precision.h"
 #include "layout/layout.h"
@@ -50,8 +51,8 @@ class ParamMemory {
   const Layout& layout() const { return layout_; }
   /// The device of the run.
   Device device() const { return device_; }
-  /// Returns the device whose memory holds a table row. The host needs it to copy the row (HostView).
-  Device device_of(std::size_t row) const;
+  /// Returns the memory that holds a table row. The host needs it to copy the row (HostView).
+  Location location_of(std::size_t row) const;
   const Precision& precision() const { return precision_; }
   /// Returns the row that the optimizer updates, and that checkpoints store as the parameters: the main weights if
   /// there are any, otherwise the values.

@@ -1,6 +1,7 @@
 #include "optim/state_ring.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "device/copy.h"
 
@@ -27,37 +28,65 @@ UpdateRange part_of(const UpdateRange& range, std::int64_t begin, std::int64_t c
 
 }  // namespace
 
-StateRing::StateRing(const ParamMemory& params, std::int64_t piece)
+StateRing::StateRing(const ParamMemory& params, const std::vector<UpdateRange>& ranges, Device target,
+                     std::int64_t piece)
     : up_(params.device()),
       down_(params.device()),
       begun_(params.device()),
       slots_{Slot(params.device()), Slot(params.device()), Slot(params.device())} {
-  std::size_t element_bytes = 0;  // bytes per element, summed over all rows in host memory
+  std::size_t element_bytes = 0;  // bytes per element, summed over all rows that move
+  bool in_files = false;
   for (const Storage& row : params.table()) {
-    const bool moves = row.space == Space::host;
+    const bool moves = row.space != Space::device;
     if (row.role == StorageRole::states) moves_state_.push_back(moves);
     if (row.role == StorageRole::main_weights) moves_main_ = moves;
     if (moves) element_bytes += size_of(row.dtype);
+    in_files |= row.space == Space::file;
   }
   const std::int64_t longest = (longest_range(params) + kAlign - 1) / kAlign * kAlign;
   piece_ = std::min(piece, longest);
-  const std::size_t slot_bytes = element_bytes * piece_;
-  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].offset = i * slot_bytes;
-  memory_ = Buffer(params.device(), slots_.size() * slot_bytes);
+  slot_bytes_ = element_bytes * piece_;
+  if (!in_files || target != Device::cpu) memory_ = Buffer(params.device(), slots_.size() * slot_bytes_);
+  if (!in_files) return;
+  staging_ = Buffer(params.device(), slots_.size() * slot_bytes_, Space::host);
+  if (params.device() != Device::meta) read_ahead(params, ranges);
+}
+
+/// Starts the threads that move the pieces of `ranges` between files and staging_.
+void StateRing::read_ahead(const ParamMemory& params, const std::vector<UpdateRange>& ranges) {
+  std::vector<FileMemory*> files;  // in the order of place_in_slot()
+  if (moves_main_) files.push_back(params.location_of(params.main_row()).file);
+  for (std::size_t i = 0; i < moves_state_.size(); ++i) {
+    if (moves_state_[i]) files.push_back(params.location_of(kFirstState + i).file);
+  }
+  std::vector<FileRing::Piece> pieces;
+  for (const UpdateRange& range : ranges) {
+    const std::int64_t total = range.param.numel();
+    for (std::int64_t begin = 0; begin < total; begin += piece_) {
+      UpdateRange part = part_of(range, begin, std::min(piece_, total - begin));
+      const std::vector<Moved> moved = place_in_slot(staging_, std::ssize(pieces), part);
+      FileRing::Piece& piece = pieces.emplace_back();
+      for (std::size_t i = 0; i < moved.size(); ++i) piece.push_back({files[i], moved[i].outside, moved[i].inside});
+    }
+  }
+  files_ = std::make_unique<FileRing>(std::move(pieces), static_cast<int>(slots_.size()));
 }
 
 void StateRing::begin(Stream& compute) {
   begun_.record(compute);
   for (Slot& slot : slots_) slot.in_use = false;
+  next_ = released_ = 0;
+  if (files_ != nullptr) files_->begin();
 }
 
-/// Replaces the host tensors in `piece` with tensors in the slot's memory. Returns each host tensor with its
-/// replacement.
-std::vector<StateRing::Moved> StateRing::place_in_slot(Slot& slot, UpdateRange& piece) {
+/// Replaces the tensors in `piece` that are outside the device with tensors in the piece's slot in `memory`. Returns
+/// each of them with its replacement.
+std::vector<StateRing::Moved> StateRing::place_in_slot(const Buffer& memory, std::int64_t number,
+                                                       UpdateRange& piece) const {
   std::vector<Moved> moved;
-  std::size_t offset = slot.offset;
+  std::size_t offset = number % slots_.size() * slot_bytes_;
   auto replace = [&](Tensor& tensor) {
-    const Tensor copy = memory_.tensor(tensor.dtype(), {tensor.numel()}, offset);
+    const Tensor copy = memory.tensor(tensor.dtype(), {tensor.numel()}, offset);
     offset += piece_ * size_of(tensor.dtype());
     moved.push_back({std::exchange(tensor, copy), copy});
   };
@@ -72,20 +101,37 @@ void StateRing::update(Stream& compute, const UpdateRange& range, const std::fun
   const std::int64_t total = range.param.numel();
   for (std::int64_t begin = 0; begin < total; begin += piece_) {
     UpdateRange piece = part_of(range, begin, std::min(piece_, total - begin));
-    Slot& slot = slots_[next_++ % slots_.size()];
-    const std::vector<Moved> moved = place_in_slot(slot, piece);
+    const std::int64_t number = next_++;
+    Slot& slot = slots_[number % slots_.size()];
+    if (files_ != nullptr) {
+      place_in_slot(staging_, number, piece);
+      files_->wait_read(number);
+    }
+    std::vector<Moved> moved;  // with states in files, empty on the cpu
+    if (memory_.bytes() > 0) moved = place_in_slot(memory_, number, piece);
     (slot.in_use ? slot.returned : begun_).order(up_);
     for (const Moved& tensor : moved)
-      copy_from_pinned(up_, tensor.device, {static_cast<const std::byte*>(tensor.host.raw()), tensor.host.bytes()});
+      copy_from_pinned(up_, tensor.inside,
+                       {static_cast<const std::byte*>(tensor.outside.raw()), tensor.outside.bytes()});
     slot.arrived.record(up_);
     slot.arrived.order(compute);
     rule(piece);
     slot.updated.record(compute);
     slot.updated.order(down_);
     for (const Moved& tensor : moved)
-      copy_to_pinned(down_, {static_cast<std::byte*>(tensor.host.raw()), tensor.host.bytes()}, tensor.device);
+      copy_to_pinned(down_, {static_cast<std::byte*>(tensor.outside.raw()), tensor.outside.bytes()}, tensor.inside);
     slot.returned.record(down_);
     slot.in_use = true;
+    // A device is still busy with this piece, so the host waits for the one before.
+    if (files_ != nullptr) release_before(moved.empty() ? next_ : number);
+  }
+}
+
+/// Lets files_ write the pieces before `number`.
+void StateRing::release_before(std::int64_t number) {
+  for (; released_ < number; ++released_) {
+    slots_[released_ % slots_.size()].returned.wait();
+    files_->release(released_);
   }
 }
 
@@ -93,6 +139,9 @@ void StateRing::end(Stream& compute) {
   for (const Slot& slot : slots_) {
     if (slot.in_use) slot.returned.order(compute);
   }
+  if (files_ == nullptr) return;
+  release_before(next_);
+  files_->end();
 }
 
 }  // namespace mtl

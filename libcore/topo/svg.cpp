@@ -293,9 +293,10 @@ double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top
 std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
   std::vector<RankPlan> out;
   for (const RankPlan& kind : plans) {
-    Json memory = memory_json(kind.plan);
-    auto same = std::find_if(out.begin(), out.end(),
-                             [&](const RankPlan& other) { return memory_json(other.plan).dump() == memory.dump(); });
+    const std::string memory = memory_json(kind.plan).dump() + file_json(kind.plan).dump();
+    auto same = std::find_if(out.begin(), out.end(), [&](const RankPlan& other) {
+      return memory_json(other.plan).dump() + file_json(other.plan).dump() == memory;
+    });
     if (same == out.end()) same = out.insert(out.end(), {{}, kind.plan});
     same->ranks.insert(same->ranks.end(), kind.ranks.begin(), kind.ranks.end());
   }
@@ -307,9 +308,10 @@ std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
 double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
   constexpr std::array kColors = {"#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7",
                                   "#999999", "#D55E00", "#F0E442", "#000000"};
-  constexpr double kRow = 26, kBar = 20, kLabel = 150, kTotal = 110;
+  constexpr double kRow = 26, kBar = 20, kLabel = 150;
   const std::vector<RankPlan>& plans = report.memory->plans;
-  double scale = (kContent - kLabel - kTotal) / double(largest_plan(plans).plan.total_bytes());
+  const double total_width = plans.front().plan.total_bytes(Space::file) > 0 ? 240 : 110;
+  double scale = (kContent - kLabel - total_width) / double(largest_plan(plans).plan.total_bytes());
   canvas.text(kMargin, top, "Memory of each rank", "head");
   double y = top + 12, x = kMargin + kLabel;
   for (const RankPlan& kind : fold_by_memory(plans)) {
@@ -322,7 +324,10 @@ double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
                         kColors[i]));
       x += width;
     }
-    canvas.text(x + 8, y + 15, human_bytes(double(kind.plan.total_bytes())), "");
+    std::string total = human_bytes(double(kind.plan.total_bytes()));
+    if (const std::size_t files = kind.plan.total_bytes(Space::file); files > 0)
+      total += cat(", and ", human_bytes(double(files)), " in files");
+    canvas.text(x + 8, y + 15, total, "");
     y += kRow;
   }
   x = kMargin + kLabel;

@@ -1,9 +1,12 @@
 #include "train/disk_fit.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "base/count_of.h"
 #include "base/files.h"
+#include "base/scratch_file.h"
 #include "ckpt/canonical.h"
 #include "optim/update_rule.h"
 
@@ -20,6 +23,12 @@ std::int64_t count_checkpoints(const std::string& folder) {
     count += starts_with(name, "iter_") && name.find('.') == std::string::npos ? 1 : 0;
   }
   return count;
+}
+
+bool on_same_disk(const std::string& a, const std::string& b) {
+  struct stat first {
+  }, second{};
+  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev;
 }
 
 }  // namespace
@@ -56,14 +65,29 @@ std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const s
              "; free some space, or save less with --keep-last or a larger --save-interval");
 }
 
-std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration) {
+std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
+                              std::uint64_t state_bytes) {
   fs::path folder = fs::absolute(options.checkpoint.save);
   while (!file_exists(folder.string()) && folder.has_relative_path()) folder = folder.parent_path();
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
   if (error) return "";  // some network file systems do not report it
   const SpaceNeed need = space_need(options, config, iteration, count_checkpoints(options.checkpoint.save));
-  return check_space(need, space.available, "--save " + options.checkpoint.save);
+  const bool shares_disk = state_bytes > 0 && on_same_disk(folder.string(), options.parallel.offload_optimizer);
+  const std::uint64_t taken = shares_disk ? std::min<std::uint64_t>(space.available, state_bytes) : 0;
+  return check_space(need, space.available - taken, "--save " + options.checkpoint.save);
+}
+
+std::string check_offload_folder(const std::string& folder, std::uint64_t state_bytes) {
+  const std::string label = "--offload-optimizer " + folder;
+  const ScratchFile trial(label, folder, 0);
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (!error && space.available < state_bytes)
+    fail(Exit::io, label, ": the files of this host's ranks take ", human_bytes(state_bytes), ", but only ",
+         human_bytes(space.available), " are free; free some space, or choose a folder on another disk");
+  if (!is_in_memory(folder)) return "";
+  return label + " is in memory (tmpfs), so its files take the memory that they should save; choose a folder on a disk";
 }
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// Checks before training that the run's checkpoints will fit on the disk.
+// Checks before training that the run's checkpoints, and its state in files, will fit on the disk.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,11 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
 /// checkpoint fits.
 std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const std::string& folder);
 /// Calls check_space() for the current --save folder. Returns "" if its file system does not report free space.
-std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration);
+/// `state_bytes` is what the run also keeps in --offload-optimizer, which may be on the same file system.
+std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
+                              std::uint64_t state_bytes);
+/// Throws Error(io) if no file can be created in --offload-optimizer, or if `state_bytes` do not fit there. On a file
+/// system that hosts share, they are those of one host. Returns a warning if the folder is in memory, otherwise "".
+std::string check_offload_folder(const std::string& folder, std::uint64_t state_bytes);
 
 }  // namespace mtl

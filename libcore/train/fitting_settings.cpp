@@ -37,11 +37,14 @@ class Suggestions {
   std::vector<std::string> find() {
     try_micro_batches(base_);
     try_sharing(base_);
-    try_each(base_, {recompute_attention, recompute_layers, offload_optimizer, offload_activations});
+    try_each(base_, {recompute_attention, recompute_layers, offload_optimizer, offload_activations, offload_to_files});
     const Setting shared = with_all_sharing();
     try_setting(shared);
     const Setting all = with_everything(shared);
     try_setting(all);
+    Setting in_files = all;
+    offload_to_files(in_files);
+    try_setting(in_files);
     const std::vector<Setting> starts{base_, shared, all};
     for (const Setting& from : starts) try_more_ranks(from);
     for (const Setting& from : starts) try_smaller_models(from);
@@ -62,12 +65,8 @@ class Suggestions {
     try {
       const std::vector<RankPlan> plans = plan_run(setting.options, setting.config);
       const auto by_rank = plans_by_rank(plans);
-      for (int first = 0; first < static_cast<int>(by_rank.size()); first += setting.ranks_per_host) {
-        const MemoryNeed of_host = MemoryNeed::of(by_rank, {.first = first, .count = setting.ranks_per_host});
-        need.rank_bytes = std::max(need.rank_bytes, of_host.rank_bytes);
-        need.host_bytes = std::max(need.host_bytes, of_host.host_bytes);
-        need.gpu_bytes = std::max(need.gpu_bytes, of_host.gpu_bytes);
-      }
+      for (int first = 0; first < static_cast<int>(by_rank.size()); first += setting.ranks_per_host)
+        need.enlarge(MemoryNeed::of(by_rank, {.first = first, .count = setting.ranks_per_host}));
     } catch (const Error&) {
       return false;  // the layers, heads or rows cannot be divided this way
     }
@@ -177,8 +176,22 @@ class Suggestions {
   }
 
   static void offload_optimizer(Setting& setting) {
-    if (setting.options.device != Device::cuda) return;
+    if (setting.options.device != Device::cuda || !setting.options.parallel.offload_optimizer.empty()) return;
     if (!std::exchange(setting.options.parallel.optimizer_cpu_offload, true)) add(setting, "--optimizer-cpu-offload");
+  }
+
+  static void offload_to_files(Setting& setting) {
+    ParallelOptions& parallel = setting.options.parallel;
+    if (!parallel.offload_optimizer.empty()) return;
+    parallel.offload_optimizer = "DIR";
+    const std::string in_memory = "--optimizer-cpu-offload";
+    const std::size_t at = setting.flags.find(in_memory);
+    if (!std::exchange(parallel.optimizer_cpu_offload, false))
+      add(setting, "--offload-optimizer DIR");
+    else if (at != std::string::npos)
+      setting.flags.replace(at, in_memory.size(), "--offload-optimizer DIR");
+    else
+      add(setting, "--offload-optimizer DIR instead of " + in_memory);
   }
 
   static void offload_activations(Setting& setting) {

@@ -110,9 +110,19 @@ void check_fit(const TrainOptions& options, const RunStart& start, const RankEnv
   FitLimits limits{subtract_overhead(memory_limits(), host.count, threads), {}};
   if (options.device == Device::cuda && launched.world == 1) limits.gpu = gpu_limit(cuda_memory(), "the GPU");
   check_memory(options, start, host, limits);
-  if (options.checkpoint.save.empty()) return;
-  const std::string warning = check_save_folder(options, start.config, start.state ? start.state->iteration : 0);
-  if (!warning.empty() && launched.rank == 0) console.warn(warning);
+  std::vector<std::string> warnings;
+  std::uint64_t state_bytes = 0;
+  if (const std::string& folder = options.parallel.offload_optimizer; !folder.empty()) {
+    const std::vector<RankPlan> plans = plan_run(options, start.config);
+    state_bytes = MemoryNeed::of(plans_by_rank(plans), host).host_file_bytes;
+    warnings.push_back(check_offload_folder(folder, state_bytes));
+  }
+  if (!options.checkpoint.save.empty()) {
+    const std::int64_t iteration = start.state ? start.state->iteration : 0;
+    warnings.push_back(check_save_folder(options, start.config, iteration, state_bytes));
+  }
+  for (const std::string& warning : warnings)
+    if (!warning.empty() && launched.rank == 0) console.warn(warning);
 }
 
 }  // namespace mtl

@@ -18,6 +18,9 @@ MemoryNeed MemoryNeed::of(const std::vector<const MemoryPlan*>& plans, const Hos
     need.host_bytes += own;
     need.rank_bytes = std::max(need.rank_bytes, own);
     need.gpu_bytes = std::max<std::uint64_t>(need.gpu_bytes, plans[rank]->total_bytes(Space::device));
+    const std::uint64_t files = plans[rank]->total_bytes(Space::file);
+    need.host_file_bytes += files;
+    need.rank_file_bytes = std::max(need.rank_file_bytes, files);
   }
   return need;
 }
@@ -27,9 +30,17 @@ bool MemoryNeed::fits(const FitLimits& limits) const {
          (!limits.gpu || gpu_bytes <= limits.gpu->bytes);
 }
 
+void MemoryNeed::enlarge(const MemoryNeed& other) {
+  for (auto bytes : {&MemoryNeed::rank_bytes, &MemoryNeed::host_bytes, &MemoryNeed::gpu_bytes,
+                     &MemoryNeed::rank_file_bytes, &MemoryNeed::host_file_bytes})
+    this->*bytes = std::max(this->*bytes, other.*bytes);
+}
+
 std::string MemoryNeed::text() const {
-  if (gpu_bytes == 0) return human_bytes(rank_bytes) + " per rank";
-  return cat(human_bytes(gpu_bytes), " of GPU memory, ", human_bytes(rank_bytes), " of host memory per rank");
+  const std::string files = rank_file_bytes == 0 ? "" : cat(", ", human_bytes(rank_file_bytes), " in files");
+  if (gpu_bytes == 0) return cat(human_bytes(rank_bytes), files, " per rank");
+  return cat(human_bytes(gpu_bytes), " of GPU memory, ", human_bytes(rank_bytes), " of host memory", files,
+             " per rank");
 }
 
 std::vector<const MemoryPlan*> plans_by_rank(const std::vector<RankPlan>& plans) {

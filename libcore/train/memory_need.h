@@ -26,18 +26,22 @@ struct FitLimits {
   std::optional<MemoryLimit> gpu;
 };
 
-/// In bytes: the largest rank's host memory, the host memory of all ranks on the host, and the largest rank's GPU
-/// memory. On the cpu, all memory is host memory.
+/// In bytes: the largest rank's host memory, the host memory of all ranks on the host, the largest rank's GPU memory,
+/// and what the largest rank and all ranks on the host keep in files. On the cpu, all memory is host memory.
 struct MemoryNeed {
   std::uint64_t rank_bytes = 0, host_bytes = 0, gpu_bytes = 0;
+  std::uint64_t rank_file_bytes = 0, host_file_bytes = 0;
 
   /// Returns what one host's ranks need. `plans` is indexed by rank.
   static MemoryNeed of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host);
   bool fits(const MemoryLimit& host_limit) const {
-    return (host_limit.is_per_process ? rank_bytes : host_bytes) <= host_limit.bytes;
+    const std::uint64_t reserved = host_limit.counts_reservations ? rank_file_bytes : 0;  // addresses (file_memory.h)
+    return (host_limit.is_per_process ? rank_bytes + reserved : host_bytes) <= host_limit.bytes;
   }
+  /// Takes the larger figure of both.
+  void enlarge(const MemoryNeed& other);
   bool fits(const FitLimits& limits) const;
-  std::string text() const;  // "3.0 GiB per rank"
+  std::string text() const;  // "3.0 GiB per rank", and what is in files
 };
 
 /// Returns every rank's plan, indexed by rank. The pointers point into `plans`.

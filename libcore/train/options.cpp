@@ -304,6 +304,7 @@ Layout resolve_stages(const ParallelOptions& options, std::optional<std::int64_t
   layout.grid = RankGrid({.pipeline = static_cast<int>(options.pipeline)});
   layout.recompute = recompute_of(options);
   layout.optimizer_on_host = options.optimizer_cpu_offload;
+  layout.optimizer_folder = options.offload_optimizer;
   if (options.cpu_offloading) layout.offloaded_layers = options.offloaded_layers.value_or(kAllLayers);
   layout.schedule = options.schedule_kind(num_layers);
   layout.chunks = static_cast<int>(options.chunks(num_layers));

@@ -132,6 +132,7 @@ struct ParallelOptions {
   bool recompute_activations = false;            // --recompute-granularity selective
   bool checkpoint_activations = false;           // --recompute-granularity full, method checkpoint_method or uniform
   bool optimizer_cpu_offload = false;            // no effect on the cpu
+  std::string offload_optimizer;                 // the folder of the files; empty: none
   bool cpu_offloading = false;                   // offload activations; no effect on the cpu
   std::optional<std::int64_t> offloaded_layers;  // --cpu-offloading-num-layers; absent: all but kResidentLayers
   std::optional<std::int64_t> bucket_elements;   // per bucket; absent: Megatron's max(40 M, 1 M x data parallel)

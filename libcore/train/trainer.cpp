@@ -33,6 +33,8 @@ StopRequest stop_request_of(const TrainOptions& options) {
 std::string graphs_text(const RunShape& shape, const CapturePolicy& policy) {
   if (!shape.graphs && shape.layout.shards_gradients())
     return "steps run without CUDA graphs, because sums of sharded gradients outlast a micro-batch";
+  if (!shape.graphs && !shape.layout.optimizer_folder.empty())
+    return "steps run without CUDA graphs, because the update waits for the files of --offload-optimizer";
   if (!shape.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
   std::vector<std::string> plain;
   if (shape.layout.stages() > 1) plain.push_back("messages between stages");

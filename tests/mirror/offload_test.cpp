@@ -1,5 +1,5 @@
-// Optimizer state and activations in host memory: the bits are the same as without offloading, no matter in which order
-// the streams run, and less device memory is needed.
+// Optimizer state in host memory and in files, and activations in host memory: the bits are the same as without
+// offloading, no matter in which order the streams run, and less device memory is needed.
 #include <doctest/doctest.h>
 
 #include "device/copy.h"
@@ -18,6 +18,10 @@ namespace {
 using Change = void (*)(TrainOptions&);
 
 void offload_optimizer(TrainOptions& options) { options.parallel.optimizer_cpu_offload = true; }
+/// In the folder of the run's checkpoints.
+void offload_to_files(TrainOptions& options) {
+  options.parallel.offload_optimizer = parent_folder(options.checkpoint.save);
+}
 void offload_layers(TrainOptions& options) {
   options.parallel.cpu_offloading = true;
   options.parallel.offloaded_layers = 2;
@@ -82,6 +86,24 @@ TEST_CASE("optimizer state on the host changes no bit") {
       offload_optimizer);
 }
 
+TEST_CASE("optimizer state in files changes no bit") {
+  check_same_run([](TrainOptions& options) { options.precision.bf16 = true; },
+                 [](TrainOptions& options) {
+                   offload_to_files(options);
+                   options.parallel.cpu_offloading = true;
+                 });
+}
+
+TEST_CASE("the plan counts state in files, and rings in pinned and in device memory") {
+  const MemoryPlan plain = plan_of([](TrainOptions&) {}), on_host = plan_of(offload_optimizer);
+  const MemoryPlan in_files = plan_of(offload_to_files);
+  CHECK(plain.total_bytes(Space::file) == 0);
+  CHECK(in_files.total_bytes(Space::file) == plain.bytes(Category::optimizer, Space::device));
+  CHECK(in_files.bytes(Category::optimizer, Space::device) == on_host.bytes(Category::optimizer, Space::device));
+  CHECK(in_files.bytes(Category::optimizer, Space::host) == in_files.bytes(Category::optimizer, Space::device));
+  CHECK(in_files.total_bytes(Space::device) < plain.total_bytes(Space::device));
+}
+
 TEST_CASE("the plan includes a host copy of the largest tensor on the device") {
   constexpr std::size_t kTable = 128 * 24, kFloat = 4;  // token embedding with a padded vocabulary
   CHECK(plan_of([](TrainOptions&) {}).bytes(Category::snapshot, Space::host) == kTable * kFloat);
@@ -123,14 +145,26 @@ TEST_CASE("the plan counts offloaded activations in host memory, and less on the
   CHECK(all.total_bytes(Space::device) < plain.total_bytes(Space::device));
 }
 
+namespace {
+
+UpdateRange update_of(const Bucket& bucket) {
+  return {.param = bucket.owned_main(),
+          .grad = bucket.owned_grads(),
+          .states = {bucket.states().begin(), bucket.states().end()}};
+}
+
+}  // namespace
+
 TEST_CASE("states updated in pieces equal states updated at once") {
   const GptConfig config = gpt_of_size({.vocab = 40, .layers = 2, .hidden = 16, .heads = 2, .positions = 8});
   std::vector<std::vector<float>> values;
-  for (bool on_host : {false, true}) {
-    for (std::uint64_t seed = 0; seed < (on_host ? 10u : 1u); ++seed) {
+  ScratchFolder scratch;
+  for (Space space : {Space::device, Space::host, Space::file}) {
+    for (std::uint64_t seed = 0; seed < (space == Space::device ? 1u : 10u); ++seed) {
       mirror::Deferral deferral(seed);
       Layout layout;
-      layout.optimizer_on_host = on_host;
+      layout.optimizer_on_host = space == Space::host;
+      if (space == Space::file) layout.optimizer_folder = scratch.path();
       Chunk chunk(config, {}, {}, {0, 2, true, true}, 48);
       ParamMemory store(
           Device::cuda, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
@@ -141,14 +175,12 @@ TEST_CASE("states updated in pieces equal states updated at once") {
       StepMemory step(Device::cuda);
       const Bucket& bucket = store.buckets()[0];
       copy_on_device(stream, bucket.grads(), bucket.values());
-      StateRing ring(store, 64);
+      StateRing ring(store, {update_of(bucket)}, Device::cuda, 64);
       for (int i = 1; i <= 3; ++i) {
         step.send(stream, {.step = i, .lr = 0.1});
-        const UpdateRange range{.param = bucket.owned_main(),
-                                .grad = bucket.owned_grads(),
-                                .states = {bucket.states().begin(), bucket.states().end()}};
+        const UpdateRange range = update_of(bucket);
         const auto rule = [&](const UpdateRange& part) { AdamW{}.update(stream, part, step.on_device()); };
-        if (on_host) {
+        if (space != Space::device) {
           ring.begin(stream);
           ring.update(stream, range, rule);
           ring.end(stream);
@@ -159,6 +191,6 @@ TEST_CASE("states updated in pieces equal states updated at once") {
       values.push_back(host_copy<float>(stream, bucket.values()));
     }
   }
-  REQUIRE(values.size() == 11);
+  REQUIRE(values.size() == 21);
   for (const std::vector<float>& weights : values) CHECK(weights == values[0]);
 }

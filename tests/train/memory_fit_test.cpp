@@ -124,6 +124,40 @@ TEST_CASE("memory: where no smaller batch or recomputation helps a GPU, its opti
   CHECK(test::contains(text, ". These fit:\n  --optimizer-cpu-offload: "));
 }
 
+TEST_CASE("memory: on the CPU, or instead of the host's memory, the optimizer's state goes to files") {
+  TrainOptions options = tiny_options();
+  options.batch.micro_batch_size = options.batch.global_batch_size.emplace(1);
+  RunStart start;
+  start.config = test::gpt_of_size({.vocab = 512, .layers = 24, .hidden = 512, .heads = 8, .positions = 128});
+  const auto plan = [&] { return largest_plan(plan_run(options, start.config)).plan; };
+  const std::uint64_t in_memory = plan().total_bytes();
+  auto advice = [&](const FitLimits& limits) {
+    return test::error_of([&] { check_memory(options, start, {}, limits); }, Exit::usage);
+  };
+  const std::uint64_t moments = 8 * static_cast<std::uint64_t>(parameter_count(start.config));
+  const FitLimits little{{{.bytes = in_memory - moments / 2, .name = "MemAvailable"}}, {}};
+  CHECK(test::contains(advice(little), cat(". These fit:\n  --offload-optimizer DIR: ")));
+  options.parallel.offload_optimizer = "DIR";
+  CHECK(advice(little) == "");
+  CHECK(plan().total_bytes(Space::file) ==
+        plan().buffer_bytes() - plan().total_bytes() + plan().bytes(Category::snapshot));
+  CHECK(plan().total_bytes(Space::file) >= moments);
+  // The files' addresses count only if address space is limited.
+  MemoryLimit per_process{.bytes = plan().total_bytes(), .name = "ulimit", .is_per_process = true};
+  CHECK(advice({{per_process}, {}}) == "");
+  per_process.counts_reservations = true;
+  CHECK(advice({{per_process}, {}}) != "");
+  per_process.bytes += plan().total_bytes(Space::file);
+  CHECK(advice({{per_process}, {}}) == "");
+
+  options.parallel.offload_optimizer = "";
+  options.parallel.optimizer_cpu_offload = true;
+  options.device = Device::cuda;
+  const MemoryLimit gpu{.bytes = plan().total_bytes(Space::device), .name = "the GPU", .is_per_process = true};
+  const MemoryLimit host{.bytes = plan().total_bytes(Space::host) - 1, .name = "MemAvailable"};
+  CHECK(test::contains(advice({{host}, gpu}), "\n  --offload-optimizer DIR instead of --optimizer-cpu-offload: "));
+}
+
 TEST_CASE("memory: a part of a GPU is reserved for CUDA and its libraries") {
   const MemoryLimit limit = gpu_limit(80);
   CHECK(limit.bytes == (std::uint64_t{80} << 30) - kCudaContextBytes - kCudaLibraryBytes);
