@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/attention_cpu.h"
+#include "kernels/attention_cpu_work.h"
 #include "kernels/cpu.h"
 
 namespace mtl::cpu {
@@ -24,7 +25,7 @@ void check_contents(const AttentionInput& in, const AttentionSizes& sizes) {
   if (!in.document_start.exists()) return;
   const std::int32_t* start = in.document_start.data<std::int32_t>();
   for (std::int64_t i = 0; i < sizes.batch * sizes.queries; ++i) {
-    const std::int64_t position = in.rows.first_row + i % sizes.queries;
+    const std::int64_t position = in.position(i % sizes.queries);
     require(start[i] >= 0 && start[i] <= position, "attention: document_start of position ", position, " is ", start[i],
             ", expected 0 to ", position);
   }
@@ -56,12 +57,17 @@ float* logsumexp_of(const Tensor& logsumexp, const AttentionSizes& sizes, std::i
 /// Describes group g of sequence b.
 AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
   AttentionGroup group;
-  const std::int64_t keys = in.past.exists() ? in.past.data<std::int32_t>()[b] + sizes.queries : sizes.keys;
-  const std::int64_t first_key = in.window == 0 ? 0 : std::max<std::int64_t>(0, keys - sizes.queries - in.window + 1);
   group.queries = sizes.queries;
-  group.keys = keys - first_key;
-  group.first_position = first_key;
-  group.window = in.window == 0 ? group.keys : std::min(in.window, group.keys);
+  group.first_position = in.past.exists() ? in.past.data<std::int32_t>()[b] : in.rows.first_row;
+  group.part = in.rows.part;
+  group.all_keys = in.qkv.k.tensor.size(1);
+  group.key_part = in.key_part;
+  group.window = in.window == 0 ? INT64_MAX : in.window;
+  std::int64_t first_key = std::max<std::int64_t>(0, group.window_key(0));
+  if (!in.rows.part.is_whole())
+    first_key = first_key / kKeyAlign * kKeyAlign;  // where blocks of entire sequences start
+  group.keys = group.last_key(sizes.queries - 1) + 1 - first_key;
+  group.first_key_row = first_key;
   group.heads = sizes.heads;
   group.dim = sizes.dim;
   group.scale = in.scale;
@@ -76,12 +82,22 @@ AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, s
                      .key = in.dropout.key,
                      .sample = static_cast<std::uint64_t>(in.rows.samples.data<std::int64_t>()[b]),
                      .head = static_cast<std::uint64_t>(in.first_head + g * sizes.heads),
-                     .row_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 15) / 16),
-                     .column_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 31) / 32),
+                     .row_tiles = static_cast<std::uint64_t>((in.rows.seq_length() + 15) / 16),
+                     .column_tiles = static_cast<std::uint64_t>((in.rows.seq_length() + 31) / 32),
                      .threshold = threshold,
                      .scale = 256.0f / static_cast<float>(256 - threshold)};
   }
   return group;
+}
+
+/// Zeroes the gradients of keys that no query attends to.
+void zero_unseen(const HeadRows& rows, const AttentionGroup& group) {
+  with_float_type(group.dtype, [&]<class T>(T) {
+    for (std::int64_t key = 0; key < group.all_keys; ++key) {
+      if (key < group.first_key_row || key >= group.first_key_row + group.keys)
+        std::fill_n(rows.row<T>(key), group.dim, narrow<T>(0.0f));
+    }
+  });
 }
 
 /// Returns the number of floats in a thread's work area.
@@ -143,9 +159,10 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
     call.out = rows_of(out, sizes, b, g);
     call.logsumexp = logsumexp_of(logsumexp, sizes, b, g);
     call.dq = rows_of(grads.q, b, g);
-    call.dk = rows_of(grads.k, b, g);
-    call.dv = rows_of(grads.v, b, g);
+    call.dk = rows_of(grads.k, b, g, call.group.first_key_row);
+    call.dv = rows_of(grads.v, b, g, call.group.first_key_row);
     backward_group(call, own);
+    for (const HeadSlice* grad : {&grads.k, &grads.v}) zero_unseen(rows_of(*grad, b, g), call.group);
   });
 }
 

@@ -18,23 +18,27 @@ namespace mtl::HWY_NAMESPACE {
 HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
                                const Block& block) {
   const AttentionGroup& group = call.group;
-  if (group.dropout.active) draw_block(group, head, block, work.bytes);
+  const BlockBytes bytes(group, block, work.bytes);
+  if (group.dropout.active) draw_block(group, head, block, bytes);
   for (std::int64_t i = 0; i < block.rows; ++i) {
     std::int64_t row = block.row + i;
     const Columns columns = visible_panels(group, block, block.row + i / kRows * kRows);
     float* p = work.probabilities + i * kScoreStride;
     float* ds = work.dscores + i * kScoreStride;
     mask_row(group, block, row, columns, p);
+    mask_row(group, block, row, columns, ds, 0);
     VecF32 shift = set(call.logsumexp[head * group.queries + row]);
     VecF32 delta = set(work.delta[i]);
-    for (float* out : {p, ds})  // multiply_transposed reads entire tiles of kRows keys
+    for (float* out : {p, ds}) {  // multiply_transposed reads entire tiles of kRows keys
       std::fill(out + columns.begin / kRows * kRows, out + columns.begin, 0.0f);
+      std::fill(out + columns.end, out + std::min(columns.end + kRows, kScoreStride), 0.0f);
+    }
     for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
       // softmax, recomputed: P = exp(S - logsumexp)
       VecF32 probability = exp(hn::Sub(hn::LoadU(F32(), p + c), shift)), dp = hn::LoadU(F32(), ds + c);
       VecF32 kept = probability;
       if (group.dropout.active) {
-        VecF32 factor = dropout_factor(work.bytes + i * kKeyBlock + c, group.dropout);
+        VecF32 factor = dropout_factor(bytes.at(i, c), group.dropout);
         kept = hn::Mul(kept, factor);
         dp = hn::Mul(dp, factor);
       }
@@ -48,10 +52,11 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
 /// out (keys, padded) += scores^T rows, for the block's keys that each row sees.
 HWY_INLINE void multiply_transposed(const float* scores, const float* rows, std::int64_t padded,
                                     const AttentionGroup& group, const Block& block, float* out) {
-  for (std::int64_t key = block.key; key < std::min({block.key_end, group.keys, block.row + block.rows});
-       key += kRows) {
-    std::int64_t first = std::max<std::int64_t>(key - block.row, 0);  // these keys are masked in earlier rows
-    std::int64_t end = std::min(key + kRows - 1 + group.window - block.row, block.rows);  // and in rows from here on
+  const std::int64_t last_key = std::min(block.key_end - 1, group.last_key(block.row + block.rows - 1));
+  for (std::int64_t key = block.key; key <= last_key; key += kRows) {
+    std::int64_t first = 0, end = block.rows;  // earlier and later rows do not see these keys
+    while (first < end && group.last_key(block.row + first) < key) ++first;
+    while (end > first && group.window_key(block.row + end - 1) > key + kRows - 1) --end;
     if (end <= first) continue;
     for (std::int64_t column = 0; column < padded; column += kWidth) {
       multiply_tile<true, Store::add>(scores + first * kScoreStride + key - block.key, kScoreStride,
@@ -71,7 +76,7 @@ template <class T>
 HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
                               std::int64_t row) {
   const AttentionGroup& group = call.group;
-  std::int64_t rows = std::min(kQueryBlock, group.queries - row), padded = round_to_panel(group.dim);
+  std::int64_t rows = block_rows(group, row), padded = round_to_panel(group.dim);
   const std::int64_t column = head * group.dim;
   copy_block(group.q.row<T>(row) + column, group.q.stride, rows, group.dim, group.scale, padded, work.q);
   copy_block(call.dout.row<T>(row) + column, call.dout.stride, rows, group.dim, 1.0f, padded, work.dout);
@@ -80,7 +85,8 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
   }
   std::fill_n(work.dq, kQueryBlock * padded, 0.0f);
   Block block{.row = row, .rows = rows, .key = 0, .key_end = 0};
-  for (block.key = first_key_of(group, row, rows); block.key < row + rows; block.key += kKeyBlock) {
+  const std::int64_t last_key = group.last_key(row + rows - 1);
+  for (block.key = first_key_of(group, row, rows); block.key <= last_key; block.key += kKeyBlock) {
     block.key_end = std::min(block.key + kKeyBlock, round_up(group.keys, kKeyAlign));
     multiply_scores(work.q, padded, work.k_columns, group, block, work.probabilities);
     multiply_scores(work.dout, padded, work.v_columns, group, block, work.dscores);
@@ -103,7 +109,8 @@ void backward_of(const AttentionBackward& call, float* area) {
   std::fill_n(work.dk, all_keys * padded, 0.0f);
   std::fill_n(work.dv, all_keys * padded, 0.0f);
   for (std::int64_t head = 0; head < group.heads; ++head) {
-    for (std::int64_t row = 0; row < group.queries; row += kQueryBlock) backward_rows<T>(call, work, head, row);
+    for (std::int64_t row = 0; row < group.queries; row += block_rows(group, row))
+      backward_rows<T>(call, work, head, row);
   }
   write_scaled(work.dk, padded, group.keys, group.dim, 1.0f, call.dk.row<T>(0), call.dk.stride);
   write_scaled(work.dv, padded, group.keys, group.dim, 1.0f, call.dv.row<T>(0), call.dv.stride);

@@ -44,7 +44,8 @@ HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max,
 HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& work, std::int64_t head,
                               const Block& block) {
   std::int64_t padded = round_to_panel(group.dim);
-  if (group.dropout.active) draw_block(group, head, block, work.bytes);
+  const BlockBytes bytes(group, block, work.bytes);
+  if (group.dropout.active) draw_block(group, head, block, bytes);
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const Columns columns = visible_panels(group, block, block.row + i / kRows * kRows);
     float* scores = work.scores + i * kScoreStride;
@@ -53,7 +54,7 @@ HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& wo
                 work.out + i * padded, padded);
     if (!group.dropout.active) continue;
     for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
-      VecF32 factor = dropout_factor(work.bytes + i * kKeyBlock + c, group.dropout);
+      VecF32 factor = dropout_factor(bytes.at(i, c), group.dropout);
       hn::StoreU(hn::Mul(hn::LoadU(F32(), scores + c), factor), F32(), scores + c);
     }
   }
@@ -65,8 +66,8 @@ HWY_INLINE void write_rows(const AttentionForward& call, const ForwardWork& work
   const AttentionGroup& group = call.group;
   std::int64_t padded = round_to_panel(group.dim);
   for (std::int64_t i = 0; i < block.rows; ++i) {
-    copy_scaled(work.out + i * padded, group.dim, 1.0f / work.row_sum[i],
-                call.out.row<T>(block.row + i) + head * group.dim);
+    const float factor = work.row_sum[i] == 0 ? 0 : 1.0f / work.row_sum[i];  // it may see none of the keys
+    copy_scaled(work.out + i * padded, group.dim, factor, call.out.row<T>(block.row + i) + head * group.dim);
     if (call.logsumexp == nullptr) continue;
     call.logsumexp[head * group.queries + block.row + i] = work.row_max[i] + std::log(work.row_sum[i]);
   }
@@ -81,14 +82,15 @@ void forward_of(const AttentionForward& call, float* area) {
   pack_transposed<T>(group.k, group.keys, group.dim, all_keys, work.k_columns);
   pack_rows<T>(group.v, group.keys, group.dim, work.v_rows);
   for (std::int64_t head = 0; head < group.heads; ++head) {
-    for (std::int64_t row = 0; row < group.queries; row += kQueryBlock) {
-      std::int64_t rows = std::min(kQueryBlock, group.queries - row);
+    for (std::int64_t row = 0, rows = 0; row < group.queries; row += rows) {
+      rows = block_rows(group, row);
       copy_block(group.q.row<T>(row) + head * group.dim, group.q.stride, rows, group.dim, group.scale, padded, work.q);
       std::fill_n(work.out, kQueryBlock * padded, 0.0f);
       std::fill_n(work.row_max, kQueryBlock, -std::numeric_limits<float>::infinity());
       std::fill_n(work.row_sum, kQueryBlock, 0.0f);
       Block block{.row = row, .rows = rows, .key = 0, .key_end = 0};
-      for (block.key = first_key_of(group, row, rows); block.key < group.own_key(row + rows); block.key += kKeyBlock) {
+      const std::int64_t last_key = group.last_key(row + rows - 1);
+      for (block.key = first_key_of(group, row, rows); block.key <= last_key; block.key += kKeyBlock) {
         block.key_end = std::min(block.key + kKeyBlock, all_keys);
         multiply_scores(work.q, padded, work.k_columns, group, block, work.scores);
         softmax_block(group, work, head, block);

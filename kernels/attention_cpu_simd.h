@@ -184,9 +184,9 @@ struct Columns {
 /// `step`. Ignores document boundaries.
 HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& block, std::int64_t row,
                                    std::int64_t count, std::int64_t step) {
-  const std::int64_t columns = block.key_end - block.key, first = group.own_key(row) - block.key;
-  const std::int64_t end = std::clamp<std::int64_t>(first + count, 0, columns);
-  const std::int64_t begin = std::clamp<std::int64_t>(first - group.window + 1, 0, end);
+  const std::int64_t columns = block.key_end - block.key, last = group.last_key(row) - block.key;
+  const std::int64_t end = std::clamp<std::int64_t>(last + count, 0, columns);
+  const std::int64_t begin = std::clamp<std::int64_t>(group.window_key(row) - block.key, 0, end);
   return {begin / step * step, round_up(end, step)};
 }
 
@@ -195,17 +195,56 @@ HWY_INLINE Columns visible_panels(const AttentionGroup& group, const Block& bloc
   return visible_columns(group, block, row, kRows, kWidth);
 }
 
-/// Draws random bytes (kQueryBlock, kKeyBlock) for one head's block, for the keys its rows may see.
-HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const Block& block, std::uint8_t* out) {
+/// Random bytes for one head's block of scores.
+struct BlockBytes {
+  std::uint8_t* first;  // of row 0 and the block's first key; rows are kByteStride apart
+  std::int64_t skipped_rows;
+
+  /// `bytes` has kByteRows rows.
+  HWY_INLINE BlockBytes(const AttentionGroup& group, const Block& block, std::uint8_t* bytes)
+      : skipped_rows(group.position(block.row) % 16) {
+    first = bytes + skipped_rows * kByteStride;
+  }
+  HWY_INLINE const std::uint8_t* at(std::int64_t row, std::int64_t column) const {
+    return first + row * kByteStride + column;
+  }
+};
+
+/// Draws the bytes for the keys that the rows of a block may see.
+HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const Block& block, const BlockBytes& out) {
   const AttentionDropout& dropout = group.dropout;
-  for (std::int64_t row = 0; row < block.rows; row += 16) {
-    const Columns columns = visible_columns(group, block, block.row + row, 16, 32);
-    for (std::int64_t key = block.key + columns.begin; key < block.key + columns.end; key += 32) {
-      std::uint64_t tile =
-          ((dropout.head + head) * dropout.row_tiles + (block.row + row) / 16) * dropout.column_tiles + key / 32;
-      draw_tile(dropout.key, dropout.sample, tile * 32, out + row * kKeyBlock + (key - block.key), kKeyBlock);
+  HWY_ALIGN std::uint8_t other[16 * 32];
+  for (std::int64_t row = -out.skipped_rows; row < block.rows;
+       row += 16) {  // of a row of tiles, above the block or in it
+    const std::int64_t own = std::max<std::int64_t>(row, 0);
+    const std::uint64_t tiles =
+        ((dropout.head + head) * dropout.row_tiles + (group.position(block.row) + row) / 16) * dropout.column_tiles;
+    const Columns columns = visible_columns(group, block, block.row + own, 16, 32);
+    for (std::int64_t column = columns.begin; column < columns.end && block.key + column < group.keys;) {
+      const std::int64_t position = group.key_position(block.key + column), within = position % 32,
+                         last = group.key_position(std::min(block.key + column + 31, group.keys - 1));
+      const std::uint64_t tile = (tiles + position / 32) * 32;
+      std::uint8_t* to = out.first + row * kByteStride + column;
+      if (within == 0 && last <= position + 31) {  // the keys of an entire tile are next to each other
+        draw_tile(dropout.key, dropout.sample, tile, to, kByteStride);
+        column += 32;
+        continue;
+      }
+      std::int64_t count = 1;
+      while (within + count < 32 && block.key + column + count < group.keys &&
+             group.key_position(block.key + column + count) == position + count)
+        ++count;
+      draw_tile(dropout.key, dropout.sample, tile, other, 32);
+      for (std::int64_t i = 0; i < 16; ++i) std::copy_n(other + i * 32 + within, count, to + i * kByteStride);
+      column += count;
     }
   }
+}
+
+/// Returns how many rows the block of queries has that starts at `row`.
+HWY_INLINE std::int64_t block_rows(const AttentionGroup& group, std::int64_t row) {
+  const std::int64_t before = group.part.is_whole() ? 0 : group.position(row) % kQueryBlock;
+  return std::min(kQueryBlock - before, group.chunk_end(row) - row);
 }
 
 /// Returns the first key that at least one of `rows` rows from `row` on may see, rounded down to a multiple of
@@ -217,14 +256,13 @@ HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t r
   return first / kKeyAlign * kKeyAlign;
 }
 
-/// Applies the causal, window and document masks: sets masked scores in row `row` to -inf.
+/// Applies the causal, window and document masks: sets masked scores in row `row`.
 HWY_INLINE void mask_row(const AttentionGroup& group, const Block& block, std::int64_t row, Columns columns,
-                         float* scores) {
-  constexpr float kMasked = -std::numeric_limits<float>::infinity();
+                         float* scores, float masked = -std::numeric_limits<float>::infinity()) {
   std::int64_t begin = std::clamp(group.first_key(row) - block.key, columns.begin, columns.end);
-  std::int64_t end = std::clamp(group.own_key(row) + 1 - block.key, begin, columns.end);
-  std::fill(scores + columns.begin, scores + begin, kMasked);
-  std::fill(scores + end, scores + columns.end, kMasked);
+  std::int64_t end = std::clamp(group.last_key(row) + 1 - block.key, begin, columns.end);
+  std::fill(scores + columns.begin, scores + begin, masked);
+  std::fill(scores + end, scores + columns.end, masked);
 }
 
 /// scores (kQueryBlock, kScoreStride) = a (kQueryBlock, dim) times packed keys or values. Computes only columns from
@@ -250,8 +288,8 @@ HWY_INLINE void multiply_rows(const float* scores, const float* panels, std::int
     const float* panel = panels + column * group.keys + block.key * kWidth;
     for (std::int64_t row = 0; row < block.rows; row += kRows) {
       const std::int64_t begin = visible_panels(group, block, block.row + row).begin;
-      const std::int64_t end = std::min({group.own_key(block.row + row) + kRows, block.key_end, group.keys});
-      const std::int64_t k = end - block.key - begin;
+      const std::int64_t last_row = block.row + std::min(row + kRows, block.rows) - 1;
+      const std::int64_t k = std::min(group.last_key(last_row) + 1, block.key_end) - block.key - begin;
       if (k <= 0) continue;
       multiply_tile<false, Store::add>(scores + row * kScoreStride + begin, kScoreStride, panel + begin * kWidth,
                                        kWidth, k, out + row * padded + column, padded);

@@ -12,6 +12,9 @@ inline constexpr std::int64_t kKeyAlign = 96;    // key blocks start at multiple
 inline constexpr std::int64_t kPanelAlign = 32;  // the widest panel
 inline constexpr std::int64_t kScoreStride = kKeyBlock + 16;  // not a multiple of 1 KB, which would crowd cache sets
 
+// A block's dropout bytes: its tiles may begin before the block, by up to 15 rows and 31 columns.
+inline constexpr std::int64_t kByteRows = kQueryBlock + 16, kByteStride = kKeyBlock + 32;
+
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 /// Allocates pieces of a work area. If the base is null, just adds up their sizes.
@@ -40,7 +43,7 @@ struct ForwardWork {
     scores = area.take(kQueryBlock * kScoreStride);
     row_max = area.take(kQueryBlock);
     row_sum = area.take(kQueryBlock);
-    bytes = reinterpret_cast<std::uint8_t*>(area.take(kQueryBlock * kKeyBlock / 4));
+    bytes = reinterpret_cast<std::uint8_t*>(area.take(kByteRows * kByteStride / 4));
   }
   WorkArea area;
   float* k_columns;  // keys transposed, in panels
@@ -50,7 +53,7 @@ struct ForwardWork {
   float* scores;
   float* row_max;
   float* row_sum;
-  std::uint8_t* bytes;  // of dropout
+  std::uint8_t* bytes;  // of dropout: BlockBytes
 };
 
 struct DecodeWork {
@@ -79,7 +82,7 @@ struct BackwardWork {
     probabilities = area.take(kQueryBlock * kScoreStride);
     dscores = area.take(kQueryBlock * kScoreStride);
     delta = area.take(kQueryBlock);
-    bytes = reinterpret_cast<std::uint8_t*>(area.take(kQueryBlock * kKeyBlock / 4));
+    bytes = reinterpret_cast<std::uint8_t*>(area.take(kByteRows * kByteStride / 4));
   }
   WorkArea area;
   float* k_columns;  // keys and values transposed, in panels
@@ -93,7 +96,7 @@ struct BackwardWork {
   float* probabilities;
   float* dscores;
   float* delta;         // rowsum(dout * out)
-  std::uint8_t* bytes;  // of dropout
+  std::uint8_t* bytes;  // of dropout: BlockBytes
 };
 
 }  // namespace mtl::cpu

@@ -63,7 +63,7 @@ __device__ Softmax attend(const Forward<T>& f, const QueryRow& row, KeyRange ran
     });
     const float factor = softmax.add(scores, count, lane_max);
     if (shape.dropout.active)
-      over_lanes(count, [&](int j) { scores[j] *= shape.dropout.factor_at(row.b, head, row.t, begin + j); });
+      over_lanes(count, [&](int j) { scores[j] *= shape.dropout_factor(row.b, head, row.t, begin + j); });
     over_lanes(dim, [&](int d) { out[d] *= factor; });
     __syncwarp();
     add_rows(out, scores, count, dim, [&](int j) { return f.v.at(row.b, row.g, 0, begin + j); });

@@ -40,7 +40,7 @@ __global__ void write_dq(const __grid_constant__ BackwardOperands<T> b) {
       const float p = expf(dot_row<n>(q, b.k.at(row.b, row.g, 0, s), dim) - logsumexp);
       const float dp = dot_row<n>(dout, b.v.at(row.b, row.g, 0, s), dim);
       // softmax backward: dS = P * (dP - delta)
-      dscores[j] = p * (dp * shape.dropout.factor_at(row.b, head, row.t, s) - delta);
+      dscores[j] = p * (dp * shape.dropout_factor(row.b, head, row.t, s) - delta);
     });
     __syncwarp();
     add_rows(sums, dscores, count, dim, [&](int j) { return b.k.at(row.b, row.g, 0, begin + j); });
@@ -69,9 +69,13 @@ __device__ void add_head(const BackwardOperands<T>& b, const KeyMemory& memory, 
   const AttentionShape& shape = b.shape;
   const int head = g * shape.heads + h;
   const std::int64_t rows = (std::int64_t{sequence} * shape.groups * shape.heads + head) * shape.queries;
-  const int end =
-      shape.window > 0 && shape.window < shape.queries - s ? s + static_cast<int>(shape.window) : shape.queries;
-  for (int begin = s; begin < end; begin += kRowChunk) {
+  const std::int64_t own = shape.key_position(s), length = std::int64_t{shape.queries} * shape.part.parts;
+  const bool is_limited = shape.window > 0 && shape.window < length - own;
+  const auto query_from = [&](std::int64_t position) {
+    return static_cast<int>(shape.part.rows_before(position, shape.queries));
+  };
+  const int end = is_limited ? query_from(own + shape.window) : shape.queries;
+  for (int begin = query_from(own); begin < end; begin += kRowChunk) {
     const int count = end - begin < kRowChunk ? end - begin : kRowChunk;
     __syncwarp();
     over_lanes(count, [&](int j) {
@@ -80,7 +84,7 @@ __device__ void add_head(const BackwardOperands<T>& b, const KeyMemory& memory, 
       memory.probabilities[j] = memory.dscores[j] = 0;
       if (s < seen.first || s >= seen.end) return;
       const float p = expf(dot_row<n>(memory.k, b.q.at(sequence, g, h, t), shape.dim) - b.logsumexp[rows + t]);
-      const float factor = shape.dropout.factor_at(sequence, head, t, s);
+      const float factor = shape.dropout_factor(sequence, head, t, s);
       const float dp = dot_row<n>(memory.v, b.dout.at(sequence, g, h, t), shape.dim);
       memory.probabilities[j] = p * factor;
       memory.dscores[j] = p * (dp * factor - b.delta[rows + t]);

@@ -22,6 +22,8 @@ bool has_tiles(const Tensor& heads) {
   return size_of(heads.dtype()) == 2 && has_tiles(heads.size(-1)) &&
          reinterpret_cast<std::uintptr_t>(heads.raw()) % 16 == 0;
 }
+/// Tiles need positions that follow each other, as do those of whole sequences and a cache's.
+bool has_parts(const AttentionInput& in) { return !in.rows.part.is_whole() || !in.key_part.is_whole(); }
 bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv.k.tensor) && has_tiles(qkv.v.tensor); }
 
 /// Needs whole sequences, because TMA copies tiles up to the ends of the tensors and must not read positions that
@@ -83,7 +85,7 @@ std::string name_of(AttentionVariant variant) {
 
 std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& in, const Tensor& out,
                                                          const Tensor& logsumexp, int capability) {
-  if (in.decodes(logsumexp) || !has_tiles(in.qkv) || !has_tiles(out)) return {AttentionVariant::simple};
+  if (in.decodes(logsumexp) || !attention_suits_tiles(in) || !has_tiles(out)) return {AttentionVariant::simple};
   std::vector<AttentionVariant> variants{AttentionVariant::tiles};
   if (capability == 90 && has_hopper(in)) variants.push_back(AttentionVariant::hopper);
   if (attention_suits_cudnn(in)) variants.push_back(AttentionVariant::cudnn);
@@ -92,7 +94,8 @@ std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& i
 
 std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
                                                           const Tensor& dout, const Tensor& out, int capability) {
-  if (!has_tiles(in.qkv) || !has_tiles(grads) || !has_tiles(dout) || !has_tiles(out)) return {AttentionVariant::simple};
+  if (!attention_suits_tiles(in) || !has_tiles(grads) || !has_tiles(dout) || !has_tiles(out))
+    return {AttentionVariant::simple};
   if (capability != 90 || !has_hopper(in)) return {AttentionVariant::tiles};
   return {AttentionVariant::tiles, AttentionVariant::hopper};
 }
@@ -127,7 +130,7 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
   return variants;
 }
 
-bool attention_suits_tiles(const AttentionInput& in) { return has_tiles(in.qkv); }
+bool attention_suits_tiles(const AttentionInput& in) { return has_tiles(in.qkv) && !has_parts(in); }
 
 bool attention_suits_cudnn(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();

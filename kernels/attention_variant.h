@@ -37,6 +37,7 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
                                                         std::vector<AttentionVariant> variants);
 
 /// True if `tiles` supports q, k and v: 16 bits, 16-byte aligned, and a head size that is a multiple of 8, at most 128.
+/// The queries and keys must not be parts of sequences (SequencePart).
 bool attention_suits_tiles(const AttentionInput& in);
 
 /// True if cuDNN can compute the call: sequences are whole and have at least two positions; `tiles` supports the

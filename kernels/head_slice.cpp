@@ -1,5 +1,8 @@
 #include "kernels/head_slice.h"
 
+#include <algorithm>
+
+#include "kernels/dispatch.h"
 #include "kernels/stream_types.h"
 
 namespace mtl {
@@ -15,6 +18,26 @@ void check_slice(const char* what, const HeadSlice& slice) {
           slice.tensor.shape().text());
   expect_computed(what, slice.tensor);
   expect_tensor(what, slice.tensor, slice.tensor.dtype(), slice.tensor.shape());
+}
+
+void copy_heads(Stream& stream, const HeadSlice& to, const HeadSlice& from, const HeadCopy& how) {
+  check_slice("copied heads", to);
+  check_slice("heads to copy", from);
+  require(to.count == from.count && to.tensor.size(4) == from.tensor.size(4) &&
+              to.tensor.size(0) == from.tensor.size(0) && to.tensor.size(2) == from.tensor.size(2),
+          "cannot copy ", from.count, " heads of ", from.tensor.shape().text(), " to ", to.count, " heads of ",
+          to.tensor.shape().text());
+  require(how.to.is_whole() || how.from.is_whole(), "cannot copy heads from a part to a part of a sequence");
+  require(to.tensor.size(1) * how.from.parts == from.tensor.size(1) * how.to.parts, "cannot copy positions of ",
+          from.tensor.shape().text(), " to ", to.tensor.shape().text());
+  const auto moved = static_cast<double>(std::min(to.tensor.size(1), from.tensor.size(1))) /
+                     static_cast<double>(std::max(to.tensor.size(1), from.tensor.size(1)));
+  const auto bytes = [&](const HeadSlice& slice, const SequencePart& part) {
+    return static_cast<double>(slice.bytes()) * (part.is_whole() ? 1 : moved);
+  };
+  const int writes = how.mode == GradMode::overwrite ? 1 : 2;
+  stream.count(0, writes * bytes(to, how.to) + bytes(from, how.from));
+  run<cpu::copy_heads, cuda::copy_heads>(stream, to, from, how);
 }
 
 }  // namespace mtl

@@ -65,8 +65,8 @@ struct ProbabilityDropout {
     key = in.dropout.key;
     samples = in.rows.samples.data<std::int64_t>();
     first_head = static_cast<std::uint64_t>(in.first_head);
-    row_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 15) / 16);
-    column_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 31) / 32);
+    row_tiles = static_cast<std::uint64_t>((in.rows.seq_length() + 15) / 16);
+    column_tiles = static_cast<std::uint64_t>((in.rows.seq_length() + 31) / 32);
     scale = 256.0f / static_cast<float>(256 - threshold);
   }
   /// Draws random bytes for the elements that `lane` holds in a tile's fragment.
@@ -82,9 +82,8 @@ struct ProbabilityDropout {
   __device__ float factor(std::uint32_t word, int i) const {
     return (word >> (8 * i) & 255) >= threshold ? scale : 0.0f;
   }
-  /// Returns one element's factor, or 1 if dropout is off. Draws all four words for this one element.
+  /// Returns one element's factor. Draws all four words for this one element.
   __device__ float factor_at(int sequence, int head, int row, int column) const {
-    if (!active) return 1;
     const auto words = draw(sequence, head, row / 16, column / 32, 4 * (row % 8) + column % 8 / 2);
     const int j = column % 32 / 8;  // not indexed, so that `words` stays in registers
     const std::uint32_t low = j == 0 ? words[0] : words[1], high = j == 2 ? words[2] : words[3];
@@ -101,12 +100,18 @@ struct KeyRange {
 struct AttentionShape {
   int batch, queries, keys, groups, heads, dim;  // heads: per group
   std::int64_t first_row, window;
+  SequencePart part, key_part;
   const std::int32_t *past, *document_start;  // null if absent
   float scale;
   ProbabilityDropout dropout;
 
   explicit AttentionShape(const AttentionInput& in)
-      : first_row(in.rows.first_row), window(in.window), scale(in.scale), dropout(in) {
+      : first_row(in.rows.first_row),
+        window(in.window),
+        part(in.rows.part),
+        key_part(in.key_part),
+        scale(in.scale),
+        dropout(in) {
     const AttentionSizes sizes = in.sizes();
     batch = static_cast<int>(sizes.batch);
     queries = static_cast<int>(sizes.queries);
@@ -117,14 +122,24 @@ struct AttentionShape {
     past = in.past.exists() ? in.past.data<std::int32_t>() : nullptr;
     document_start = in.document_start.exists() ? in.document_start.data<std::int32_t>() : nullptr;
   }
-  /// Returns the keys that query `t` sees in sequence `b`. Clamps the range to existing keys, because `past` and
-  /// `document_start` are not validated.
+  /// Returns the keys that query `t` sees in sequence `b`. They are consecutive, also if they are part of a sequence.
+  /// Clamps the range to existing keys, because `past` and `document_start` are not validated.
   __device__ KeyRange visible(int b, int t) const {
-    const std::int64_t position = (past == nullptr ? first_row : std::int64_t{past[b]}) + t;
+    const std::int64_t own = (past == nullptr ? first_row : std::int64_t{past[b]}) + part.position(t, queries);
     std::int64_t first = document_start == nullptr ? 0 : document_start[std::int64_t{b} * queries + t];
-    if (window > 0 && position - window + 1 > first) first = position - window + 1;
-    const std::int64_t end = position + 1 < keys ? position + 1 : keys;
-    return {static_cast<int>(first < 0 ? 0 : first > keys ? keys : first), static_cast<int>(end < 0 ? 0 : end)};
+    if (window > 0 && own - window + 1 > first) first = own - window + 1;
+    return {key_from(first), key_from(own + 1)};
+  }
+  /// Returns the first key that is not before `position`.
+  __device__ int key_from(std::int64_t position) const {
+    return static_cast<int>(key_part.rows_before(position, keys));
+  }
+  /// Return the positions of a query, without `past`, and of a key.
+  __device__ int position(int t) const { return static_cast<int>(first_row + part.position(t, queries)); }
+  __device__ int key_position(int s) const { return static_cast<int>(key_part.position(s, keys)); }
+  /// Returns one element's dropout factor, or 1 if dropout is off.
+  __device__ float dropout_factor(int b, int head, int t, int s) const {
+    return dropout.active ? dropout.factor_at(b, head, position(t), key_position(s)) : 1;
   }
   /// Returns the number of query rows (b, g, h, t), with t fastest, as in logsumexp.
   constexpr std::int64_t rows() const { return std::int64_t{batch} * groups * heads * queries; }

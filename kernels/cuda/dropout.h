@@ -14,12 +14,17 @@ namespace mtl::cuda {
 struct HiddenMask {
   PhiloxKey key;
   const std::int64_t* samples = nullptr;  // null: dropout is off
-  std::int64_t first_row, seq_length, width;
+  std::int64_t first_row, rows_per_sequence, width;
+  SequencePart part;
   std::uint32_t threshold = 0;
   float scale = 1;
 
   HiddenMask(const Dropout& dropout, const RowMap& rows, std::int64_t columns)
-      : key(dropout.key), first_row(rows.first_row), seq_length(rows.seq_length), width(columns) {
+      : key(dropout.key),
+        first_row(rows.first_row),
+        rows_per_sequence(rows.rows_per_sequence),
+        width(columns),
+        part(rows.part) {
     if (!dropout.active()) return;
     samples = rows.samples.data<std::int64_t>();
     threshold = hidden_dropout_threshold(dropout.probability);
@@ -32,9 +37,10 @@ class RowMask {
  public:
   __device__ RowMask(const HiddenMask& mask, std::int64_t row) : mask_(mask) {
     if (mask.samples == nullptr) return;
-    const std::int64_t number = mask.first_row + row, sequence = number / mask.seq_length;
+    const std::int64_t number = mask.first_row + row, sequence = number / mask.rows_per_sequence;
     sample_ = static_cast<std::uint64_t>(mask.samples[sequence]);
-    first_ = static_cast<std::uint64_t>((number - sequence * mask.seq_length) * mask.width);
+    const std::int64_t held = number - sequence * mask.rows_per_sequence;
+    first_ = static_cast<std::uint64_t>(mask.part.position(held, mask.rows_per_sequence) * mask.width);
   }
 
   /// Returns the factors for columns [column, column + n): 0 or the scale, or 1 if dropout is off. For a pack of 8,

@@ -28,7 +28,7 @@ bool compile(const cuda::Cudnn& lib, int version, DType dtype, std::int64_t grou
              std::int64_t dim) {
   AttentionInput in;
   in.qkv = unpack_qkv({nullptr, dtype, {2, 1000, groups, heads + 2, dim}});
-  in.rows.seq_length = 1000;
+  in.rows.rows_per_sequence = 1000;
   std::printf("sm_%d %s G=%d R=%d D=%d: ", version / 10, name_of(dtype), static_cast<int>(groups),
               static_cast<int>(heads), static_cast<int>(dim));
   try {

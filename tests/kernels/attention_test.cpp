@@ -258,14 +258,14 @@ TEST_CASE("attention: mismatched shapes are refused") {
   refused("laid out like k", [&](AttentionInput& in) { in.qkv.v = {qkv.view({2, 4, 1, 8, 4}), 7, 1}; });
   refused("out", [&](AttentionInput& in) {
     in.qkv = unpack_qkv(qkv.view({2, 4, 2, 4, 4}));
-    in.rows.seq_length = 4;
+    in.rows.rows_per_sequence = 4;
     in.document_start = {};
   });
   refused("document_start", [](AttentionInput& in) { in.document_start = in.document_start.view({8, 2}); });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = 0.999f; });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = -0.1f; });
   refused("samples", [](AttentionInput& in) { in.rows.samples = {}; });
-  refused("seq_length is 9, expected 8", [](AttentionInput& in) { in.rows.seq_length = 9; });
+  refused("rows_per_sequence is 9, expected 8", [](AttentionInput& in) { in.rows.rows_per_sequence = 9; });
   refused("whole sequences", [&](AttentionInput& in) { in.past = lengths; });
   auto refused_without_dropout = [&](const char* word, auto change) {
     refused(word, [&](AttentionInput& in) {
@@ -305,7 +305,7 @@ TEST_CASE("attention: operands of different dtypes are refused") {
   Tensor out = meta(rows, DType::bf16), logsumexp = meta({2, 2, 8});
   AttentionInput in;
   in.qkv = unpack_qkv(meta(packed, DType::bf16));
-  in.rows.seq_length = 8;
+  in.rows.rows_per_sequence = 8;
   in.scale = 1;
   const auto forward = [&](const AttentionInput& with) { attention_forward(stream, scratch, out, logsumexp, with); };
   const auto backward = [&](const Qkv& grads, const Tensor& dout, const Tensor& saved) {

@@ -25,7 +25,7 @@ struct Call {
   explicit Call(std::int64_t dim, DType dtype = DType::bf16)
       : out(meta({2, 70, 6, dim}, dtype)), logsumexp(meta({2, 6, 70})) {
     in.qkv = unpack_qkv(meta({2, 70, 2, 5, dim}, dtype));
-    in.rows.seq_length = 70;
+    in.rows.rows_per_sequence = 70;
     in.scale = 1;
   }
   Variants on(int capability) const { return attention_forward_variants(in, out, logsumexp, capability); }

@@ -34,8 +34,8 @@ inline std::int64_t sample_of(const Tensor& samples, std::int64_t i) { return fi
 inline double hidden_mask(const Dropout& dropout, const RowMap& rows, std::int64_t row, std::int64_t c,
                           std::int64_t width) {
   if (!dropout.active()) return 1;
-  const std::int64_t number = rows.first_row + row, sample = number / rows.seq_length;
-  const std::int64_t element = number % rows.seq_length * width + c;
+  const std::int64_t number = rows.first_row + row, sample = number / rows.rows_per_sequence;
+  const std::int64_t element = rows.position(row) * width + c;
   const auto words = philox(dropout.key, static_cast<std::uint64_t>(sample_of(rows.samples, sample)),
                             static_cast<std::uint64_t>(element / 8));
   const auto i = static_cast<std::size_t>(element % 8);

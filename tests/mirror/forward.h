@@ -54,6 +54,7 @@ struct Operands {
   void add(Activation) {}
   void add(const RotaryFrequencies&) {}
   void add(bool) {}
+  void add(const HeadCopy&) {}
   void add(const Dropout&) {}
   void add(const AdamWOptions&) {}
   void add(double) {}
