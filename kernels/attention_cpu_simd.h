@@ -221,19 +221,18 @@ HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const
         ((dropout.head + head) * dropout.row_tiles + (group.position(block.row) + row) / 16) * dropout.column_tiles;
     const Columns columns = visible_columns(group, block, block.row + own, 16, 32);
     for (std::int64_t column = columns.begin; column < columns.end && block.key + column < group.keys;) {
-      const std::int64_t position = group.key_position(block.key + column), within = position % 32,
-                         last = group.key_position(std::min(block.key + column + 31, group.keys - 1));
+      const std::int64_t key = block.key + column, position = group.key_position(key), within = position % 32,
+                         most = std::min<std::int64_t>(32, group.keys - key);
+      const bool is_entire = within == 0 && group.key_position(key + most - 1) == position + most - 1;
       const std::uint64_t tile = (tiles + position / 32) * 32;
       std::uint8_t* to = out.first + row * kByteStride + column;
-      if (within == 0 && last <= position + 31) {  // the keys of an entire tile are next to each other
+      if (is_entire) {  // the tile's keys are next to each other
         draw_tile(dropout.key, dropout.sample, tile, to, kByteStride);
         column += 32;
         continue;
       }
       std::int64_t count = 1;
-      while (within + count < 32 && block.key + column + count < group.keys &&
-             group.key_position(block.key + column + count) == position + count)
-        ++count;
+      while (within + count < 32 && count < most && group.key_position(key + count) == position + count) ++count;
       draw_tile(dropout.key, dropout.sample, tile, other, 32);
       for (std::int64_t i = 0; i < 16; ++i) std::copy_n(other + i * 32 + within, count, to + i * kByteStride);
       column += count;

@@ -146,8 +146,13 @@ std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp) 
   return kCudnnWorkspace + rows * sizeof(float);
 }
 
-std::string scalar_attention_warning(DType dtype, std::int64_t dim) {
-  if (size_of(dtype) != 2 || has_tiles(dim)) return {};
+std::string scalar_attention_warning(DType dtype, std::int64_t dim, bool of_parts) {
+  if (size_of(dtype) != 2) return {};
+  if (of_parts)
+    return "attention runs on a scalar kernel, many times slower than tensor cores, whose kernels do not support parts "
+           "of "
+           "sequences; leave out --context-parallel-size if the run fits without it";
+  if (has_tiles(dim)) return {};
   return cat("attention runs on a scalar kernel, many times slower than tensor cores, because heads have ", dim,
              " elements; in ", name_of(dtype), ", tensor cores need a head size that is a multiple of 8, up to 128");
 }

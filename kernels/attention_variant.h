@@ -50,8 +50,9 @@ inline constexpr std::int64_t kCudnnWorkspace = 4096;
 /// Returns the size in bytes of the workspace and of a logsumexp that the caller does not want.
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp);
 
-/// Returns a warning if heads have 16-bit elements but a size that only `simple` supports on a GPU, or "".
-std::string scalar_attention_warning(DType dtype, std::int64_t dim);
+/// Returns a warning if heads have 16-bit elements but a size that only `simple` supports on a GPU, or sequences are
+/// divided into parts, which only `simple` supports; or "".
+std::string scalar_attention_warning(DType dtype, std::int64_t dim, bool of_parts = false);
 
 /// Return the key of a call in the choices of the stream. The key consists of the properties on which the time of the
 /// call depends.

@@ -12,9 +12,9 @@ namespace {
 
 /// Megatron-LM's names for ZeRO stages 0 to 3.
 const std::vector<std::string> kShardingStrategies = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
-constexpr const char* kOneReplica = "on one data-parallel rank";
+constexpr const char* kOneReplica = "on one data-parallel rank";  // or one of data and context
 std::function<bool()> has_replicas(const ParallelOptions& options) {
-  return [&options] { return options.data() > 1; };
+  return [&options] { return options.replicas() > 1; };
 }
 
 /// Adds communication during computation.
@@ -45,10 +45,13 @@ void add_grid_flags(Flags& flags, ParallelOptions& options) {
       .within({1, kLargestWorld});
   flags.add("--pipeline-model-parallel-size", &options.pipeline, "N", "pipeline stages, each with consecutive layers")
       .within({1, kLargestWorld});
-  flags
-      .add("--context-parallel-size", &options.context, "N",
-           "ranks that share each sequence; mtl-train supports only 1")
+  flags.add("--context-parallel-size", &options.context, "N", "ranks that share each sequence, in 2 N equal chunks")
       .within({1, kLargestWorld});
+  flags
+      .add("--cp-comm-type", &options.cp_comm_type, "NAME",
+           "how context-parallel ranks exchange keys and values in all layers")
+      .one_of({kContextExchangeNames.begin(), kContextExchangeNames.end()})
+      .only_with("on one context-parallel rank", [&options] { return options.context > 1; });
   flags
       .add("--expert-model-parallel-size", &options.expert, "N",
            "ranks that share the experts; mtl-train supports only 1")
@@ -160,7 +163,7 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
            "too; 3: "
            "weights, too")
       .within({0, 3})
-      .only_with(kOneReplica, [&options] { return options.zero_stage == 0 || options.data() > 1; });
+      .only_with(kOneReplica, [&options] { return options.zero_stage == 0 || options.replicas() > 1; });
   flags.add_switch("--use-megatron-fsdp", options.megatron_fsdp, "shard as --data-parallel-sharding-strategy says");
   flags
       .add("--data-parallel-sharding-strategy", &options.sharding_strategy, "NAME",

@@ -295,7 +295,8 @@ void resolve_world_size(TrainOptions& options, int launched) {
   parallel.world = launched;
   if (options.dry_run && (parallel.plan_world || launched == 1))
     parallel.world = parallel.plan_world.value_or(std::max<std::int64_t>(1, parallel.tensor) *
-                                                  std::max<std::int64_t>(1, parallel.pipeline));
+                                                  std::max<std::int64_t>(1, parallel.pipeline) *
+                                                  std::max<std::int64_t>(1, parallel.context));
 }
 
 void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start) {

@@ -13,7 +13,8 @@ struct NamedAxes {
 };
 
 // Context-parallel ranks hold the same weights, just like data-parallel ranks. A single group spans both axes, so that
-// one reduction sums gradients over both. Without data parallelism, it is the group of context-parallel ranks.
+// one reduction sums gradients over both. Without data parallelism, it is the group of context-parallel ranks, which
+// may send each other messages.
 constexpr NamedAxes kGroups[] = {
     {"tensor", Axis::tensor}, {"pipeline", Axis::pipeline}, {"context", Axis::context}, {"data", kReplicaAxes}};
 

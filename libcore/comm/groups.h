@@ -56,8 +56,9 @@ class ProcessGroups {
 };
 
 /// Creates this rank's groups. Collective over all ranks in the session. The control group communicates over host
-/// memory, all other groups over memory on `device`. On GPUs, the stages of a pipeline can send messages only on the
-/// paths that the layout's schedule needs. Throws Error(usage) if the grid size differs from the session's world size.
+/// memory, all other groups over memory on `device`. On GPUs, ranks can send messages only on the paths that the layout
+/// needs: between a pipeline's stages, and around a ring of context-parallel ranks. Throws Error(usage) if the grid
+/// size differs from the session's world size.
 ProcessGroups make_groups(MpiSession& session, const Layout& layout, Device device = Device::cpu);
 /// Returns groups for planning. Those with at least two ranks are MetaCommunicators.
 ProcessGroups meta_groups(const Layout& layout);

@@ -6,7 +6,10 @@ namespace mtl {
 
 namespace {
 
-MessagePaths message_paths(const Layout& layout) {
+/// Returns the paths of messages within the group `name`.
+MessagePaths message_paths(const Layout& layout, const std::string& name) {
+  if (name == "context" && layout.has_ring()) return MessagePaths::ring;
+  if (name != "pipeline") return MessagePaths::none;
   if (layout.places().arrangement == Arrangement::vee) return MessagePaths::vee;
   return layout.chunks > 1 ? MessagePaths::ring : MessagePaths::chain;
 }
@@ -25,7 +28,7 @@ ProcessGroups make_groups(MpiSession& session, const Layout& layout, Device devi
   return {layout, [&](const std::vector<int>& ranks, const std::string& name) {
             if (name == "world") return session.control_group();
             if (device != Device::cuda) return session.group(ranks, name);
-            return session.gpu_group(ranks, name, name == "pipeline" ? message_paths(layout) : MessagePaths::none);
+            return session.gpu_group(ranks, name, message_paths(layout, name));
           }};
 }
 

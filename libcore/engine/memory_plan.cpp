@@ -13,7 +13,7 @@
 namespace mtl {
 
 Batch meta_batch(const RunShape& shape) {
-  return Batch::of(shape.micro_batch, shape.seq_length, shape.documents,
+  return Batch::of(shape.micro_batch, shape.rows_per_sequence(), shape.part(), shape.documents,
                    [](DType dtype, const Shape& of) { return Tensor(nullptr, dtype, of); });
 }
 
@@ -33,7 +33,7 @@ void add(MemoryPlan& plan, const StepCounts& counts, std::int64_t times) {
 /// Returns the size of a buffer for a message between stages.
 std::size_t message_bytes(const MetaModel& model, const RunShape& shape) {
   const Chunk& chunk = model.stage.chunks.at(0);
-  const Shape hidden = chunk.hidden_shape(model.groups, shape.micro_batch * shape.seq_length);
+  const Shape hidden = chunk.hidden_shape(model.groups, shape.micro_batch * shape.rows_per_sequence());
   const std::size_t bytes = Tensor(nullptr, chunk.hidden_dtype(), hidden).bytes();
   return (bytes + 63) / 64 * 64;
 }

@@ -36,8 +36,8 @@ BatchBuffers::BatchBuffers(Device device, const RunShape& shape, Space space)
       offset += out.bytes();
       return out;
     };
-    batches_.push_back(Batch::of(shape.micro_batch, shape.seq_length, shape.documents, next));
-    losses_.push_back(next(DType::f32, {shape.micro_batch, shape.seq_length}));
+    batches_.push_back(Batch::of(shape.micro_batch, shape.rows_per_sequence(), shape.part(), shape.documents, next));
+    losses_.push_back(next(DType::f32, {shape.micro_batch, shape.rows_per_sequence()}));
   }
 }
 
@@ -47,8 +47,8 @@ std::size_t BatchBuffers::bytes(const RunShape& shape) {
     bytes += Tensor(nullptr, dtype, of).bytes();
     return Tensor();
   };
-  Batch::of(shape.micro_batch, shape.seq_length, shape.documents, add);
-  add(DType::f32, {shape.micro_batch, shape.seq_length});  // losses
+  Batch::of(shape.micro_batch, shape.rows_per_sequence(), shape.part(), shape.documents, add);
+  add(DType::f32, {shape.micro_batch, shape.rows_per_sequence()});  // losses
   return (bytes + 63) / 64 * 64;
 }
 

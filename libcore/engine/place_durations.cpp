@@ -13,7 +13,7 @@ namespace {
 /// Returns the FLOPs of a micro-batch in one of the stage's chunks.
 ActionDurations chunk_durations(MetaModel& model, const Chunk& chunk, const RunShape& shape) {
   const Batch batch = meta_batch(shape);
-  const Tensor losses(nullptr, DType::f32, {shape.micro_batch, shape.seq_length});
+  const Tensor losses(nullptr, DType::f32, {shape.micro_batch, shape.rows_per_sequence()});
   const Tensor hidden(nullptr, chunk.hidden_dtype(), chunk.hidden_shape(model.groups, batch.tokens.numel()));
   Arena slot(Device::meta, "activations", 0), scratch(Device::meta, "scratch", 0);
   Ctx ctx{.stream = model.stream, .slot = &slot, .scratch = scratch, .groups = model.groups, .training = true};

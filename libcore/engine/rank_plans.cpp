@@ -18,6 +18,7 @@ struct PassKey {
   std::vector<int> in_flight = {};       // by chunk: micro-batches in flight
   bool is_first_tensor_rank = false;     // counts replicated parameters in the gradient norm
   std::int64_t unpadded_vocab_rows = 0;  // in the token embedding; the last tensor-parallel ranks may have fewer
+  int context_part = 0;                  // with a window, which masks more or fewer scores in other parts of a sequence
   auto operator<=>(const PassKey&) const = default;
 };
 /// The inputs to plan_update() that depend on the elements a rank owns. All ranks own the same number of elements.
@@ -38,6 +39,7 @@ class PassKeys {
     PassKey key = at->second;
     const std::int64_t tensor = layout.coordinate(Axis::tensor), rows = padded_vocab_ / layout.size(Axis::tensor);
     key.is_first_tensor_rank = tensor == 0;
+    if (config_.sliding_window > 0) key.context_part = layout.coordinate(Axis::context);
     key.unpadded_vocab_rows = std::clamp<std::int64_t>(config_.vocab_size - tensor * rows, 0, rows);
     return key;
   }

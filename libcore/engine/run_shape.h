@@ -5,13 +5,14 @@
 
 #include "device/precision.h"
 #include "device/stream.h"
+#include "kernels/row_map.h"
 #include "layout/layout.h"
 
 namespace mtl {
 
 struct RunShape {
   std::int64_t micro_batch = 1;    // B: sequences per micro-batch
-  std::int64_t seq_length = 1;     // T
+  std::int64_t seq_length = 1;     // T, in whole sequences
   std::int64_t micro_batches = 1;  // per step, on this rank
   std::int64_t padded_vocab = 0;
   bool documents = false;  // batches contain document starts
@@ -21,6 +22,10 @@ struct RunShape {
   Layout layout;           // of this rank
   Device device = Device::cpu;
   Precision precision = {};
+
+  /// The positions of each sequence that this rank holds, and their number.
+  SequencePart part() const { return {layout.coordinate(Axis::context), layout.size(Axis::context)}; }
+  std::int64_t rows_per_sequence() const { return seq_length / layout.size(Axis::context); }
 };
 
 }  // namespace mtl

@@ -53,7 +53,7 @@ Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const L
   TpRegion region{layout.sequence_parallel && layout.size(Axis::tensor) > 1};
   for (const ChunkRange& range : chunk_ranges(layout, config.num_layers))
     stage.chunks.emplace_back(config, dropout, region, range, padded_vocab_size, layout.recompute, residual,
-                              layout.offloaded_layers);
+                              layout.offloaded_layers, ContextRegion{layout.context_exchange});
   return stage;
 }
 

@@ -17,6 +17,9 @@ namespace mtl {
 
 enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved, zero_bubble_1, zero_bubble_2, zero_bubble_v };
 
+/// How context-parallel ranks exchange keys and values (nn/context_region.h).
+enum class ContextExchange { all_gather, ring };
+
 /// How long a micro-batch's forward and backward take in one place. `weight` is the part of backward that computes
 /// weight gradients, and `backward` the rest.
 struct ActionDurations {
@@ -35,6 +38,7 @@ struct Layout {
   std::optional<RankGrid> expert_grid = {};
   int rank = 0;
   bool sequence_parallel = false;  // outside tensor-parallel regions, split rows along the tensor axis
+  ContextExchange context_exchange = ContextExchange::all_gather;
   int zero = 0;  // ZeRO stage, what replicas shard: 1: optimizer state, 2: gradients, too, 3: values, too
   std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (bucket_layout.h)
 
@@ -61,6 +65,8 @@ struct Layout {
   AxisSet owners() const { return zero >= 1 ? kReplicaAxes : AxisSet(); }
   bool shards_gradients() const { return zero >= 2 && size(kReplicaAxes) > 1; }
   bool shards_values() const { return zero >= 3 && size(kReplicaAxes) > 1; }
+  /// Returns true if attention sends messages, around a ring of context-parallel ranks.
+  bool has_ring() const { return size(Axis::context) > 1 && context_exchange == ContextExchange::ring; }
   Places places() const {
     return {stages(), chunks, schedule == ScheduleKind::zero_bubble_v ? Arrangement::vee : Arrangement::in_turn};
   }

@@ -10,8 +10,7 @@
 
 namespace mtl {
 
-/// Ranks along these axes hold the same weights but read different tokens. (No layer splits a sequence over
-/// Axis::context yet, so a run must have size 1 there: check_parallel() in train/options.cpp.)
+/// Ranks along these axes hold the same weights but read different tokens: other samples, or other parts of them.
 inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
 
 /// A tensor axis that is split over the ranks of a grid axis.

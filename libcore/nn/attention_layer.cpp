@@ -159,7 +159,7 @@ Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& ca
     in.qkv.v = {cache.past.values};
     in.past = cache.past.lengths;
   }
-  attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp, in);
+  context.forward(ctx, cache.attended, cache.logsumexp, in);
   return project_out(ctx, out_rows, cache.attended);
 }
 
@@ -170,7 +170,7 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   if (is_recomputed) {
     kept = make_attended(*ctx.slot, cache);
     logsumexp = make_logsumexp(*ctx.slot, cache);
-    attention_forward(ctx.stream, ctx.scratch, kept, logsumexp, in);
+    context.forward(ctx, kept, logsumexp, in);
   }
   std::int64_t rows = full_dy.size(0), width = qkv.value.numel() / hidden;
   Tensor attended = kept.view({rows, out.value.size(1)});
@@ -178,7 +178,7 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   gemm(ctx.stream, ctx.scratch, dattended.view(attended.shape()), {full_dy}, {out.value});
   ctx.weight_grads->push(out, full_dy, attended);
   Tensor dqkv = ctx.slot->like(cache.qkv);
-  attention_backward(ctx.stream, ctx.scratch, unpack_qkv(dqkv), dattended, kept, logsumexp, in);
+  context.backward(ctx, unpack_qkv(dqkv), dattended, kept, logsumexp, in);
   prepare_backward(ctx, dqkv, batch, cache);
   // dx = dqkv W_qkv
   Tensor dpacked = dqkv.view({rows, width}), partial = region.partial_of(ctx, dx);

@@ -1,12 +1,14 @@
 // Attention in a GPT block: y = out(attention(qkv(x))). Heads are split over the tensor-parallel ranks: `qkv` is
 // column-parallel and `out` is row-parallel. The block adds the bias of `out` after summing over ranks. Between `qkv`
 // and attention, queries and keys can be normalized head by head, and then rotated by position. R = H / G query heads
-// share one key head and one value head.
+// share one key head and one value head. With context parallelism, T below is this rank's part of each sequence, and
+// attention exchanges keys and values with the other ranks (nn/context_region.h).
 #pragma once
 
 #include "kernels/attention.h"
 #include "kernels/qk_norm_rotary.h"
 #include "nn/batch.h"
+#include "nn/context_region.h"
 #include "nn/gpt_config.h"
 #include "nn/tp_region.h"
 
@@ -23,6 +25,7 @@ struct AttentionLayer {
   bool is_recomputed = false;  // forward discards attention's output, and backward recomputes it
   Dropout dropout;             // applied to the attention probabilities
   TpRegion region;
+  ContextRegion context;
   Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); qkv_bias exists only if has_qkv_bias
   Param q_norm, k_norm;  // (D); only with qk_norm
   Param out, out_bias;   // (C, H D / tp), (C); out_bias exists only if has_out_bias

@@ -1,4 +1,5 @@
-// One micro-batch: the model's input.
+// One micro-batch: the model's input. With context parallelism, this rank's part of it: T is then the number of its
+// rows of each sequence, and positions and document starts are those in the whole sequence.
 #pragma once
 
 #include "kernels/row_map.h"
@@ -13,12 +14,13 @@ struct Batch {
   Tensor loss_weights;    // (B, T) f32: d(step loss) / d(loss of this token); 0 where the mask is 0
   Tensor document_start;  // (B, T) i32: first position that each query attends to; absent without a document mask
 
-  Tensor rotary;  // (B T, 2, pairs) f32: cosines and sines of the rotary angles; computed by the chunk
+  Tensor rotary;        // (B T, 2, pairs) f32: cosines and sines of the rotary angles; computed by the chunk
+  SequencePart part{};  // which of each sequence's positions the T tokens are
 
-  /// Returns a batch of B = `samples` sequences with T = `length` tokens. Calls make(dtype, shape) for each of its
-  /// tensors, those with 8-byte elements first, except for `rotary`.
+  /// Returns a batch of B = `samples` sequences with T = `length` tokens of `part`. Calls make(dtype, shape) for each
+  /// of its tensors, those with 8-byte elements first, except for `rotary`.
   template <class Make>
-  static Batch of(std::int64_t samples, std::int64_t length, bool documents, const Make& make) {
+  static Batch of(std::int64_t samples, std::int64_t length, SequencePart part, bool documents, const Make& make) {
     const Shape tokens{samples, length};
     return {.samples = make(DType::i64, Shape{samples}),
             .tokens = make(DType::i32, tokens),
@@ -26,11 +28,12 @@ struct Batch {
             .labels = make(DType::i32, tokens),
             .loss_weights = make(DType::f32, tokens),
             .document_start = documents ? make(DType::i32, tokens) : Tensor(),
-            .rotary = {}};
+            .rotary = {},
+            .part = part};
   }
 
   /// Maps the B T rows to their positions in the run.
-  RowMap rows() const { return {samples, 0, tokens.size(1)}; }
+  RowMap rows() const { return {samples, 0, tokens.size(1), part}; }
 };
 
 }  // namespace mtl

@@ -3,7 +3,7 @@
 namespace mtl {
 
 Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, std::int64_t layer,
-             bool recomputes_attention)
+             bool recomputes_attention, ContextRegion context)
     : number(layer),
       parallel_residual(config.parallel_residual),
       region(tp_region),
@@ -14,6 +14,7 @@ Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp
       attention_dropout(dropout_at(dropout, DropoutSite::attention_output, layer)),
       mlp_dropout(dropout_at(dropout, DropoutSite::mlp_output, layer)) {
   attention.is_recomputed = recomputes_attention;
+  attention.context = context;
 }
 
 void Block::params(const ParamVisitor& visit) {

@@ -28,7 +28,7 @@ struct Block {
   };
 
   Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, std::int64_t layer,
-        bool recomputes_attention = false);
+        bool recomputes_attention = false, ContextRegion context = {});
   void params(const ParamVisitor& visit);
   /// x and y are (n, C) and in the slot: this rank holds n of the N = B T rows outside the tensor-parallel region.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;

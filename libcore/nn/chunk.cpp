@@ -16,7 +16,8 @@ typename Layer::Cache& cache_of(const Layer&, Chunk::UnitSlot& slot) {
 }  // namespace
 
 Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, ChunkRange range,
-             std::int64_t padded_vocab_size, const Recompute& recompute, DType residual, std::int64_t offloaded_layers)
+             std::int64_t padded_vocab_size, const Recompute& recompute, DType residual, std::int64_t offloaded_layers,
+             ContextRegion context)
     : range_(range), hidden_(config.hidden_size), residual_(residual), region_(tp_region) {
   if (config.position_embedding == PositionEmbedding::rotary) frequencies_ = rotary_frequencies(config);
   if (range.has_embedding) units_.emplace_back(EmbeddingLayer(config, dropout, tp_region, padded_vocab_size));
@@ -32,7 +33,7 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp
     const std::size_t begin = units_.size();
     for (std::int64_t layer = group.first; layer < group.first + group.count; ++layer)
       units_.emplace_back(
-          Block(config, dropout, tp_region, range.first_layer + layer, recompute.recomputes_attention()));
+          Block(config, dropout, tp_region, range.first_layer + layer, recompute.recomputes_attention(), context));
     spans_.push_back({begin, units_.size(), group.is_recomputed});
     if (offloaded_layers > 0 && group.first < offloaded_ + kResidentLayers) {
       require(!group.is_recomputed, "a layer that is recomputed keeps nothing to offload");

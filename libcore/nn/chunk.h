@@ -59,7 +59,7 @@ class Chunk {
   /// device.
   Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, ChunkRange range,
         std::int64_t padded_vocab_size, const Recompute& recompute = {}, DType residual = DType::f32,
-        std::int64_t offloaded_layers = 0);
+        std::int64_t offloaded_layers = 0, ContextRegion context = {});
   void params(const ParamVisitor& visit);
   const ChunkRange& range() const { return range_; }
   /// Returns how many layers keep their activations on the host until backward. If this is not 0, training needs
@@ -68,7 +68,7 @@ class Chunk {
   /// Returns an empty cache for one micro-batch. In decoding, attention continues from the keys and values in `past`,
   /// which has one KvCache per layer.
   Cache make_cache(const std::vector<KvCache>& past = {}) const;
-  /// Returns the shape (n, C) of the hidden states for a micro-batch of `tokens` tokens (B T).
+  /// Returns the shape (n, C) of the hidden states for a micro-batch of which this rank holds `tokens` tokens.
   Shape hidden_shape(const ProcessGroups& groups, std::int64_t tokens) const;
   DType hidden_dtype() const { return residual_; }
   /// Allocates hidden states in the slot.

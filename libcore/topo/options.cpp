@@ -40,7 +40,6 @@ bool TopoOptions::fits_chart() const {
 
 std::string TopoOptions::unsupported_reason() const {
   const ParallelOptions& parallel = run.parallel;
-  if (parallel.context > 1) return "mtl-train does not support context parallelism yet";
   if (parallel.expert > 1) return "mtl-train does not support experts yet";
   // With --rank-order, an order is supported if it numbers the ranks as one of mtl-train's two orders does.
   const RankGrid drawn = rank_grid(parallel);
@@ -49,7 +48,8 @@ std::string TopoOptions::unsupported_reason() const {
     trained.rank_order.reset();
     trained.tp_pp_dp_mapping = tp_pp_dp_mapping;
     if (rank_grid(trained).groups(Axis::pipeline) == drawn.groups(Axis::pipeline) &&
-        rank_grid(trained).groups(Axis::tensor) == drawn.groups(Axis::tensor))
+        rank_grid(trained).groups(Axis::tensor) == drawn.groups(Axis::tensor) &&
+        rank_grid(trained).groups(Axis::context) == drawn.groups(Axis::context))
       return "";
   }
   return "mtl-train does not support this rank order, only tp-cp-ep-dp-pp and tp-cp-ep-pp-dp";

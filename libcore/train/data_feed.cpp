@@ -237,12 +237,18 @@ void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
   for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i) weights[i] = float(weights[i] / denominator);
 }
 
-/// Writes one sample, with its mask in loss_weights, and adds the mask to `unmasked`. The caller scales loss_weights.
+/// Writes this rank's part of a sample, with its mask in loss_weights, and adds the mask of the whole sample to
+/// `unmasked`. The caller scales loss_weights.
 void DataFeed::fill_sample(const Batch& batch, std::int64_t row, std::int64_t index, double* unmasked) {
   Sample sample = dataset_->item(index);
+  const std::int64_t rows = shape_.rows_per_sequence(), chunk = std::max<std::int64_t>(1, rows / 2);
+  const SequencePart part = shape_.part();
   auto store = [&](const Tensor& to, const auto& from) {
-    std::copy(from.begin(), from.end(),
-              to.data<typename std::decay_t<decltype(from)>::value_type>() + row * shape_.seq_length);
+    auto* out = to.data<typename std::decay_t<decltype(from)>::value_type>() + row * rows;
+    for (std::int64_t begin = 0, end = 0; begin < rows; begin = end) {  // runs of consecutive positions
+      end = part.is_whole() ? rows : begin + chunk;
+      std::copy_n(from.begin() + part.position(begin, rows), end - begin, out + begin);
+    }
   };
   store(batch.tokens, sample.tokens);
   store(batch.labels, sample.labels);

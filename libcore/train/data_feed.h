@@ -60,7 +60,7 @@ class TrainingData {
 struct StepBatch {
   std::unique_ptr<BatchBuffers> buffers;
   int micro_batches = 0;         // in this step; buffers may hold more
-  std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask
+  std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask, over whole samples
 };
 
 /// A DataFeed's memory. One step is read while the previous step is computed.
@@ -89,7 +89,8 @@ class DataFeed {
   /// Returns the next step's micro-batches, for operators that are enqueued on `stream` from now on. On the cpu, they
   /// are valid until the next call. On cuda, they are valid for operators that are enqueued before the next call, and
   /// for operators that finish before the call after that. Loss weights are mask / max(1, sum of the micro-batch's
-  /// mask) / (the step's micro-batches on all data-parallel ranks). Waits for the reader thread, but not for the
+  /// mask) / (the step's micro-batches on all data-parallel ranks). Context-parallel ranks get parts of the same
+  /// samples, and divide by the masks of whole samples. Waits for the reader thread, but not for the
   /// stream. Rethrows the reader's exception, such as Error(bad_data) at the end of the data.
   const StepBatch& next(Stream& stream);
   /// Returns how many seconds next() has waited for data so far.

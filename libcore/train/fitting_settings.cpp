@@ -129,14 +129,14 @@ class Suggestions {
   }
   static void share_optimizer(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.data() == 1 || std::exchange(parallel.distributed_optimizer, true)) return;
+    if (parallel.replicas() == 1 || std::exchange(parallel.distributed_optimizer, true)) return;
     add(setting, "--use-distributed-optimizer");
   }
   /// Not with schedules that leave weight gradients for later.
   static void share_gradients(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;
     if (parallel.schedule && parallel.schedule->starts_with("zb")) return share_optimizer(setting);
-    if (parallel.data() == 1 || parallel.zero_stage >= 2) return;
+    if (parallel.replicas() == 1 || parallel.zero_stage >= 2) return;
     parallel.zero_stage = 2;
     parallel.distributed_optimizer = true;
     add(setting, "--zero-stage 2");
@@ -145,7 +145,7 @@ class Suggestions {
   static void share_weights(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;
     if (parallel.pipeline > 1) return share_gradients(setting);
-    if (parallel.data() == 1 || std::exchange(parallel.zero_stage, 3) == 3) return;
+    if (parallel.replicas() == 1 || std::exchange(parallel.zero_stage, 3) == 3) return;
     parallel.distributed_optimizer = true;
     add(setting, "--zero-stage 3");
   }

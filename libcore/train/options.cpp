@@ -1,5 +1,8 @@
 #include "train/options.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/str.h"
@@ -139,27 +142,38 @@ void check_data_and_profile(const TrainOptions& options, const ReportProblem& re
   if (options.profile.enabled) check_profile(options.profile, options.parallel.world, report);
 }
 
+/// Reports sequences that cannot be divided among context-parallel ranks, into two chunks each, or whose rows cannot be
+/// divided among tensor-parallel ranks.
+void check_sequence_parts(const ParallelOptions& parallel, std::int64_t length, const ReportProblem& report) {
+  const std::int64_t chunks = parallel.context > 1 ? 2 * parallel.context : 1;
+  const std::int64_t rows = parallel.layout.sequence_parallel ? parallel.tensor : 1;
+  if (length % chunks != 0) {
+    const std::int64_t step = std::lcm(chunks, parallel.context * rows);
+    report(cat("--context-parallel-size ", parallel.context),
+           cat("cannot divide --seq-length ", length, " into ", chunks,
+               " equal chunks, two for each rank; choose a --seq-length that is a multiple of ", step));
+  } else if (length / parallel.context % rows != 0) {
+    report("--sequence-parallel",
+           cat("cannot divide --seq-length ", length, " evenly into ", parallel.context * rows,
+               " parts; choose a --seq-length that is a multiple of ", std::lcm(chunks, parallel.context * rows)));
+  }
+}
+
 void check_parallel(const TrainOptions& options, const ReportProblem& report) {
   const ParallelOptions& parallel = options.parallel;
-  if (parallel.context != 1)
-    report(cat("--context-parallel-size ", parallel.context), "is not supported in this version; use 1");
   if (parallel.expert != 1) {
     report(cat("--expert-model-parallel-size ", parallel.expert),
            "is not supported in this version, whose model has no experts; use 1");
   }
-  std::int64_t model = parallel.tensor * parallel.pipeline;
+  std::int64_t model = parallel.tensor * parallel.pipeline * parallel.context;
   if (parallel.world % model != 0) {
-    report(
-        cat("--tensor-model-parallel-size ", parallel.tensor, " x --pipeline-model-parallel-size ", parallel.pipeline),
-        cat("need a multiple of ", model, " ranks, but there ", parallel.world == 1 ? "is " : "are ", parallel.world,
-            options.dry_run && parallel.plan_world ? "; use --world-size " : "; start the run with mpirun -n ",
-            (parallel.world / model + 1) * model));
+    report(cat("--tensor-model-parallel-size ", parallel.tensor, " x --pipeline-model-parallel-size ",
+               parallel.pipeline, parallel.context > 1 ? cat(" x --context-parallel-size ", parallel.context) : ""),
+           cat("need a multiple of ", model, " ranks, but there ", parallel.world == 1 ? "is " : "are ", parallel.world,
+               options.dry_run && parallel.plan_world ? "; use --world-size " : "; start the run with mpirun -n ",
+               (parallel.world / model + 1) * model));
   }
-  if (parallel.layout.sequence_parallel && options.data.seq_length % parallel.tensor != 0) {
-    report("--sequence-parallel",
-           cat("cannot divide --seq-length ", options.data.seq_length, " evenly into ", parallel.tensor,
-               " parts; choose a --seq-length that is a multiple of ", parallel.tensor));
-  }
+  check_sequence_parts(parallel, options.data.seq_length, report);
 }
 
 /// Reports a run whose byte or token counts exceed 64 bits. Every size that we compute from these options is less than
@@ -309,6 +323,9 @@ Layout resolve_stages(const ParallelOptions& options, std::optional<std::int64_t
   layout.schedule = options.schedule_kind(num_layers);
   layout.chunks = static_cast<int>(options.chunks(num_layers));
   layout.group = static_cast<int>(options.group.value_or(0));
+  const auto exchange = std::ranges::find(kContextExchangeNames, options.cp_comm_type);
+  require(exchange != kContextExchangeNames.end(), "--cp-comm-type ", options.cp_comm_type, " is unknown");
+  layout.context_exchange = static_cast<ContextExchange>(exchange - kContextExchangeNames.begin());
   return layout;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -109,6 +110,9 @@ struct ProfileOptions {
 
 inline constexpr std::int64_t kLargestWorld = 1 << 16;  // ranks
 
+/// The values of --cp-comm-type, by ContextExchange.
+inline constexpr std::array kContextExchangeNames = {"all_gather", "p2p"};
+
 /// The number of ranks along each axis. The data-parallel size is the world size divided by the other sizes.
 struct ParallelOptions {
   std::int64_t world = 1;                  // ranks in the job, as launched
@@ -119,9 +123,10 @@ struct ParallelOptions {
   bool torch_fsdp2 = false;                            // zero_stage is 3
   std::optional<std::string> sharding_strategy, fsdp;  // other names of zero_stage
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
-  bool tp_pp_dp_mapping = false;          // ranks in the order tp-cp-ep-pp-dp
-  std::optional<std::string> rank_order;  // any order; excludes tp_pp_dp_mapping
-  std::optional<std::string> schedule;    // absent: 1f1b, or interleaved with several chunks per stage
+  std::string cp_comm_type = "all_gather";  // how context-parallel ranks exchange keys and values
+  bool tp_pp_dp_mapping = false;            // ranks in the order tp-cp-ep-pp-dp
+  std::optional<std::string> rank_order;    // any order; excludes tp_pp_dp_mapping
+  std::optional<std::string> schedule;      // absent: 1f1b, or interleaved with several chunks per stage
   // The number of chunks per stage, directly or by their layers, and Layout::group.
   std::optional<std::int64_t> virtual_stages, layers_per_virtual_stage, group;
   std::optional<std::string> layer_layout;  // --pipeline-model-parallel-layout, which sets layout.layer_counts
@@ -142,6 +147,8 @@ struct ParallelOptions {
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
   }
+  /// Returns the number of ranks that have the same weights: along the data and context axes.
+  std::int64_t replicas() const { return data() * context; }
   /// Returns " (8 ranks / --tensor-model-parallel-size 2 / --pipeline-model-parallel-size 1)", which explains data() in
   /// messages, or "" for one rank. Names flags at their defaults, too, because a problem that names a flag with a
   /// refused value is not reported.

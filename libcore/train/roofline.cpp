@@ -39,7 +39,7 @@ Roofline predict_step(TrainOptions options, const GptConfig& config, const Hardw
   const RunShape shape = run_shape(options, config, out.rank);
   const std::int64_t table_rows = shape.padded_vocab / shape.layout.grid.size(Axis::tensor);
   out.logits_rows =
-      LmHead::piece_rows(Device::cuda, shape.micro_batch * shape.seq_length, table_rows, config.hidden_size);
+      LmHead::piece_rows(Device::cuda, shape.micro_batch * shape.rows_per_sequence(), table_rows, config.hidden_size);
   out.logits_bytes = out.logits_rows * table_rows * static_cast<std::int64_t>(sizeof(float));
   out.tokens_per_second = double(options.step_samples() * length) / (out.step_ms * 1e-3);
   const double rate = hardware.tflops(precision_of(options.precision).compute, options.tf32);

@@ -34,7 +34,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   if (defers_weights(shape.layout.schedule))
     shape.layout.durations = place_durations(config, run_dropout(options), shape);
   shape.graphs = options.device == Device::cuda && options.cuda_graphs && !shape.layout.shards_gradients() &&
-                 shape.layout.optimizer_folder.empty();
+                 shape.layout.optimizer_folder.empty() && !shape.layout.has_ring();
   // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.
   shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;
   return shape;

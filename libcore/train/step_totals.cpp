@@ -7,10 +7,9 @@
 
 namespace mtl {
 
-void StepTotals::add(Stream& stream, Tensor sum, const StepBatch& step) {
+void add_losses(Stream& stream, Tensor sum, const StepBatch& step) {
   for (int m = 0; m < step.micro_batches; ++m)
     sum_losses(stream, sum, step.buffers->losses(m), step.buffers->batch(m).loss_weights, GradMode::accumulate);
-  add_tokens(step);
 }
 
 void StepTotals::add_tokens(const StepBatch& step) {

@@ -11,6 +11,9 @@
 
 namespace mtl {
 
+/// Adds the losses of a step's micro-batches to `sum`, (1) f64 on the device.
+void add_losses(Stream& stream, Tensor sum, const StepBatch& step);
+
 struct StepTotals {
   double loss_sum = 0, tokens = 0;       // over all unmasked tokens
   double save = 0, status = 0, end = 0;  // how many ranks received the signal
@@ -23,9 +26,7 @@ struct StepTotals {
   /// Returns true if the run must end.
   bool ends() const { return end + stop > 0; }
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
-  /// Adds the losses of a step's micro-batches to `sum`, (1) f64 on the device, and their unmasked tokens to `tokens`.
-  void add(Stream& stream, Tensor sum, const StepBatch& step);
-  /// Adds only the unmasked tokens.
+  /// Adds the unmasked tokens of a step's micro-batches.
   void add_tokens(const StepBatch& step);
   /// Copies the numbers in a rank's report, including its loss sum.
   void take(const StepReport& report);

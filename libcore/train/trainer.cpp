@@ -35,6 +35,8 @@ std::string graphs_text(const RunShape& shape, const CapturePolicy& policy) {
     return "steps run without CUDA graphs, because sums of sharded gradients outlast a micro-batch";
   if (!shape.graphs && !shape.layout.optimizer_folder.empty())
     return "steps run without CUDA graphs, because the update waits for the files of --offload-optimizer";
+  if (!shape.graphs && shape.layout.has_ring())
+    return "steps run without CUDA graphs, because they cannot contain the messages of --cp-comm-type p2p";
   if (!shape.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
   std::vector<std::string> plain;
   if (shape.layout.stages() > 1) plain.push_back("messages between stages");
@@ -186,7 +188,8 @@ void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   if (shape_.device == Device::cuda && is_rank_zero()) {
     console_.info(graphs_text(shape_, capture_policy_));
-    const std::string warning = scalar_attention_warning(shape_.precision.compute, config_.head_dim);
+    const std::string warning =
+        scalar_attention_warning(shape_.precision.compute, config_.head_dim, shape_.layout.size(Axis::context) > 1);
     if (!warning.empty() && stream_.attention_backend() != AttentionBackend::unfused) console_.warn(warning);
   }
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
@@ -251,7 +254,7 @@ void Trainer::enqueue_step(const StepBatch& batch) {
   graphs_.begin_step(batch.micro_batches);
   compute_gradients(batch);
   update();
-  if (counts_losses()) step.totals.add_tokens(batch);
+  if (counts_tokens()) step.totals.add_tokens(batch);
   step.totals.waited = optimizer_.traffic().take_waited_seconds();
   step_queue_.push(stream_, step_memory_, step);
 }
@@ -307,6 +310,9 @@ StepInputs Trainer::begin_step() {
 bool Trainer::counts_losses() const {
   return shape_.layout.stage() == shape_.layout.places().loss_stage() && shape_.layout.coordinate(Axis::tensor) == 0;
 }
+
+/// Context-parallel ranks each count the losses of their parts of the samples, but only one counts the samples' tokens.
+bool Trainer::counts_tokens() const { return counts_losses() && shape_.layout.coordinate(Axis::context) == 0; }
 
 void Trainer::exchange(StepTotals& totals) {
   totals.unsavable = can_save() ? 0 : 1;

@@ -80,6 +80,7 @@ class Trainer {
   void update();
   void report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain);
   bool counts_losses() const;
+  bool counts_tokens() const;
   void exchange(StepTotals& totals);
   bool save_if_due();
   Exit end_early();

@@ -73,6 +73,7 @@ Json Trainer::start_record() const {
                        {"tensor_parallel", options_.parallel.tensor},
                        {"pipeline_parallel", options_.parallel.pipeline},
                        {"data_parallel", options_.parallel.data()},
+                       {"context_parallel", options_.parallel.context},
                        {"peak_tflops", peak_tflops_},
                        {"global_batch_size", batch_sizes_.largest()},
                        {"seq_length", options_.data.seq_length},

@@ -52,7 +52,8 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
     if (!answer_requests(name, batch, final)) return std::nullopt;
     const StepBatch& step = feed.next(stream_);
     for (int m = 0; m < step.micro_batches; ++m) pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m));
-    if (counts_losses()) totals.add(stream_, step_memory_.loss_sum(), step);
+    if (counts_losses()) add_losses(stream_, step_memory_.loss_sum(), step);
+    if (counts_tokens()) totals.add_tokens(step);
   }
   totals.loss_sum = step_memory_.receive(stream_).loss_sum;
   exchange(totals);

@@ -90,8 +90,8 @@ check_layout() {
 
 # set_layout FIELD...: sets ranks, flags and title from a line in layouts.txt.
 set_layout() {
-  local tp=$1 sp=$2 pp=$3 schedule=$4 dp=$5 zero=$6 overlap=$7 micro=$8
-  ranks=$((tp * pp * dp))
+  local tp=$1 sp=$2 pp=$3 schedule=$4 dp=$5 zero=$6 overlap=$7 micro=$8 cp=${9:-1} exchange=${10:-}
+  ranks=$((tp * pp * dp * cp))
   flags=(--tensor-model-parallel-size "$tp" --pipeline-model-parallel-size "$pp" --micro-batch-size "$micro")
   title=""
   [ "$tp" -eq 1 ] || title+="TP$tp "
@@ -103,6 +103,7 @@ set_layout() {
     interleaved\ 4 | zb-v\ 4) flags+=(--pipeline-model-parallel-layout 'Et|t||t||t|t|L') ;;
   esac
   [ "$dp" -eq 1 ] || title+="DP$dp "
+  [ "$cp" -eq 1 ] || { flags+=(--context-parallel-size "$cp" --cp-comm-type "$exchange"); title+="CP$cp $exchange "; }
   [ "$zero" -eq 0 ] || { flags+=(--zero-stage "$zero"); title+="ZeRO-$zero "; }
   [ "$overlap" -eq 0 ] || { flags+=(--overlap-grad-reduce --ddp-bucket-size 20000); title+="overlapped "; }
   [ $((zero * overlap)) -eq 0 ] || flags+=(--overlap-param-gather)

@@ -5,13 +5,13 @@ source "$(dirname "$0")/lib.sh" "$1"
 STEPS=10
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
-run_layouts 19 99
-run_layouts 1 99 llama 2
-run_layouts 1 99 qwen 2
-run_layouts 1 99 neox
-run_layouts 1 99 gpt-bf16
-run_layouts 1 99 gpt-fp16
-run_layouts 1 99 llama-bf16 2
+run_layouts 19 199
+run_layouts 1 199 llama 2
+run_layouts 1 199 qwen 2
+run_layouts 1 199 neox
+run_layouts 1 199 gpt-bf16
+run_layouts 1 199 gpt-fp16
+run_layouts 1 199 llama-bf16 2
 
 for name in gpt llama; do
   set_architecture $name
@@ -29,8 +29,13 @@ for name in gpt llama; do
 done
 set_architecture gpt
 
+# Of the lines with a context axis, every pair of one of its values and another value.
+awk '/^#/ || NF < 10 { next }
+  { ++lines; for (c = 9; c <= 10; ++c) for (i = 1; i <= 10; ++i) if (i != c) seen[c, $c, i, $i] = 1 }
+  END { for (pair in seen) ++pairs; if (lines < 20 || pairs != 127) { print lines, pairs; exit 1 } }' \
+  "$TESTS/cli/layouts.txt" || fail 'pairs of choices with a context axis are missing in layouts.txt'
 awk '/^#/ { next }
   { ++lines; for (i = 1; i < 8; ++i) for (j = i + 1; j <= 8; ++j) seen[i, $i, j, $j] = 1 }
-  END { for (pair in seen) ++pairs; if (lines < 40 || pairs != 289) { print lines, pairs; exit 1 } }' \
+  END { for (pair in seen) ++pairs; if (lines < 40 || pairs != 293) { print lines, pairs; exit 1 } }' \
   "$TESTS/cli/layouts.txt" || fail 'pairs of choices are missing in layouts.txt'
 finish

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Seventeen layouts on up to 8 ranks have the same loss as one process, also with other architectures and precisions in
-# some of them. Three compute the same bits again with recomputation, and so without any race between the ranks.
+# 22 layouts on up to 8 ranks have the same loss as one process, also with other architectures and precisions in some of
+# them. Four compute the same bits again with recomputation, and so without any race between the ranks.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
@@ -13,6 +13,11 @@ run_layouts 8 8 neox
 run_layouts 10 10 gpt-bf16
 RECOMPUTE=$FULL run_layouts 11 11 gpt-bf16
 run_layouts 11 11 gpt-fp16
+
+# Lines 75 and later split sequences.
+run_layouts 75 78
+RECOMPUTE='--recompute-granularity selective' run_layouts 76 76 qwen 2
+run_layouts 75 75 llama-bf16 2
 
 # All schedules compute the same bits, whatever each stage holds. (The norm's bits depend on the stages' tensors.)
 VEE='--pipeline-schedule zb-v --pipeline-model-parallel-layout Et|t|tt|tL'

@@ -76,11 +76,11 @@ use_tools() {
   done
 }
 
-reshard one tp pp chunks zb vee dp zero2 zero3 tp-pp tp-dp
-use_tools one tp pp chunks zb vee dp zero2 zero3 tp-pp tp-dp
+reshard one tp pp chunks zb vee dp cp ring zero2 zero3 tp-pp tp-dp
+use_tools one tp pp chunks zb vee dp cp ring zero2 zero3 tp-pp tp-dp
 
 # A Llama: its gated, grouped and untied tensors are sharded differently.
-rm -rf "$WORK"/{one,tp,pp,chunks,zb,vee,dp,zero2,zero3,tp-pp,tp-dp}{,.*}
+rm -rf "$WORK"/{one,tp,pp,chunks,zb,vee,dp,cp,ring,zero2,zero3,tp-pp,tp-dp}{,.*}
 set_architecture llama
 MODEL+=("${architecture[@]}")
 reshard one zero3 tp-pp tp-dp

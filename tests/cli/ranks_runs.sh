@@ -39,6 +39,8 @@ enter_layout() {
     dp) ranks=2 LAYOUT=(--use-distributed-optimizer) ;;
     zero2) ranks=2 LAYOUT=(--zero-stage 2) ;;
     zero3) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --sequence-parallel --zero-stage 3) ;;
+    cp) ranks=2 LAYOUT=(--context-parallel-size 2 --use-distributed-optimizer) ;;
+    ring) ranks=4 LAYOUT=(--context-parallel-size 4 --cp-comm-type p2p) ;;
     tp-pp) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2) ;;
     tp-dp) ranks=4 LAYOUT=(--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer) ;;
   esac

@@ -187,11 +187,25 @@ expect_text "$WORK/err" '--pipeline-split balanced +needs --hidden-size'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 2 --pipeline-model-parallel-size 2 --num-layers 8 --pipeline-split balanced \
   --pipeline-model-parallel-layout 'Ettt|ttttt|L'
 expect_text "$WORK/err" '--pipeline-split balanced, --pipeline-model-parallel-layout +both distribute'
-for flags in "--context-parallel-size 2" "--expert-model-parallel-size 2" "--rank-order dp-tp-pp --tensor-model-parallel-size 2"; do
+for flags in "--expert-model-parallel-size 2" "--rank-order dp-tp-pp --tensor-model-parallel-size 2"; do
   # shellcheck disable=SC2086
   expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 $flags
   expect_text "$WORK/out" '^Memory and work: not given; mtl-train does not support '
 done
+# Context-parallel ranks hold parts of the sequences, and during attention keys and values of whole ones or blocks.
+for exchange in all_gather p2p; do
+  expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --context-parallel-size 4 --cp-comm-type $exchange --format json
+  tr -d ' \n' <"$WORK/out" >"$WORK/$exchange.json"
+done
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --format json
+tr -d ' \n' <"$WORK/out" >"$WORK/whole.json"
+memory_of() { grep -oE "\"$1\":[0-9]+" "$WORK/$2.json" | head -1 | cut -d: -f2; }
+[ "$(memory_of activations all_gather)" -lt $(($(memory_of activations whole) * 26 / 100)) ] || fail 'activations of a part of a sequence'
+[ "$(memory_of activations p2p)" -eq "$(memory_of activations all_gather)" ] || fail 'activations depend on --cp-comm-type'
+[ "$(memory_of scratch p2p)" -ne "$(memory_of scratch all_gather)" ] || fail '--cp-comm-type does not change the scratch memory'
+expect_exit 2 mtl-topo "${sizes[@]}" --world-size 3 --context-parallel-size 3
+expect_text "$WORK/err" '--context-parallel-size 3 +cannot divide --seq-length [0-9]+ into 6 equal chunks'
+
 # --rank-order may name an order that mtl-train supports. The plan is for that order.
 replicas=("${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 2 --use-distributed-optimizer --format json)
 expect_exit 0 mtl-topo "${replicas[@]}" --use-tp-pp-dp-mapping

@@ -136,7 +136,7 @@ for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-custom-fsdp --multi-laten
   --deepspeed --no-save-optim; do
   expect_refused "$flag"
 done
-for flag in '--context-parallel-size 2' '--optimizer sgd' '--train-weighted-split-paths a b' \
+for flag in '--optimizer sgd' '--train-weighted-split-paths a b' \
   '--deepspeed_config ds.json' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
   '--exp-avg-dtype fp8' '--load-tag x' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
@@ -144,6 +144,18 @@ for flag in '--context-parallel-size 2' '--optimizer sgd' '--train-weighted-spli
 done
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --deepspeed
 expect_text err '^  --deepspeed +DeepSpeed.s engine is not supported; use --micro-batch-size, .*--zero-stage'
+
+# A sequence that context-parallel ranks cannot share is refused with lengths that they can.
+long=("${tiny[@]}" "${words[@]}" "${run[@]}" --seq-length 18 --dry-run)
+expect_exit 0 mtl-train "${long[@]}" --seq-length 24 --context-parallel-size 2
+expect_exit 2 mtl-train "${long[@]}" --context-parallel-size 2
+expect_text err '^  --context-parallel-size 2 +cannot divide --seq-length 18 into 4 equal chunks, two for each rank; .* multiple of 4$'
+expect_exit 2 mtl-train "${long[@]}" --context-parallel-size 3 --tensor-model-parallel-size 4 --sequence-parallel
+expect_text err '^  --sequence-parallel +cannot divide --seq-length 18 evenly into 12 parts; .* multiple of 12$'
+expect_exit 2 mtl-train "${long[@]}" --context-parallel-size 2 --cp-comm-type a2a
+expect_text err '^  --cp-comm-type a2a +choose one of all_gather, p2p$'
+expect_exit 2 mtl-train "${long[@]}" --context-parallel-size 3 --world-size 4
+expect_text err '--context-parallel-size 3 +need a multiple of 3 ranks, but there are 4'
 
 # Logging that mtl-train does not have is acknowledged: it does not stop a run.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --wandb-project p --wandb-exp-name 'a b' --wandb-entity-of-another-version x y \

@@ -30,7 +30,9 @@ namespace {
 
 constexpr std::int64_t kSamples = 16, kLength = 16, kVocab = 100;  // samples per step, tokens per sample
 constexpr int kSteps = 2;
-constexpr std::size_t kShortRuns = 16;  // layouts that run in every test with all architectures, and with recomputation
+// Layouts that run in every test with all architectures, and with recomputation: the first, and the first that split
+// sequences.
+constexpr std::size_t kShortRuns = 16, kShortContextRuns = 5;
 
 /// A Llama has no dropout, as is usual. Backward then copies less (nn/block.cpp).
 DropoutOptions layout_dropout(const GptConfig& config) {
@@ -57,6 +59,7 @@ struct RunLayout {
   std::string text;  // a line from layouts.txt
   RunShape shape;    // rank 0's shape
   ParamTraffic::Overlap overlap;
+  bool is_short = false;  // one of kShortRuns or kShortContextRuns
 };
 
 RunLayout parse_layout(const std::string& line, const GptConfig& config = layout_gpt()) {
@@ -65,6 +68,9 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
   std::istringstream words(line);
   words >> tensor >> sequence >> stages >> schedule >> data >> shard >> overlap >> micro_batch;
   REQUIRE_MESSAGE(words, "not a layout: ", line);
+  int context = 1;
+  std::string exchange = "all_gather";
+  if (words >> context) words >> exchange;
   RunLayout layout{.config = config,
                    .text = line,
                    .shape = {},
@@ -75,7 +81,9 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
   shape.micro_batches = kSamples / (micro_batch * data);
   shape.padded_vocab = padded_vocab_size(kVocab, 8, tensor);  // at most 128: the last two of 8 parts have padding
   shape.layout.bucket_elements = 20000;                       // multiple buckets
-  shape.layout.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
+  shape.layout.grid = RankGrid({.tensor = tensor, .context = context, .data = data, .pipeline = stages});
+  REQUIRE((exchange == "all_gather" || exchange == "p2p"));
+  if (exchange == "p2p") shape.layout.context_exchange = ContextExchange::ring;
   shape.layout.sequence_parallel = sequence != 0;
   shape.layout.zero = shard;
   const auto kind = std::find(kScheduleNames.begin(), kScheduleNames.end(), schedule);
@@ -94,9 +102,12 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
 /// Returns the layouts in layouts.txt whose tensor-parallel size is possible with this model.
 std::vector<RunLayout> layouts(const Architecture& model = kArchitectures.front()) {
   std::vector<RunLayout> out;
+  std::size_t lines = 0, context_lines = 0;
   for (const std::string& line : split(read_file("cli/layouts.txt"), '\n')) {
     if (line.empty() || line[0] == '#') continue;
     RunLayout layout = parse_layout(line, model.config);
+    const bool splits = layout.shape.layout.size(Axis::context) > 1;
+    layout.is_short = lines++ < kShortRuns || (splits && context_lines++ < kShortContextRuns);
     if (layout.shape.layout.size(Axis::tensor) <= model.max_tensor_parallel) out.push_back(std::move(layout));
   }
   return out;
@@ -118,8 +129,9 @@ void fill(const BatchBuffers& buffers, const RunShape& shape, int step) {
     const Batch& batch = buffers.batch(m);
     std::iota(batch.samples.data<std::int64_t>(), batch.samples.data<std::int64_t>() + shape.micro_batch,
               first_sample(shape, m) + step * kSamples);
-    for (std::int64_t i = 0; i < shape.micro_batch * kLength; ++i) {
-      std::int64_t sample = first_sample(shape, m) + i / kLength, position = i % kLength;
+    const RowMap rows = batch.rows();
+    for (std::int64_t i = 0; i < shape.micro_batch * shape.rows_per_sequence(); ++i) {
+      std::int64_t sample = first_sample(shape, m) + rows.sequence(i), position = rows.position(i);
       batch.tokens.data<std::int32_t>()[i] = token(sample, position);
       batch.labels.data<std::int32_t>()[i] = token(sample, position + 1);
       batch.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(position);
@@ -183,8 +195,11 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
     findings.compare(rank, "traffic", text_of(groups.take_traffic()), text_of(plan.sent));
     for (int m = 0; has_losses && shape.layout.coordinate(Axis::tensor) == 0 && m < shape.micro_batches; ++m) {
       const float* losses = buffers.losses(m).data<float>();
-      std::copy(losses, losses + shape.micro_batch * kLength,
-                findings.losses.begin() + (step * kSamples + first_sample(shape, m)) * kLength);
+      const RowMap rows = buffers.batch(m).rows();
+      for (std::int64_t i = 0; i < shape.micro_batch * shape.rows_per_sequence(); ++i) {
+        const std::int64_t sample = step * kSamples + first_sample(shape, m) + rows.sequence(i);
+        findings.losses[static_cast<std::size_t>(sample * kLength + rows.position(i))] = losses[i];
+      }
     }
   }
   const std::vector<PlanEntry> slots = plan.all(Category::slots);
@@ -308,12 +323,12 @@ TEST_CASE(
     CHECK(std::abs(expected[0] - std::log(double{kVocab})) < 1);
     std::vector<RunLayout> all = layouts(model);
     CHECK(all.size() >= 25);
-    if (&model != &kArchitectures.front()) all.resize(kShortRuns);  // the next test runs the rest
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      RunLayout& layout = all[i];
+    if (&model != &kArchitectures.front())  // the next test runs the rest
+      std::erase_if(all, [](const RunLayout& layout) { return !layout.is_short; });
+    for (RunLayout& layout : all) {
       CAPTURE(layout.text);
       const Result kept = run_with_losses(layout, expected);
-      if (i >= kShortRuns) continue;
+      if (!layout.is_short) continue;
       CHECK(kept == kept);  // no NaN
       const std::size_t kept_bytes = slot_bytes(layout);
       layout.shape.layout.recompute = recomputes[next++ % std::size(recomputes)];
@@ -386,10 +401,9 @@ TEST_CASE("other architectures use their planned memory in the remaining layouts
     const Architecture& model = kArchitectures[m];
     CAPTURE(model.name);
     const std::vector<double> expected = losses_of_one_rank(model);
-    const std::vector<RunLayout> all = layouts(model);
-    for (std::size_t i = kShortRuns; i < all.size(); ++i) {
-      CAPTURE(all[i].text);
-      run_with_losses(all[i], expected);
+    for (const RunLayout& layout : layouts(model)) {
+      CAPTURE(layout.text);
+      if (!layout.is_short) run_with_losses(layout, expected);
     }
   }
 }

@@ -95,6 +95,7 @@ struct PartCase {
 };
 /// Chunks of sizes that blocks and dropout's tiles do not divide, too.
 const PartCase kPartCases[] = {{AttentionCase{2, 8, 1, 1, 4}, 2},
+                               {AttentionCase{2, 16, 1, 2, 8}.with_dropout(0.3f), 2},
                                {AttentionCase{2, 48, 2, 2, 8}.with_documents(), 4},
                                {AttentionCase{1, 100, 1, 2, 16}.with_dropout(0.2f), 2},
                                {AttentionCase{2, 192, 2, 2, 24}.with_documents().with_dropout(0.3f), 3},

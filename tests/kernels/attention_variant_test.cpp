@@ -74,8 +74,18 @@ TEST_CASE("attention variants: a warning says that 16-bit heads of a size run on
       CHECK(warning.find(cat("heads have ", dim, " elements")) != std::string::npos);
       CHECK(Call(dim, dtype).on(90) == Variants{simple});
     }
+    CHECK(scalar_attention_warning(dtype, 64, true).find("parts of sequences") != std::string::npos);
   }
   CHECK(scalar_attention_warning(DType::f32, 60).empty());
+  CHECK(scalar_attention_warning(DType::f32, 60, true).empty());
+}
+
+TEST_CASE("attention variants: parts of sequences use simple") {
+  Call call(64);
+  call.in.key_part = call.in.rows.part = {1, 2};
+  CHECK(call.on(90) == Variants{simple});
+  CHECK(!attention_suits_tiles(call.in));
+  CHECK(!attention_suits_cudnn(call.in));
 }
 
 TEST_CASE("attention variants: decoding uses simple, and hopper does not accept a part of a sequence") {

@@ -41,6 +41,7 @@ struct LayoutCase {
   const char* name;
   std::int64_t ranks, tensor, pipeline;
   void (*make)(TrainOptions&);
+  std::int64_t context = 1;
 };
 
 inline void make_plain(TrainOptions&) {}
@@ -56,6 +57,7 @@ inline TrainOptions options_of(const LayoutCase& layout, Device device, const Sh
   options.parallel.world = session->world();
   options.parallel.tensor = layout.tensor;
   options.parallel.pipeline = layout.pipeline;
+  options.parallel.context = layout.context;
   layout.make(options);
   return options;
 }

@@ -19,7 +19,7 @@ using namespace mtl::test;
 
 namespace {
 
-std::string chosen_grid;  // --grid=TENSORxPIPELINE, with v for zb-v
+std::string chosen_grid;  // --grid=TENSORxPIPELINE, with v for zb-v, or TENSORxPIPELINExCONTEXT
 
 /// Returns a seed that differs by round and rank, so that ranks defer their commands in different ways.
 std::uint64_t seed_of(int round) { return static_cast<std::uint64_t>(100 * round + session->rank()); }
@@ -77,6 +77,12 @@ void make_vee_zero(TrainOptions& options) {
   options.parallel.schedule = "zb-v";
   make_zero(options);
 }
+/// Keys and values travel around the ring.
+void make_ring(TrainOptions& options) { options.parallel.cp_comm_type = "p2p"; }
+void make_ring_zero(TrainOptions& options) {
+  make_ring(options);
+  make_bf16_zero(options);
+}
 /// Loss scales overflow repeatedly. All ranks must drop and repeat the same steps.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
@@ -109,6 +115,9 @@ constexpr LayoutCase kLayouts[] = {
     {"pp2-chunks", 2, 1, 2, make_chunks},
     {"pp2-zb", 2, 1, 2, make_zero_bubble},
     {"pp2-v", 2, 1, 2, make_vee},
+    {"cp2", 2, 1, 1, make_plain, 2},
+    {"cp2-p2p", 2, 1, 1, make_ring, 2},
+    {"cp2-p2p-dp2-zero-bf16", 4, 1, 1, make_ring_zero, 2},
     {"zero", 4, 1, 1, make_zero},
     {"tp2-zero", 4, 2, 1, make_zero},
     {"tp2-sp-pp2", 4, 2, 2, make_sequence_parallel},
@@ -238,9 +247,10 @@ std::vector<std::vector<std::string>> metrics_on_gpus(const LayoutCase& layout, 
   const std::int64_t operations = mirror::nccl_counts().operations, graphs = mirror::queue_counts().graphs;
   std::vector<std::vector<std::string>> found = {metrics_of(options_of(layout, Device::cuda, folder, "cuda"))};
   CHECK(mirror::nccl_counts().operations > operations + 5);
-  const bool is_zero_2 = layout.make == make_zero_2 || layout.make == make_zero_2_offload;
-  CHECK((mirror::queue_counts().graphs > graphs) == !is_zero_2);  // whose reductions outlast parts
-  CHECK(mirror::nccl_counts().registered == 0);                   // all memory is deregistered
+  const bool is_zero_2 = layout.make == make_zero_2 || layout.make == make_zero_2_offload;  // reductions outlast parts
+  const bool has_ring = layout.make == make_ring || layout.make == make_ring_zero;          // messages within parts
+  CHECK((mirror::queue_counts().graphs > graphs) == (!is_zero_2 && !has_ring));
+  CHECK(mirror::nccl_counts().registered == 0);  // all memory is deregistered
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));
     TrainOptions options = options_of(layout, Device::cuda, folder, cat("deferred", round));
@@ -261,7 +271,9 @@ TEST_CASE("layouts: runs have the bits of ranks on the cpu" * doctest::skip()) {
   std::vector<LayoutCase> layouts;
   std::copy_if(std::begin(kLayouts), std::end(kLayouts), std::back_inserter(layouts), [](const LayoutCase& layout) {
     const char* vee = std::string_view(layout.name).starts_with("pp2-v") ? "v" : "";  // its groups are others
-    return layout.ranks == session->world() && cat(layout.tensor, "x", layout.pipeline, vee) == chosen_grid;
+    std::string grid = cat(layout.tensor, "x", layout.pipeline, vee);
+    if (layout.context > 1) grid += cat("x", layout.context);
+    return layout.ranks == session->world() && grid == chosen_grid;
   });
   REQUIRE(!layouts.empty());
   std::vector<std::vector<std::vector<std::string>>> found;

@@ -11,6 +11,8 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "tests/engine/golden_model.h"
+#include "tests/golden_lines.h"
 
 using namespace mtl;
 
@@ -41,8 +43,11 @@ struct Numbers {
   }
   ~Numbers() { remove_tree(folder); }
 
-  DataFeed feed(std::int64_t largest, DataFeed::MicroBatches micro_batches, std::int64_t consumed = 0) const {
+  DataFeed feed(std::int64_t largest, DataFeed::MicroBatches micro_batches, std::int64_t consumed = 0,
+                const SequencePart& part = {}) const {
     RunShape shape;
+    shape.layout.grid = RankGrid({.context = part.parts});
+    shape.layout.rank = part.index;
     shape.micro_batch = 2;
     shape.seq_length = kLength;
     shape.micro_batches = largest;
@@ -79,6 +84,66 @@ TEST_CASE("a feed returns samples in order, also if the batch grows or the run s
           weights += double{one.loss_weights.data<float>()[i]};
       }
       CHECK(weights == doctest::Approx(1).epsilon(1e-5));  // the mean over this step's micro-batches
+    }
+  }
+}
+
+TEST_CASE("context-parallel ranks read their rows of the samples, weighted as in whole ones") {
+  const Numbers numbers(10);
+  const auto one_micro_batch = [](std::int64_t) { return 1; };
+  DataFeed whole_feed = numbers.feed(1, one_micro_batch);
+  const StepBatch& whole_step = whole_feed.next(stream);
+  const Batch& whole = whole_step.buffers->batch(0);
+  for (const int parts : {2, 4}) {
+    for (int index = 0; index < parts; ++index) {
+      CAPTURE(parts);
+      CAPTURE(index);
+      const SequencePart part{index, parts};
+      DataFeed feed = numbers.feed(1, one_micro_batch, 0, part);
+      const StepBatch& step = feed.next(stream);
+      const Batch& batch = step.buffers->batch(0);
+      CHECK(step.unmasked == whole_step.unmasked);
+      const RowMap rows = batch.rows();
+      const std::int64_t held = kLength / parts;
+      REQUIRE(batch.tokens.shape() == Shape{2, held});
+      REQUIRE(rows.seq_length() == kLength);
+      for (std::int64_t i = 0; i < 2 * held; ++i) {
+        const std::int64_t at = rows.sequence(i) * kLength + rows.position(i);
+        for (const auto& [of_part, of_whole] :
+             {std::pair(batch.tokens, whole.tokens), {batch.labels, whole.labels}, {batch.positions, whole.positions}})
+          CHECK(of_part.data<std::int32_t>()[i] == of_whole.data<std::int32_t>()[at]);
+        CHECK(batch.loss_weights.data<float>()[i] == whole.loss_weights.data<float>()[at]);
+      }
+    }
+  }
+}
+
+TEST_CASE("the rows of context-parallel ranks are Megatron's") {
+  const SafetensorsFile batches("golden/context_ranks/batches.safetensors");
+  for (const Json& line : golden_lines("golden/context_ranks/ranks.jsonl")) {
+    const std::string name = line.at("case").as_string();
+    const SequencePart part{static_cast<int>(line.at("rank").as_int()), static_cast<int>(line.at("cp").as_int())};
+    const std::int64_t length = line.at("T").as_int(), rows = length / part.parts;
+    CAPTURE(name);
+    CAPTURE(part.parts);
+    CAPTURE(part.index);
+    const std::vector<Json>& expected = line.at("rows").as_array();
+    REQUIRE(std::ssize(expected) == rows);
+    for (std::int64_t t = 0; t < rows; ++t)
+      CHECK(part.position(t, rows) == expected[static_cast<std::size_t>(t)].as_int());
+    const RowMap map{{}, 0, rows, part};
+    for (const char* kind : {"tokens", "labels", "position_ids", "loss_mask", "document_start"}) {
+      CAPTURE(std::string(kind));
+      const std::vector<double> whole = test::read_tensor(batches, cat(name, ".", kind));
+      std::int64_t row = 0;
+      for (const Json& sequence : line.at(kind).as_array()) {
+        for (const Json& value : sequence.as_array()) {
+          const std::int64_t at = map.sequence(row) * length + map.position(row);
+          CHECK(value.as_number() == whole[static_cast<std::size_t>(at)]);
+          ++row;
+        }
+      }
+      CHECK(row == line.at("batch").as_int() * rows);
     }
   }
 }
