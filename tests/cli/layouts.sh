@@ -90,7 +90,7 @@ check_layout() {
 
 # set_layout FIELD...: sets ranks, flags and title from a line in layouts.txt.
 set_layout() {
-  local tp=$1 sp=$2 pp=$3 schedule=$4 dp=$5 zero=$6 overlap=$7 micro=$8 cp=${9:-1} exchange=${10:-}
+  local tp=$1 sp=$2 pp=$3 schedule=$4 dp=$5 zero=$6 overlap=$7 micro=$8 cp=$9 exchange=${10} offload=${11}
   ranks=$((tp * pp * dp * cp))
   flags=(--tensor-model-parallel-size "$tp" --pipeline-model-parallel-size "$pp" --micro-batch-size "$micro")
   title=""
@@ -105,6 +105,7 @@ set_layout() {
   [ "$dp" -eq 1 ] || title+="DP$dp "
   [ "$cp" -eq 1 ] || { flags+=(--context-parallel-size "$cp" --cp-comm-type "$exchange"); title+="CP$cp $exchange "; }
   [ "$zero" -eq 0 ] || { flags+=(--zero-stage "$zero"); title+="ZeRO-$zero "; }
+  [ "$offload" -eq 0 ] || { mkdir -p state; flags+=(--offload-optimizer state); title+="offloaded "; }
   [ "$overlap" -eq 0 ] || { flags+=(--overlap-grad-reduce --ddp-bucket-size 20000); title+="overlapped "; }
   [ $((zero * overlap)) -eq 0 ] || flags+=(--overlap-param-gather)
   title+="micro-batches $((16 / micro / dp)) x $micro"

@@ -5,7 +5,7 @@ source "$(dirname "$0")/lib.sh" "$1"
 STEPS=10
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
-run_layouts 19 199
+run_layouts 25 199
 run_layouts 1 199 llama 2
 run_layouts 1 199 qwen 2
 run_layouts 1 199 neox
@@ -15,7 +15,7 @@ run_layouts 1 199 llama-bf16 2
 
 for name in gpt llama; do
   set_architecture $name
-  for layout in '2 1 1 1f1b 1 0 0 2' '1 0 2 1f1b 1 0 0 2' '1 0 1 1f1b 2 1 1 2' '2 1 2 gpipe 2 1 1 1'; do
+  for layout in '2 1 1 1f1b 1 0 0 2 1 - 0' '1 0 2 1f1b 1 0 0 2 1 - 0' '1 0 1 1f1b 2 1 1 2 1 - 0' '2 1 2 gpipe 2 1 1 1 1 - 0'; do
     # shellcheck disable=SC2086 # words
     set_layout $layout
     title="$name $title"
@@ -29,13 +29,6 @@ for name in gpt llama; do
 done
 set_architecture gpt
 
-# Of the lines with a context axis, every pair of one of its values and another value.
-awk '/^#/ || NF < 10 { next }
-  { ++lines; for (c = 9; c <= 10; ++c) for (i = 1; i <= 10; ++i) if (i != c) seen[c, $c, i, $i] = 1 }
-  END { for (pair in seen) ++pairs; if (lines < 20 || pairs != 127) { print lines, pairs; exit 1 } }' \
-  "$TESTS/cli/layouts.txt" || fail 'pairs of choices with a context axis are missing in layouts.txt'
-awk '/^#/ { next }
-  { ++lines; for (i = 1; i < 8; ++i) for (j = i + 1; j <= 8; ++j) seen[i, $i, j, $j] = 1 }
-  END { for (pair in seen) ++pairs; if (lines < 40 || pairs != 293) { print lines, pairs; exit 1 } }' \
-  "$TESTS/cli/layouts.txt" || fail 'pairs of choices are missing in layouts.txt'
+# layouts.txt is complete, and mtl-train refuses the pairs that no line can have.
+[ -z "$(awk -f "$TESTS/cli/layouts_make.awk" "$TESTS/cli/layouts.txt")" ] || fail 'pairs of choices are missing in layouts.txt'
 finish

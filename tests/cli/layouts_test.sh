@@ -1,10 +1,10 @@
 #!/bin/bash
-# 22 layouts on up to 8 ranks have the same loss as one process, also with other architectures and precisions in some of
+# 24 layouts on up to 8 ranks have the same loss as one process, also with other architectures and precisions in some of
 # them. Four compute the same bits again with recomputation, and so without any race between the ranks.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
-run_layouts 1 18
+run_layouts 1 24
 
 FULL='--recompute-granularity full --recompute-method uniform --recompute-num-layers 2'
 RECOMPUTE=$FULL run_layouts 10 10 llama 2
@@ -14,10 +14,23 @@ run_layouts 10 10 gpt-bf16
 RECOMPUTE=$FULL run_layouts 11 11 gpt-bf16
 run_layouts 11 11 gpt-fp16
 
-# Lines 75 and later split sequences.
-run_layouts 75 78
-RECOMPUTE='--recompute-granularity selective' run_layouts 76 76 qwen 2
-run_layouts 75 75 llama-bf16 2
+# Lines 19 to 22 split sequences.
+RECOMPUTE='--recompute-granularity selective' run_layouts 20 20 qwen 2
+run_layouts 19 19 llama-bf16 2
+
+# mtl-train refuses the pairs of settings that no line of layouts.txt can have.
+awk -v refused=1 -f "$TESTS/cli/layouts_make.awk" "$TESTS/cli/layouts.txt" >refused
+[ "$(wc -l <refused)" -eq 10 ] || fail "$(wc -l <refused) refused pairs instead of 10"
+while read -r one value zero stage; do
+  [ "$zero" = zero ] || fail "a refused pair of $one $value and $zero $stage"
+  case $one in
+    pp) flags=(--pipeline-model-parallel-size "$value") ;;
+    schedule) flags=(--pipeline-model-parallel-size 2 --pipeline-schedule "$value") ;;
+  esac
+  [ "$value" != interleaved ] || flags+=(--num-virtual-stages-per-pipeline-rank 2)
+  expect_exit 2 mtl-train --model gpt2-345m --world-size 8 --zero-stage "$stage" "${flags[@]}" --dry-run
+  expect_text "$WORK/err" "^  --zero-stage $stage +cannot be combined with --pipeline-(model-parallel-size 2|model-parallel-size 4|schedule $value)"
+done <refused
 
 # All schedules compute the same bits, whatever each stage holds. (The norm's bits depend on the stages' tensors.)
 VEE='--pipeline-schedule zb-v --pipeline-model-parallel-layout Et|t|tt|tL'

@@ -30,9 +30,8 @@ namespace {
 
 constexpr std::int64_t kSamples = 16, kLength = 16, kVocab = 100;  // samples per step, tokens per sample
 constexpr int kSteps = 2;
-// Layouts that run in every test with all architectures, and with recomputation: the first, and the first that split
-// sequences.
-constexpr std::size_t kShortRuns = 16, kShortContextRuns = 5;
+// Layouts that run in every test with all architectures, and with recomputation: the first ones.
+constexpr std::size_t kShortRuns = 24;
 
 /// A Llama has no dropout, as is usual. Backward then copies less (nn/block.cpp).
 DropoutOptions layout_dropout(const GptConfig& config) {
@@ -59,18 +58,16 @@ struct RunLayout {
   std::string text;  // a line from layouts.txt
   RunShape shape;    // rank 0's shape
   ParamTraffic::Overlap overlap;
-  bool is_short = false;  // one of kShortRuns or kShortContextRuns
+  bool is_short = false;  // one of the first kShortRuns
 };
 
 RunLayout parse_layout(const std::string& line, const GptConfig& config = layout_gpt()) {
-  int tensor, sequence, stages, data, shard, overlap, micro_batch;
-  std::string schedule;
+  int tensor, sequence, stages, data, shard, overlap, micro_batch, context = 1, offload = 0;
+  std::string schedule, exchange = "-";
   std::istringstream words(line);
   words >> tensor >> sequence >> stages >> schedule >> data >> shard >> overlap >> micro_batch;
+  if (words && !words.eof()) words >> context >> exchange >> offload;
   REQUIRE_MESSAGE(words, "not a layout: ", line);
-  int context = 1;
-  std::string exchange = "all_gather";
-  if (words >> context) words >> exchange;
   RunLayout layout{.config = config,
                    .text = line,
                    .shape = {},
@@ -82,10 +79,11 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
   shape.padded_vocab = padded_vocab_size(kVocab, 8, tensor);  // at most 128: the last two of 8 parts have padding
   shape.layout.bucket_elements = 20000;                       // multiple buckets
   shape.layout.grid = RankGrid({.tensor = tensor, .context = context, .data = data, .pipeline = stages});
-  REQUIRE((exchange == "all_gather" || exchange == "p2p"));
+  REQUIRE((exchange == "-" || exchange == "all_gather" || exchange == "p2p"));
   if (exchange == "p2p") shape.layout.context_exchange = ContextExchange::ring;
   shape.layout.sequence_parallel = sequence != 0;
   shape.layout.zero = shard;
+  if (offload != 0) shape.layout.optimizer_folder = std::filesystem::temp_directory_path();
   const auto kind = std::find(kScheduleNames.begin(), kScheduleNames.end(), schedule);
   REQUIRE(kind != kScheduleNames.end());
   shape.layout.schedule = static_cast<ScheduleKind>(kind - kScheduleNames.begin());
@@ -102,12 +100,11 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
 /// Returns the layouts in layouts.txt whose tensor-parallel size is possible with this model.
 std::vector<RunLayout> layouts(const Architecture& model = kArchitectures.front()) {
   std::vector<RunLayout> out;
-  std::size_t lines = 0, context_lines = 0;
+  std::size_t lines = 0;
   for (const std::string& line : split(read_file("cli/layouts.txt"), '\n')) {
     if (line.empty() || line[0] == '#') continue;
     RunLayout layout = parse_layout(line, model.config);
-    const bool splits = layout.shape.layout.size(Axis::context) > 1;
-    layout.is_short = lines++ < kShortRuns || (splits && context_lines++ < kShortContextRuns);
+    layout.is_short = lines++ < kShortRuns;
     if (layout.shape.layout.size(Axis::tensor) <= model.max_tensor_parallel) out.push_back(std::move(layout));
   }
   return out;
@@ -214,7 +211,9 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
                    plan.bytes(Category::parameters));
   findings.compare(rank, "bytes of gradients", params.bytes(kGradients) + params.work_bytes(Role::gradients),
                    plan.bytes(Category::gradients));
-  findings.compare(rank, "bytes of moments", 2 * params.bytes(kFirstState), plan.bytes(Category::optimizer));
+  const bool offloads = !shape.layout.optimizer_folder.empty();
+  findings.compare(rank, "bytes of moments", 2 * params.bytes(kFirstState),
+                   plan.bytes(Category::optimizer, offloads ? Space::file : Space::host));
   std::vector<float> gradients;
   for (int param = 0; param < params.size(); ++param) {
     const Tensor grad = params.shards_gradients() ? params.owned(param, kGradients) : params.grad(param);
