@@ -39,6 +39,10 @@ void make_zero_2(TrainOptions& options) {
   make_zero(options);
   options.parallel.zero_stage = 2;
 }
+void make_zero_3(TrainOptions& options) {
+  make_zero(options);
+  options.parallel.zero_stage = 3;
+}
 void make_bf16_zero(TrainOptions& options) {
   make_zero(options);
   options.precision.bf16 = true;
@@ -102,6 +106,7 @@ constexpr LayoutCase kLayouts[] = {
     {"dp", 2, 1, 1, make_overlap},
     {"zero", 2, 1, 1, make_zero},
     {"zero-2", 2, 1, 1, make_zero_2},
+    {"zero-3", 2, 1, 1, make_zero_3},
     {"zero-bf16", 2, 1, 1, make_bf16_zero},
     {"zero-no-overlap", 2, 1, 1, make_zero_without_overlap},
     {"zero-fp16", 2, 1, 1, make_fp16_zero},
@@ -120,6 +125,7 @@ constexpr LayoutCase kLayouts[] = {
     {"cp2-p2p-dp2-zero-bf16", 4, 1, 1, make_ring_zero, 2},
     {"zero", 4, 1, 1, make_zero},
     {"tp2-zero", 4, 2, 1, make_zero},
+    {"tp2-zero-3", 4, 2, 1, make_zero_3},
     {"tp2-sp-pp2", 4, 2, 2, make_sequence_parallel},
     {"pp4", 4, 1, 4, make_plain},
     {"pp2-zero", 4, 1, 2, make_zero},
@@ -247,9 +253,11 @@ std::vector<std::vector<std::string>> metrics_on_gpus(const LayoutCase& layout, 
   const std::int64_t operations = mirror::nccl_counts().operations, graphs = mirror::queue_counts().graphs;
   std::vector<std::vector<std::string>> found = {metrics_of(options_of(layout, Device::cuda, folder, "cuda"))};
   CHECK(mirror::nccl_counts().operations > operations + 5);
-  const bool is_zero_2 = layout.make == make_zero_2 || layout.make == make_zero_2_offload;  // reductions outlast parts
-  const bool has_ring = layout.make == make_ring || layout.make == make_ring_zero;          // messages within parts
-  CHECK((mirror::queue_counts().graphs > graphs) == (!is_zero_2 && !has_ring));
+  // Reductions of sharded gradients outlast parts.
+  const bool shards_gradients =
+      layout.make == make_zero_2 || layout.make == make_zero_2_offload || layout.make == make_zero_3;
+  const bool has_ring = layout.make == make_ring || layout.make == make_ring_zero;  // messages within parts
+  CHECK((mirror::queue_counts().graphs > graphs) == (!shards_gradients && !has_ring));
   CHECK(mirror::nccl_counts().registered == 0);  // all memory is deregistered
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));
