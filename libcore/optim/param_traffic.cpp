@@ -47,10 +47,11 @@ Lease ParamTraffic::acquire(Role role, int unit, std::optional<int> next) {
     return {};
   }
   const std::size_t group = params_.group_of(unit);
-  const bool leases = buffer_of(group) != nullptr;
-  if (leases) {
+  Lease lease;
+  if (ValueBuffer* buffer = buffer_of(group); buffer != nullptr) {
     require(fetch(group), "the buffer for the values of unit ", unit, " is in use");
-    ++buffer_of(group)->leases;
+    ++buffer->leases;
+    lease = Lease(*this, role, unit);  // also ends if a wait below throws
   }
   for (std::size_t bucket : params_.buckets_of(unit)) {
     Work& gathering = progress_[bucket].gathering;
@@ -59,7 +60,7 @@ Lease ParamTraffic::acquire(Role role, int unit, std::optional<int> next) {
   }
   if (next) fetch(params_.group_of(*next));
   groups_.over(kReplicaAxes).progress();
-  return leases ? Lease(*this, role, unit) : Lease();
+  return lease;
 }
 
 void ParamTraffic::release(Role, int unit) noexcept { --buffer_of(params_.group_of(unit))->leases; }
