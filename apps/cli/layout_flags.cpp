@@ -180,7 +180,7 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add("--ddp-bucket-size", &options.bucket_elements, "N",
            "sum gradients in buckets of consecutive layers with at least N parameters (default: 40 M, or 1 M x "
-           "data-parallel ranks if more)")
+           "data-parallel ranks if more; 1 with --zero-stage 2 and 3)")
       .within({1, 1e15})
       .only_with(kOneReplica, has_replicas(options));
   add_overlap_flags(flags, options);
@@ -226,6 +226,13 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
 void add_file_offload_flag(Flags& flags, ParallelOptions& options) {
   flags.add("--offload-optimizer", &options.offload_optimizer, "DIR",
             "keep main weights and the optimizer's states in files in DIR, and update them in pieces");
+  flags.check([&flags, &options] {
+    if (flags.was_given("--offload-optimizer") && options.offload_optimizer.empty())
+      flags.problem("--offload-optimizer", "is empty; add a path, or leave the flag out");
+    if (options.optimizer_cpu_offload && !options.offload_optimizer.empty())
+      flags.problem("--optimizer-cpu-offload",
+                    "keeps in host memory what --offload-optimizer keeps in files; use only one of them");
+  });
 }
 
 void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu) {
@@ -245,9 +252,6 @@ void add_offload_flags(Flags& flags, ParallelOptions& options, const std::functi
       .only_with(cpu, on_gpu);
   add_file_offload_flag(flags, options);
   flags.check([&flags, &options] {
-    if (options.optimizer_cpu_offload && !options.offload_optimizer.empty())
-      flags.problem("--optimizer-cpu-offload",
-                    "keeps in host memory what --offload-optimizer keeps in files; use only one of them");
     options.cpu_offloading = options.cpu_offloading || options.offloaded_layers.has_value();
     if (options.cpu_offloading && recompute_of(options).granularity == Recompute::Granularity::full)
       flags.problem(

@@ -78,7 +78,14 @@ void ScratchFile::fail_with(int code, const std::string& action) const {
   const std::string message = cat(label_, ": cannot ", action, ": ", std::strerror(code));
   if (code == ENOSPC || code == EDQUOT)
     throw NoSpaceError(message + "; free some space on that disk, or choose a folder on another one");
+  if (code == EFBIG) fail(Exit::io, message, "; raise the limit of file sizes (ulimit -f)");
   fail(Exit::io, message, "; check the disk, or choose a folder on another one");
+}
+
+void ScratchFile::fail_lost(int code) {
+  int none = 0;
+  lost_.compare_exchange_strong(none, code);
+  fail_with(code, "write to a file");
 }
 
 void ScratchFile::read_ahead(std::uint64_t offset, std::uint64_t bytes) const {
@@ -93,7 +100,7 @@ void ScratchFile::drop(std::uint64_t offset, std::uint64_t bytes) const {
 }
 
 void ScratchFile::read(std::uint64_t offset, std::span<std::byte> out) const {
-  if (is_lost_) fail(Exit::io, label_, ": data that was written there before is lost; check the disk");
+  if (const int code = lost_; code != 0) fail_with(code, "write to a file");
   while (!out.empty()) {
     const std::uint64_t part = std::min<std::uint64_t>(out.size(), kPart);
     read_ahead(offset, part);
@@ -121,8 +128,7 @@ void ScratchFile::write(std::uint64_t offset, std::span<const std::byte> from) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int code = errno;
-      is_lost_ = true;
-      fail_with(code, "write to a file");
+      fail_lost(code);
     }
     ::sync_file_range(descriptor_, static_cast<off_t>(offset), written, SYNC_FILE_RANGE_WRITE);
     if (offset >= begin + kPart) settle(offset - kPart, kPart);
@@ -142,8 +148,7 @@ void ScratchFile::settle(std::uint64_t offset, std::uint64_t bytes) {
                                                            static_cast<off_t>(offset + bytes - begin), kWait) != 0;
   if (failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT)) {  // other errors: not supported
     const int code = errno;
-    is_lost_ = true;
-    fail_with(code, "write to a file");
+    fail_lost(code);
   }
   drop(offset, bytes);
 }

@@ -41,12 +41,13 @@ class ScratchFile {
 
  private:
   [[noreturn]] void fail_with(int code, const std::string& action) const;
+  [[noreturn]] void fail_lost(int code);
   void drop(std::uint64_t offset, std::uint64_t bytes) const;
 
   std::string label_;
   Descriptor descriptor_;
   std::uint64_t bytes_ = 0;
-  std::atomic<bool> is_lost_ = false;
+  std::atomic<int> lost_ = 0;  // the first error of writing, as in errno, after which data is missing
 };
 
 /// Returns true if the files in `folder` are in memory (tmpfs).

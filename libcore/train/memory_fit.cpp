@@ -56,7 +56,10 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
   if (excess.space == Space::device)
     who = cat("the run needs ", human_bytes(need.gpu_bytes), " on ", host.count == 1 ? "a GPU" : "each GPU");
   else if (excess.limit->is_per_process || host.count == 1)
-    who = cat("the run needs ", human_bytes(need.rank_bytes));
+    who = cat("the run needs ", human_bytes(need.rank_bytes),
+              need.reserved(*excess.limit) == 0 ? ""
+                                                : cat(" and ", human_bytes(need.reserved(*excess.limit)),
+                                                      " of addresses for the files of --offload-optimizer"));
   else
     who = cat("the run's ", host.count, " ranks on this host need ", human_bytes(need.host_bytes));
   std::string message =

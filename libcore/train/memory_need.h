@@ -34,9 +34,12 @@ struct MemoryNeed {
 
   /// Returns what one host's ranks need. `plans` is indexed by rank.
   static MemoryNeed of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host);
+  /// Returns the addresses that files take of a limit (file_memory.h).
+  std::uint64_t reserved(const MemoryLimit& host_limit) const {
+    return host_limit.counts_reservations ? rank_file_bytes : 0;
+  }
   bool fits(const MemoryLimit& host_limit) const {
-    const std::uint64_t reserved = host_limit.counts_reservations ? rank_file_bytes : 0;  // addresses (file_memory.h)
-    return (host_limit.is_per_process ? rank_bytes + reserved : host_bytes) <= host_limit.bytes;
+    return (host_limit.is_per_process ? rank_bytes + reserved(host_limit) : host_bytes) <= host_limit.bytes;
   }
   /// Takes the larger figure of both.
   void enlarge(const MemoryNeed& other);
