@@ -13,6 +13,7 @@ namespace mtl {
 namespace {
 
 constexpr int kMicroBatches = 4, kRepeated = 2;
+constexpr const char* kUpdate = "optimizer";  // the phase
 
 std::vector<double> weights_of(const Profile& profile, std::int64_t micro_batches) {
   const std::int64_t repetitions = std::max<std::int64_t>(1, micro_batches - (kMicroBatches - 1));
@@ -33,10 +34,19 @@ struct Meanwhile {
   double flops = 0;
 };
 
+bool is_in_update(const std::vector<ProfileEntry>& entries, int entry) {
+  for (; entry >= 0; entry = entries[entry].parent)
+    if (entries[entry].kind == ProfileKind::phase && entries[entry].name == kUpdate) return true;
+  return false;
+}
+
+/// Before the update, the optimizer only adds up gradients, which does not hide their sums over ranks. The update of
+/// other buckets hides gathers.
 Meanwhile after_start(const std::vector<ProfileEntry>& entries, std::size_t start) {
   Meanwhile out;
+  const bool gathers = entries[start].name == name_of(OperationKind::all_gather);
   for (std::size_t i = start + 1; i < entries.size() && entries[i].started != static_cast<int>(start); ++i) {
-    if (entries[i].kind != ProfileKind::op) continue;
+    if (entries[i].kind != ProfileKind::op || (!gathers && is_in_update(entries, static_cast<int>(i)))) continue;
     out.has_operators = true;
     out.flops += entries[i].work.flops;
   }
@@ -60,7 +70,7 @@ StepProfile profile_on_meta(const GptConfig& config, const DropoutOptions& dropo
   model.stream.set_profile(&out.profile);
   pipeline.train(buffers);
   {
-    const ProfileRange range(model.stream, ProfileKind::phase, "optimizer");
+    const ProfileRange range(model.stream, ProfileKind::phase, kUpdate);
     Arena scratch(Device::meta, "scratch", 0);
     optimizer.step(scratch, model.step.on_device());
   }

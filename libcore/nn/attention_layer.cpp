@@ -185,6 +185,7 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   gemm(ctx.stream, ctx.scratch, partial, {dpacked}, {qkv.value.view({width, hidden})});
   Pending sum = region.enter_backward(ctx, dx, partial);
   ctx.weight_grads->push(qkv, dpacked, region.enter(ctx, *ctx.slot, cache.x), qkv_bias);
+  ctx.compute_weight_grads();
   return sum.wait(ctx);
 }
 

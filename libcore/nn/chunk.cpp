@@ -177,7 +177,7 @@ void Chunk::backward_unit(Ctx& ctx, Tensor dout, Tensor losses, const Batch& bat
       },
       units_[u]);
   if (ctx.defers_weights) return;
-  ctx.weight_grads->flush(ctx.stream, ctx.scratch);
+  ctx.compute_weight_grads();
   end_gradients(ctx, u);
 }
 

@@ -44,6 +44,12 @@ struct Ctx {
   bool ends_gradients = false;              // this is the last call that adds to this chunk's gradients
   bool defers_weights = false;              // the schedule computes weight gradients in a separate action
   WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the current unit
+
+  /// Computes the unit's queued weight gradients, unless the schedule defers them. Layers call it between the start of
+  /// a sum over ranks and the wait for it.
+  void compute_weight_grads() const {
+    if (!defers_weights) weight_grads->flush(stream, scratch);
+  }
 };
 
 }  // namespace mtl

@@ -78,6 +78,7 @@ Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   gemm(ctx.stream, ctx.scratch, partial, {dpre}, {up_matrix()});
   Pending sum = region.enter_backward(ctx, dx, partial);
   ctx.weight_grads->push(up, dpre, region.enter(ctx, *ctx.slot, cache.x), up_bias);
+  ctx.compute_weight_grads();
   return sum.wait(ctx);
 }
 

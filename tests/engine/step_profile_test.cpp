@@ -38,15 +38,15 @@ std::vector<Collectives> collectives_in(const RunShape& shape, ParamTraffic::Ove
 
 }  // namespace
 
-TEST_CASE("tensor parallelism: every layer waits for its sums at once") {
+TEST_CASE("tensor parallelism: forward waits for its sums at once, weight gradients hide those of backward") {
   RunShape shape = shape_on({.tensor = 2});
   // 5 micro-batches: 4 sums in each of 3 layers, one of the embedding and one of the head; the norm's. The head gathers
   // its rows' maxima and sums.
-  CHECK(kinds_of(collectives_in(shape)) == "tensor all-reduce: 71 (71); tensor all-gather: 5 (5)");
+  CHECK(kinds_of(collectives_in(shape)) == "tensor all-reduce: 71 (41); tensor all-gather: 5 (5)");
   shape.layout.sequence_parallel = true;
   // The sums of parameters outside of the regions, in 5 buckets, are reduced once a step.
   CHECK(kinds_of(collectives_in(shape)) ==
-        "tensor reduce-scatter: 70 (70); tensor all-gather: 105 (105); tensor all-reduce: 6 (6)");
+        "tensor reduce-scatter: 70 (40); tensor all-gather: 105 (105); tensor all-reduce: 6 (6)");
 }
 
 TEST_CASE("data parallelism: what overlaps with backward or with the next forward is not exposed") {
@@ -62,11 +62,12 @@ TEST_CASE("data parallelism: what overlaps with backward or with the next forwar
   CHECK(kinds_of(overlapped) == "data reduce-scatter: 9 (2); data all-reduce: 1 (1); data all-gather: 9 (0)");
   CHECK(overlapped.front().flops_meanwhile > collectives_in(shape).front().flops_meanwhile);
   shape.layout.zero = 2;
-  // Sums of sharded gradients are waited for in a later layer; 2 of 37 are of the embedding's whole gradients.
+  // Sums of sharded gradients are waited for in a later layer; those of the embedding's whole
+  // gradients, in two buckets, are waited for at the end of the step.
   CHECK(kinds_of(collectives_in(shape)) ==
-        "data reduce-scatter: 37 (0); data all-reduce: 1 (1); data all-gather: 9 (1)");
+        "data reduce-scatter: 37 (2); data all-reduce: 1 (1); data all-gather: 9 (1)");
   shape.layout.zero = 3;
   // Values are gathered a layer ahead, except those of the step's first layer, which has two buckets.
   CHECK(kinds_of(collectives_in(shape)) ==
-        "data all-gather: 41 (2); data reduce-scatter: 37 (0); data all-reduce: 1 (1)");
+        "data all-gather: 41 (2); data reduce-scatter: 37 (2); data all-reduce: 1 (1)");
 }
