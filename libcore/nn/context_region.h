@@ -1,13 +1,12 @@
 // Attention where each context-parallel rank holds a part of every sequence (SequencePart). Its queries attend to keys
 // and values of all ranks, which the ranks exchange in one of two ways:
 //
-//   all_gather  A rank gathers the keys and values of whole sequences, and computes attention in one call, with the
-//   same
-//               bits as a rank that holds whole sequences. The gradients of keys and values are summed over the ranks
-//               by a reduce-scatter. Scratch memory holds two copies of the keys and values of whole sequences.
-//   ring        Blocks of keys and values travel around the ring of ranks, from each rank to the next, while the rank
-//               computes with the previous block; results are merged (Liu, Zaharia, Abbeel 2023). In backward, a
-//               block's gradients travel with it and return to its owner. Scratch memory holds a few blocks.
+// - all_gather: A rank gathers the keys and values of whole sequences, and computes attention in one call, with the
+//   same bits as a rank that holds whole sequences. The gradients of keys and values are summed over the ranks by a
+//   reduce-scatter. Scratch memory holds two copies of the keys and values of whole sequences.
+// - ring: Blocks of keys and values travel around the ring of ranks, from each rank to the next, while the rank
+//   computes with the previous block; results are merged (Liu, Zaharia, Abbeel 2023). In backward, a block's
+//   gradients travel with it and return to its owner. Scratch memory holds a few blocks.
 //
 // In a group of one rank, both are the operators of kernels/attention.h.
 #pragma once

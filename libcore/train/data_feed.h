@@ -90,8 +90,8 @@ class DataFeed {
   /// are valid until the next call. On cuda, they are valid for operators that are enqueued before the next call, and
   /// for operators that finish before the call after that. Loss weights are mask / max(1, sum of the micro-batch's
   /// mask) / (the step's micro-batches on all data-parallel ranks). Context-parallel ranks get parts of the same
-  /// samples, and divide by the masks of whole samples. Waits for the reader thread, but not for the
-  /// stream. Rethrows the reader's exception, such as Error(bad_data) at the end of the data.
+  /// samples, and divide by the masks of whole samples. Waits for the reader thread, but not for the stream. Rethrows
+  /// the reader's exception, such as Error(bad_data) at the end of the data.
   const StepBatch& next(Stream& stream);
   /// Returns how many seconds next() has waited for data so far.
   double stalled_seconds() const { return stalled_; }
