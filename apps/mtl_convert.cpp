@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "ckpt/convert_model.h"
+#include "ckpt/model_formats.h"
 #include "cli/architecture_flags.h"
 #include "cli/device_flags.h"
 #include "cli/model_flags.h"
@@ -51,6 +52,28 @@ void describe(const ConvertReport& report, const Comparison& comparison, Console
   }
   console.info(cat("wrote ", report.output, ": ", count_of(std::ssize(report.files), "file"), ", ", report.dtype, ", ",
                    human_bytes(report.bytes)));
+}
+
+/// Returns the table of formats, as text or as JSON.
+std::string list_formats(bool as_json) {
+  Json::Array rows;
+  std::string text;
+  for (const ModelFormat& row : model_formats()) {
+    const std::pair<const char*, std::string_view> facts[] = {{"contains", row.recognized},
+                                                              {"versions", row.versions},
+                                                              {"reads", row.reads},
+                                                              {"written_by", row.writes},
+                                                              {"proof", row.proof}};
+    Json object = Json::object({{"name", std::string(row.name)}, {"kind", std::string(row.kind)}});
+    text += cat(text.empty() ? "" : "\n", row.name, ": ", row.kind, "\n");
+    for (const auto& [name, fact] : facts) {
+      object.set(name, std::string(fact));
+      if (!fact.empty()) text += format("  %-11s %s\n", name, std::string(fact).c_str());
+    }
+    rows.push_back(std::move(object));
+  }
+  if (!as_json) return text;
+  return Json::object({{"schema", "mtl-convert-formats/1"}, {"formats", std::move(rows)}}).dump(2) + "\n";
 }
 
 void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::string& transformer_impl) {
@@ -126,6 +149,8 @@ void add_flags(Flags& flags, ConvertCommand& command) {
                    "read the output back, and compare every tensor and the logits of both models");
   flags.add_switch("--force", options.force, "replace a folder that contains only a model or one checkpoint");
   flags.add_switch("--json", command.json, "print the report as JSON");
+  flags.add_listing("--list-formats", [&command] { return list_formats(command.json); },
+                    "print the formats that --load reads and --to writes, and exit");
   add_device_flag(flags, command.device);
   add_threads_flag(flags, command.threads);
   flags.check([&flags, &command] {

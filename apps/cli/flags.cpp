@@ -335,6 +335,7 @@ Flags::Request Flags::parse(int argc, const char* const* argv, const std::functi
   if (wants_version_) return Request::version;
   if (wants_list_) return Request::list_flags;
   if (wants_foreign_list_) return Request::list_foreign;
+  if (wants_listing_) return Request::listing;
   report_remaining();
   if (!config_.empty()) {
     const std::string text = read_file(config_);
@@ -349,6 +350,11 @@ Flags::Request Flags::parse(int argc, const char* const* argv, const std::functi
   if (wants_dump_) problems_.resize(before);  // the dumped configuration may be incomplete
   if (!problems_.empty()) throw UsageError(problems_);
   return wants_dump_ ? Request::dump_config : Request::run;
+}
+
+void Flags::add_listing(const std::string& name, std::function<std::string()> text, const std::string& help) {
+  add_switch(name, wants_listing_, help);
+  listing_ = std::move(text);
 }
 
 std::string Flags::help() const { return app_->help(); }

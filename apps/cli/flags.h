@@ -87,6 +87,8 @@ class Flags {
   Flag& add_switch(const std::string& names, bool& variable, const std::string& help) {
     return add(names, &variable, "", help);
   }
+  /// Declares a switch that prints a text in place of the run, like --version. parse() checks no other flag then.
+  void add_listing(const std::string& name, std::function<std::string()> text, const std::string& help);
   /// Declares positional arguments, which are appended to `target`. Undeclared positional arguments are an error.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
   /// Declares exactly one positional argument.
@@ -115,7 +117,7 @@ class Flags {
   bool wants_dump() const { return wants_dump_; }
 
   /// The action that the command line requests. run_main() performs this action.
-  enum class Request { run, help, version, dump_config, list_flags, list_foreign };
+  enum class Request { run, help, version, dump_config, list_flags, list_foreign, listing };
   /// Sets all variables. Throws UsageError with all problems, unknown flags first. If a check or `prepare` throws an
   /// Error and there was no earlier problem, rethrows that Error. --help, --version, --quiet, --config and
   /// --dump-config are built in, as are --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh.
@@ -131,6 +133,8 @@ class Flags {
   /// Returns one line per flag: name, kind, bounds such as "[0 1)" for a number, and "; has no effect without ..." or
   /// "; needs ..." for each condition.
   std::string list_flags() const;
+  /// Returns the text of the switch declared with add_listing().
+  std::string listing() const { return listing_(); }
   const std::string& program() const { return program_; }
   /// Returns the --config file, which is an input file like any other, or "" without --config.
   const std::string& config_file() const { return config_; }
@@ -170,7 +174,8 @@ class Flags {
   std::size_t config_line_ = 0;        // current line in --config
   bool refused_ = false;               // a value for the current flag was rejected
   bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false,
-       wants_foreign_list_ = false;
+       wants_foreign_list_ = false, wants_listing_ = false;
+  std::function<std::string()> listing_;
 };
 
 }  // namespace mtl

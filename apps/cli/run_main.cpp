@@ -56,6 +56,7 @@ void print_answer(const Flags& flags, Flags::Request request) {
   if (request == Flags::Request::dump_config) print_out(flags.dump_config());
   if (request == Flags::Request::list_flags) print_out(flags.list_flags());
   if (request == Flags::Request::list_foreign) print_out(flags.foreign.list());
+  if (request == Flags::Request::listing) print_out(flags.listing());
 }
 
 int finish(const std::string& program, Exit code) {

@@ -20,7 +20,6 @@ class CheckpointReader : public TensorReader {
  public:
   explicit CheckpointReader(const std::string& path) : manifest_(read_sound_manifest(path)) {
     config = manifest_.config;
-    kind = "checkpoint";
     folder = path;
     state = manifest_.state;
     if (const Json* kept = state->extra.find("hf_config")) hf_config = *kept;

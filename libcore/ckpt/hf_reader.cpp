@@ -49,7 +49,6 @@ std::string without_wrapper_modules(const std::string& name) {
 class HfReader : public MappedReader {
  public:
   explicit HfReader(const std::string& path) {
-    kind = "Hugging Face folder";
     folder = path;
     hf_config = read_model_json(path + "/config.json");
     const auto read_config = [&] {

@@ -50,7 +50,6 @@ class MegatronReader : public MappedReader {
  public:
   MegatronReader(const std::string& checkpoint, const ModelSupplement& given, Console& console)
       : model_(read_megatron_model(list_megatron_files(checkpoint))) {
-    kind = "Megatron-LM checkpoint";
     path_ = checkpoint;
     folder = is_directory(checkpoint) ? checkpoint : parent_folder(checkpoint);
     MegatronTraining training = read_megatron_training(model_);

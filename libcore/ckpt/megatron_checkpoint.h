@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// Opens a checkpoint that find_megatron_checkpoint() returned. Warns about each value that the files do not state, and
+/// Opens a checkpoint for which holds_megatron() is true. Warns about each value that the files do not state, and
 /// that we assume.
 std::unique_ptr<TensorReader> open_megatron(const std::string& checkpoint, const ModelSupplement& given,
                                             Console& console);

@@ -54,10 +54,23 @@ std::string tracked_folder(const std::string& path) {
   return iteration && *iteration >= 0 ? folder_of(*iteration) : "";
 }
 
-/// Returns the checkpoint that the tracker names in a folder with multiple checkpoints or, if it names none that
-/// exists, the newest one. A release counts as iteration 0. Throws if the one that the tracker names has no ranks'
-/// folders, or is in a format that mtl does not read: an older one would repeat iterations without being asked to.
-std::optional<std::string> checkpoint_in(const std::string& path, Console& console) {
+}  // namespace
+
+bool is_megatron_rank(const std::string& name) { return rank_in_name(name).has_value(); }
+
+bool holds_megatron_ranks(const std::string& folder) {
+  const std::vector<std::string> names = names_in_folder(folder);
+  return std::ranges::any_of(names, is_like_rank);
+}
+
+bool holds_megatron(const std::string& path) {
+  if (is_directory(path)) return file_exists(cat(path, "/", kRankFile)) || holds_megatron_ranks(path);
+  return ends_with(path, ".pt") && !is_deepspeed_file(path) && !is_optimizer_file(path);
+}
+
+// A release counts as iteration 0. If the one that the tracker names has no ranks' folders, or is in a format that mtl
+// does not read, this throws: an older one would repeat iterations without being asked to.
+std::optional<std::string> current_megatron_checkpoint(const std::string& path, Console& console) {
   std::string newest;
   std::int64_t newest_iteration = -1;
   for (const std::string& name : names_in_folder(path)) {
@@ -83,24 +96,6 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
   console.warn(
       cat(tracker, tracked.empty() ? problem : cat(" names ", tracked, ", which does not exist"), "; using ", newest));
   return cat(path, "/", newest);
-}
-
-}  // namespace
-
-bool is_megatron_rank(const std::string& name) { return rank_in_name(name).has_value(); }
-
-bool holds_megatron_ranks(const std::string& folder) {
-  const std::vector<std::string> names = names_in_folder(folder);
-  return std::ranges::any_of(names, is_like_rank);
-}
-
-std::optional<std::string> find_megatron_checkpoint(const std::string& path, Console& console) {
-  if (!is_directory(path)) {
-    const bool may_be_rank_file = ends_with(path, ".pt") && !is_deepspeed_file(path) && !is_optimizer_file(path);
-    return may_be_rank_file ? std::optional(path) : std::nullopt;
-  }
-  if (file_exists(cat(path, "/", kRankFile)) || holds_megatron_ranks(path)) return path;
-  return checkpoint_in(path, console);
 }
 
 MegatronRankFiles list_megatron_files(const std::string& checkpoint) {

@@ -26,13 +26,15 @@ struct MegatronRankFiles {
   std::vector<std::string> paths;  // by stage and, within a stage, by tensor parallel rank
 };
 
-/// Returns `path` itself if it is a file NAME.pt, one rank's folder, or one iteration's folder. If `path` is a folder
-/// with multiple iterations, returns the iteration's folder that the tracker names. If the tracker or that folder is
-/// missing, warns and returns the newest iteration's folder. Returns empty for everything else, such as mtl's own
-/// checkpoints.
-std::optional<std::string> find_megatron_checkpoint(const std::string& path, Console& console);
+/// True if `path` is a file NAME.pt, one rank's folder, or one iteration's folder.
+bool holds_megatron(const std::string& path);
 
-/// Returns the files of a checkpoint that find_megatron_checkpoint() returned. Throws Error(bad_data) unless the folder
+/// If `path` is a folder with multiple iterations, returns the iteration's folder that the tracker names. If the tracker
+/// or that folder is missing, warns and returns the newest iteration's folder. Returns empty for everything else, such
+/// as mtl's own checkpoints.
+std::optional<std::string> current_megatron_checkpoint(const std::string& path, Console& console);
+
+/// Returns the files of a checkpoint for which holds_megatron() is true. Throws Error(bad_data) unless the folder
 /// has exactly one file for each stage and tensor parallel rank.
 MegatronRankFiles list_megatron_files(const std::string& checkpoint);
 

@@ -9,10 +9,8 @@
 #include "base/mapped_faults.h"
 #include "ckpt/canonical.h"
 #include "ckpt/foreign_model.h"
-#include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
-#include "ckpt/megatron_checkpoint.h"
-#include "ckpt/megatron_folder.h"
+#include "ckpt/model_formats.h"
 #include "ckpt/tensor_reader.h"
 #include "device/copy.h"
 
@@ -95,8 +93,7 @@ ModelSource::~ModelSource() = default;
 std::string ModelSource::find(const std::string& name, Console& console) {
   std::string path = resolve_hub_name(name);
   if (!file_exists(path)) fail_at(Exit::io, path, describe_missing_path(path));
-  if (file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json")) return path;
-  if (const std::optional<std::string> megatron = find_megatron_checkpoint(path, console)) return *megatron;
+  if (std::optional<std::string> model = find_model_in(path, console)) return *model;
   if (!is_directory(path)) {
     refuse_foreign(path);
     fail(Exit::bad_data, path, " is a file, but a model is a folder; use the folder that contains it");
@@ -111,9 +108,10 @@ std::string ModelSource::find(const std::string& name, Console& console) {
 ModelSource ModelSource::open(const std::string& path, Console& console, const ModelSupplement& given) {
   const std::string found = find(path, console);
   ModelSource source = read_mapped([&] {
-    if (file_exists(cat(found, "/", kManifestName))) return ModelSource(open_checkpoint(found));
-    if (file_exists(found + "/config.json")) return ModelSource(open_hf_folder(found));
-    return ModelSource(open_megatron(found, given, console));
+    const ModelFormat& format = *find_model_format(found);
+    std::unique_ptr<TensorReader> reader = format.open(found, given, console);
+    reader->kind = format.kind;
+    return ModelSource(std::move(reader));
   });
   const std::int64_t heads = source.config().num_heads;
   if (!given.may_differ && given.num_attention_heads.value_or(heads) != heads)

@@ -61,7 +61,7 @@ class ModelSource {
   /// layer. If `tokens` is empty, keeps all rows and warns. If the model has fewer than `tokens` rows, does nothing.
   /// `tokens` must be at least 1.
   void trim_vocabulary(std::optional<std::int64_t> tokens, Console& console);
-  /// Returns "checkpoint", "Hugging Face folder" or "Megatron-LM checkpoint".
+  /// Returns the format's kind in model_formats.h, such as "checkpoint" or "Hugging Face folder".
   std::string kind() const;
   /// Returns the folder that contains the model's files and possibly the tokenizer's.
   const std::string& folder() const;

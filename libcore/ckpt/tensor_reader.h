@@ -18,7 +18,7 @@ namespace mtl {
 class TensorReader {
  public:
   GptConfig config;
-  std::string kind;  // for example "checkpoint"; see ModelSource::kind()
+  std::string kind;  // see ModelSource::kind(), which sets it
   std::string folder;
   std::optional<TrainState> state;
   Json hf_config;                       // null if there is none

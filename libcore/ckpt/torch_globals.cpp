@@ -30,6 +30,7 @@ constexpr AllowedGlobal kAllowed[] = {
     {"collections", "OrderedDict", GlobalUse::dictionary},
     {"collections", "defaultdict", GlobalUse::dictionary},
     {"argparse", "Namespace", GlobalUse::type},
+    {"signal", "Signals", GlobalUse::type},  // args.exit_signal
     {"types", "SimpleNamespace", GlobalUse::type},
     {"pathlib", "PosixPath", GlobalUse::type},
     {"pathlib", "PurePosixPath", GlobalUse::type},

@@ -6,7 +6,7 @@
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
-#include "ckpt/megatron_folder.h"
+#include "ckpt/model_formats.h"
 #include "ckpt/model_folder.h"
 #include "comm/rank_outcome.h"
 
@@ -40,10 +40,11 @@ ModelSupplement supplement_of(const TrainOptions& options) {
           .may_differ = true};  // resolve_architecture() compares all sizes
 }
 
-bool is_megatron(const std::string& path) {
+/// True if `path` is a model, or another program's folder of several. False for a folder that mtl-train saves into.
+bool is_single_model(const std::string& path) {
   Console silent("");
   silent.quiet = silent.silent = true;
-  return find_megatron_checkpoint(path, silent).has_value();
+  return find_model_in(path, silent).has_value();
 }
 
 /// Throws if --save contains a model, but no checkpoint of a run to resume: the run would begin with random weights
@@ -114,14 +115,13 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
   const CheckpointOptions& flags = options.checkpoint;
   std::string path = resolve_hub_name(flags.load);
   if (!file_exists(path)) fail_at(Exit::io, "--load " + flags.load, describe_missing_path(flags.load));
-  const bool is_model = !flags.ckpt_step && (file_exists(cat(path, "/", kManifestName)) ||
-                                             file_exists(path + "/config.json") || is_megatron(path));
+  const bool is_single = !flags.ckpt_step && is_single_model(path);
   if (flags.ckpt_step) {
     path = named_checkpoint(flags, path, *flags.ckpt_step);
-  } else if (!is_model && !list_iterations(path).empty()) {
+  } else if (!is_single && !list_iterations(path).empty()) {
     path = newest_checkpoint(path, console, damaged).value_or(path);
   }
-  start.point.is_named = is_model || flags.ckpt_step.has_value();
+  start.point.is_named = is_single || flags.ckpt_step.has_value();
   open_source(start, options, path, !flags.finetune, console);
   if (!flags.finetune) check_optimizer(start, flags.no_load_optim, console);
 }

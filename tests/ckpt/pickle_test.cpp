@@ -50,6 +50,19 @@ TEST_CASE("pickle: one object in four protocols has the same values") {
   }
 }
 
+TEST_CASE("pickle: enumerations in Megatron-LM's arguments are values without effect") {
+  for (const char* global : {"csignal\nSignals\n", "cmegatron.core.enums\nModelType\n",
+                             "cmegatron.core.transformer.enums\nAttnBackend\n",
+                             "cmegatron.core.transformer.enums\nInferenceCudaGraphScope\n"}) {
+    const std::string stream = cat(global, "(I15\ntR.");
+    const Pickle pickle(stream, torch_global_use);
+    CAPTURE(global);
+    CHECK(pickle.root().is(PickleKind::object));
+    CHECK(pickle.root().arguments().at(0).as_int() == 15);
+  }
+  CHECK(contains(pickle_refusal("csignal\nraise_signal\n(I9\ntR."), "'signal.raise_signal'"));
+}
+
 TEST_CASE("pickle: shared values stay shared") {
   // l0 = []; l1 = [l0, l0]; l2 = [l1, l1]; ...: 2^200 paths, 201 lists.
   std::string stream = "\x80\2]q\0"s;

@@ -9,9 +9,6 @@ preprocess "$CORPUS" c
 MODEL+=(--num-layers 1)
 LENGTH=(--train-iters 4 --save-interval 2 --eval-interval 3 --log-interval 1)
 LAST=iter_0000004/shard_00000.safetensors
-enter_layout dp
-expect_exit 0 run_in whole
-expect_exit 0 run_in half --exit-interval 2
 
 # sweep KIND RANK CODE LEAST: a fault at any of RANK's write operations ends the job with CODE. There must be at least
 # LEAST operations.
@@ -29,8 +26,26 @@ sweep() {
   echo "$1: $((at - 1)) write operations of rank $2"
   [ $at -gt "$4" ] || fail "only $((at - 1)) write operations of rank $2"
 }
+
+# enter LAYOUT FLAG...: runs the uninterrupted job and the first half of it there.
+enter() {
+  enter_layout "$1"
+  LAYOUT+=("${@:2}")
+  expect_exit 0 run_in whole
+  expect_exit 0 run_in half --exit-interval 2
+}
+enter dp
 sweep kill 1 137 20
 sweep kill 0 137 40
 sweep eio 1 74 20
 sweep enospc 1 74 20
+for layout in zero3 cp; do
+  enter $layout
+  sweep kill 1 137 20
+done
+# The state in files has no name, so a killed rank leaves nothing there. Writing it counts as write operations too.
+mkdir -p "$WORK/state"
+enter zero2 --offload-optimizer "$WORK/state"
+sweep kill 1 137 20
+sweep eio 1 74 20
 finish

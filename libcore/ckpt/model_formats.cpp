@@ -1,0 +1,67 @@
+#include "ckpt/model_formats.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/files.h"
+#include "ckpt/hf_folder.h"
+#include "ckpt/manifest.h"
+#include "ckpt/megatron_checkpoint.h"
+#include "ckpt/megatron_folder.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr ModelFormat kModelFormats[] = {
+    {.name = "mtl",
+     .kind = "checkpoint",
+     .recognized = "manifest.json",
+     .versions = "0.1.0 and later",
+     .reads = "weights, Adam's moments, training state",
+     .writes = "--to mtl",
+     .proof = "cli/ages_test.sh",
+     .holds = [](const std::string& path) { return file_exists(cat(path, "/", kManifestName)); },
+     .current = nullptr,
+     .open = [](const std::string& path, const ModelSupplement&, Console&) { return open_checkpoint(path); }},
+    {.name = "megatron",
+     .kind = "Megatron-LM checkpoint",
+     .recognized = "mp_rank_*/model_optim_rng.pt",
+     .versions = "every release that wrote --ckpt-format torch",
+     .reads = "weights, Adam's moments, training state",
+     .writes = "--to megatron",
+     .proof = "ckpt/megatron_test.cpp",
+     .holds = holds_megatron,
+     .current = current_megatron_checkpoint,
+     .open = open_megatron},
+    {.name = "hf",
+     .kind = "Hugging Face folder",
+     .recognized = "config.json",
+     .versions = "transformers 4 and 5",
+     .reads = "weights",
+     .writes = "--to hf",
+     .proof = "cli/transformers_long.sh",
+     .holds = [](const std::string& path) { return file_exists(path + "/config.json"); },
+     .current = nullptr,
+     .open = [](const std::string& path, const ModelSupplement&, Console&) { return open_hf_folder(path); }},
+};
+
+}  // namespace
+
+std::span<const ModelFormat> model_formats() { return kModelFormats; }
+
+const ModelFormat* find_model_format(const std::string& path) {
+  const auto found = std::ranges::find_if(kModelFormats, [&](const ModelFormat& format) { return format.holds(path); });
+  return found == std::end(kModelFormats) ? nullptr : found;
+}
+
+std::optional<std::string> find_model_in(const std::string& path, Console& console) {
+  if (find_model_format(path) != nullptr) return path;
+  for (const ModelFormat& format : kModelFormats) {
+    if (format.current == nullptr) continue;
+    if (std::optional<std::string> found = format.current(path, console)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace mtl
