@@ -149,8 +149,9 @@ void add_flags(Flags& flags, ConvertCommand& command) {
                    "read the output back, and compare every tensor and the logits of both models");
   flags.add_switch("--force", options.force, "replace a folder that contains only a model or one checkpoint");
   flags.add_switch("--json", command.json, "print the report as JSON");
-  flags.add_listing("--list-formats", [&command] { return list_formats(command.json); },
-                    "print the formats that --load reads and --to writes, and exit");
+  flags.add_listing(
+      "--list-formats", [&command] { return list_formats(command.json); },
+      "print the formats that --load reads and --to writes, and exit");
   add_device_flag(flags, command.device);
   add_threads_flag(flags, command.threads);
   flags.check([&flags, &command] {

@@ -29,9 +29,9 @@ struct MegatronRankFiles {
 /// True if `path` is a file NAME.pt, one rank's folder, or one iteration's folder.
 bool holds_megatron(const std::string& path);
 
-/// If `path` is a folder with multiple iterations, returns the iteration's folder that the tracker names. If the tracker
-/// or that folder is missing, warns and returns the newest iteration's folder. Returns empty for everything else, such
-/// as mtl's own checkpoints.
+/// If `path` is a folder with multiple iterations, returns the iteration's folder that the tracker names. If the
+/// tracker or that folder is missing, warns and returns the newest iteration's folder. Returns empty for everything
+/// else, such as mtl's own checkpoints.
 std::optional<std::string> current_megatron_checkpoint(const std::string& path, Console& console);
 
 /// Returns the files of a checkpoint for which holds_megatron() is true. Throws Error(bad_data) unless the folder

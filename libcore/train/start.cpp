@@ -6,8 +6,8 @@
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
-#include "ckpt/model_formats.h"
 #include "ckpt/model_folder.h"
+#include "ckpt/model_formats.h"
 #include "comm/rank_outcome.h"
 
 namespace mtl {

@@ -51,9 +51,9 @@ TEST_CASE("pickle: one object in four protocols has the same values") {
 }
 
 TEST_CASE("pickle: enumerations in Megatron-LM's arguments are values without effect") {
-  for (const char* global : {"csignal\nSignals\n", "cmegatron.core.enums\nModelType\n",
-                             "cmegatron.core.transformer.enums\nAttnBackend\n",
-                             "cmegatron.core.transformer.enums\nInferenceCudaGraphScope\n"}) {
+  for (const char* global :
+       {"csignal\nSignals\n", "cmegatron.core.enums\nModelType\n", "cmegatron.core.transformer.enums\nAttnBackend\n",
+        "cmegatron.core.transformer.enums\nInferenceCudaGraphScope\n"}) {
     const std::string stream = cat(global, "(I15\ntR.");
     const Pickle pickle(stream, torch_global_use);
     CAPTURE(global);

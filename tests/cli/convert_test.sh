@@ -362,4 +362,9 @@ for size in 5gb 2e30GB; do
   expect_exit 2 mtl-convert "${from[@]}" --save "$WORK/x" --max-shard-size $size
   expect_text "$WORK/err" "max-shard-size $size +is not a size from 1 byte to .*spelled as in 5GB"
 done
+# The table of formats needs no other flag.
+expect_exit 0 mtl-convert --list-formats
+expect_text "$WORK/out" '^megatron: Megatron-LM checkpoint$'
+expect_exit 0 mtl-convert --list-formats --json
+expect_text "$WORK/out" '"written_by": "--to megatron"'
 finish
