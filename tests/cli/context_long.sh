@@ -1,13 +1,13 @@
 #!/bin/bash
-# A step with a sequence of 32,768 tokens, of a Llama with 22 million parameters: one process needs more memory than a
+# A step with a sequence of 32,768 tokens, of a Llama with 29 million parameters: one process needs more memory than a
 # limit allows, and each of eight context-parallel ranks needs less.
 source "$(dirname "$0")/lib.sh" "$1"
 cd "$WORK" || exit 1
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-run=(mtl-train --model llama-30m --mock-data --tokenizer-type NullTokenizer --vocab-size 32000 --seq-length 32768
+run=(mtl-train --model llama-30m --mock-data --tokenizer-type NullTokenizer --vocab-size 50257 --seq-length 32768
   --max-position-embeddings 32768 --micro-batch-size 1 --train-iters 1 --lr 1e-4 --eval-iters 0 --log-interval 1
   --peak-tflops 0.1 --threads 1)
-# One process plans 5.1 GiB. A rank plans 1.0 GiB, and maps 1.6 GB with programs, libraries and MPI.
+# One process plans 5.2 GiB. A rank plans 1.1 GiB, and maps 1.7 GB with programs, libraries and MPI.
 ulimit -v $((3 << 20))
 timeout 300 "${run[@]}" >out 2>err
 [ $? -ne 0 ] || fail 'one process fits the limit'
