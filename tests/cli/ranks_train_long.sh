@@ -39,10 +39,10 @@ sweep kill 1 137 20
 sweep kill 0 137 40
 sweep eio 1 74 20
 sweep enospc 1 74 20
-for layout in zero3 cp; do
-  enter $layout
-  sweep kill 1 137 20
-done
+enter zero3
+sweep kill 1 137 10
+enter cp
+sweep kill 1 137 20
 # The state in files has no name, so a killed rank leaves nothing there. Writing it counts as write operations too.
 mkdir -p "$WORK/state"
 enter zero2 --offload-optimizer "$WORK/state"
