@@ -55,6 +55,7 @@ for path in "$BIN"/mtl-*; do
   case $tool in
     *_test* | mtl_*) ;;
     mtl-data) for command in info verify cat sample stats merge split shuffle repair export order; do check_bounds mtl-data "$command"; done ;;
+    mtl-topo) check_bounds mtl-topo; check_bounds mtl-topo plan ;;
     *) check_bounds "$tool" ;;
   esac
 done

@@ -10,8 +10,9 @@ flags_of_help() {
     grep -oE -- '-[A-Za-z-][A-Za-z0-9_-]*'
 }
 
-# commands_of TOOL: prints the commands listed in its help, if it requires a COMMAND.
+# commands_of TOOL: prints the commands listed in its help, if it requires a COMMAND; mtl-topo's are optional.
 commands_of() {
+  [ "$1" != mtl-topo ] || echo plan
   "$1" --help | grep -q "^usage: $1 COMMAND" || return
   "$1" --help | sed -nE 's/^  ([a-z][a-z-]*) .*/\1/p'
 }

@@ -46,6 +46,8 @@ const std::map<std::string, std::set<std::string>>& visible_modules() {
     }
     sees["topo"] = sees["train"];
     sees["topo"].insert({"train", "chart"});
+    sees["planner"] = sees["train"];
+    sees["planner"].insert("train");
     std::set<std::string> all;
     for (const auto& [module, others] : sees) all.insert(module);
     sees["apps"] = all;

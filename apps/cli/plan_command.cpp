@@ -1,0 +1,137 @@
+#include "cli/plan_command.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/files.h"
+#include "base/interrupt_guard.h"
+#include "base/str.h"
+#include "cli/data_flags.h"
+#include "cli/layout_flags.h"
+#include "cli/precision_flags.h"
+#include "cli/run_main.h"
+#include "cli/tokenizer_flags.h"
+#include "planner/plan_report.h"
+
+namespace mtl {
+
+namespace {
+
+/// The values of all flags.
+struct PlanCommand {
+  TrainOptions run;
+  GptConfig config;
+  std::string hardware;
+  std::optional<std::string> device_memory, output;
+  std::optional<double> inside_gbs, between_gbs, inside_us, between_us;
+  bool json = false;
+
+  PlanRequest request() const {
+    PlanRequest out{.run = run, .config = config, .machine = *find_machine(hardware)};
+    out.node_size = static_cast<int>(run.parallel.gpus_per_node.value_or(out.machine.devices_per_node));
+    out.device_bytes = device_memory ? double(*parse_gigabytes(*device_memory)) : out.machine.device_gb * 1e9;
+    Links& links = out.machine.links;
+    links.inside_gbs = inside_gbs.value_or(links.inside_gbs);
+    links.between_gbs = between_gbs.value_or(links.between_gbs);
+    links.inside_us = inside_us.value_or(links.inside_us);
+    links.between_us = between_us.value_or(links.between_us);
+    return out;
+  }
+
+  /// Parses "80GB" or "80".
+  static std::optional<double> parse_gigabytes(std::string_view text) {
+    if (ends_with(text, "GB")) text.remove_suffix(2);
+    const std::optional<double> number = parse_float(text);
+    if (!number || !(*number > 0 && *number <= 1e6)) return std::nullopt;
+    return *number * 1e9;
+  }
+};
+
+std::string machine_names() {
+  std::vector<std::string> names;
+  for (const Machine& machine : known_machines()) names.push_back(machine.device.name);
+  return join(names, ", ");
+}
+
+void add_plan_flags(Flags& flags, PlanCommand& command) {
+  TrainOptions& run = command.run;
+  flags.section("Devices");
+  add_world_size_flag(flags, run.parallel, "number of ranks").required();
+  add_node_size_flag(flags, run.parallel, "ranks per node (default: 8)");
+  flags.add("--hardware", &command.hardware, "GPU", cat("the GPUs' model: ", machine_names())).required();
+  flags.add("--device-memory", &command.device_memory, "SIZE", "memory of one GPU that the run may use, as in 80GB");
+  flags.add("--inside-gbs", &command.inside_gbs, "GB/S", "bandwidth of a GPU's links inside its node, in one direction")
+      .above(0);
+  flags.add("--between-gbs", &command.between_gbs, "GB/S", "bandwidth of a GPU's link to other nodes, in one direction")
+      .above(0);
+  flags.add("--inside-us", &command.inside_us, "US", "latency inside a node, in microseconds").at_least(0);
+  flags.add("--between-us", &command.between_us, "US", "latency between nodes, in microseconds").at_least(0);
+  flags.section("Model");
+  add_architecture_flags(flags, run, [] { return false; });
+  add_vocab_size_flag(flags, run.tokenizer.vocab_size, "tokens in the vocabulary, before padding");
+  add_length_flag(flags, run.data);
+  flags.section("Precision");
+  add_precision_flags(flags, run.precision);
+  flags.section("Batch");
+  flags.add("--global-batch-size", &run.batch.global_batch_size, "N", "samples per step, over all ranks")
+      .required()
+      .at_least(1);
+  flags.section("Output");
+  flags.add_switch("--json", command.json, "print the plan as JSON");
+  flags.add("--output,-o", &command.output, "FILE", "also write a script that starts mtl-train in the best layout");
+  flags.check([&flags, &command] {
+    TrainOptions& options = command.run;
+    options.parallel.world = options.parallel.plan_world.value_or(1);
+    options.device = Device::cuda;
+    options.threads = 1;
+    options.dry_run = true;
+    if (!command.hardware.empty() && find_machine(command.hardware) == nullptr)
+      flags.problem("--hardware " + command.hardware, "is not known; use one of " + machine_names());
+    if (command.device_memory && !PlanCommand::parse_gigabytes(*command.device_memory))
+      flags.problem("--device-memory " + *command.device_memory, "is not a number of GB above 0, as in 80GB");
+    if (flags.problem_count() == 0)
+      command.config = resolve_config(options, {}, options.tokenizer.vocab_size.value_or(50257),
+                                      std::bind_front(&Flags::problem, &flags));
+  });
+}
+
+/// Returns the flags of the model and the run that were given, as words for a shell.
+std::vector<std::string> repeated_flags(const std::vector<std::string>& words) {
+  const std::vector<std::string> left_out = {"--world-size",        "--gpus-per-node", "--hardware",  "--device-memory",
+                                             "--inside-gbs",        "--between-gbs",   "--inside-us", "--between-us",
+                                             "--global-batch-size", "--json",          "--output",    "-o"};
+  std::vector<std::string> out;
+  bool keeps = false;
+  for (const std::string& word : words) {
+    if (starts_with(word, "-"))
+      keeps = std::ranges::none_of(
+          left_out, [&](const std::string& flag) { return word == flag || starts_with(word, flag + "="); });
+    if (keeps) out.push_back(word);
+  }
+  return out;
+}
+
+void write_plan(const PlanCommand& command, const std::vector<std::string>& words, const Flags& flags) {
+  const PlanRequest request = command.request();
+  const LayoutPlans plans = plan_layouts(request);
+  print_out(command.json ? plan_json(plans, request).dump(2) + "\n" : plan_text(plans, request));
+  if (plans.best.empty())
+    fail_at(Exit::failure, cat("--device-memory ", format("%.4g", request.device_bytes * 1e-9), "GB"),
+            "no layout fits; use more ranks, or a smaller --seq-length or --model");
+  if (!command.output) return;
+  InterruptGuard guard(flags.program());
+  write_file_atomic(*command.output, plan_script(plans, request, repeated_flags(words)), &guard);
+}
+
+}  // namespace
+
+int run_plan_command(int argc, const char* const* argv) {
+  PlanCommand command;
+  Flags flags("mtl-topo plan", "find the fastest layout of a training run on given devices");
+  add_plan_flags(flags, command);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  return run_main(flags, argc, argv, [&](Console&) { write_plan(command, words, flags); });
+}
+
+}  // namespace mtl

@@ -1,0 +1,62 @@
+#include "planner/links.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+AxisSet axes_named(const std::string& name) {
+  if (name == "tensor") return Axis::tensor;
+  if (name == "context") return Axis::context;
+  if (name == "pipeline") return Axis::pipeline;
+  if (name == "data") return kReplicaAxes;
+  fail(Exit::failure, "no axes are called '", name, "'");
+}
+
+GroupPlace place_of(const std::vector<int>& ranks, int node_size) {
+  std::map<int, int> on_node;
+  for (int rank : ranks) ++on_node[rank / node_size];
+  const auto fewest = std::ranges::min_element(on_node, {}, [](const auto& node) { return node.second; });
+  return {
+      .size = static_cast<int>(ranks.size()), .nodes = static_cast<int>(on_node.size()), .per_node = fewest->second};
+}
+
+bool is_slower(const GroupPlace& a, const GroupPlace& b) {
+  if (a.crosses_nodes() != b.crosses_nodes()) return a.crosses_nodes();
+  return a.per_node != b.per_node ? a.per_node < b.per_node : a.nodes > b.nodes;
+}
+
+}  // namespace
+
+GroupPlace place_of_group(const Layout& layout, const std::string& name, int node_size) {
+  const std::vector<std::vector<int>> groups =
+      name == "embedding" ? layout.grid.embedding_groups() : layout.grid.groups(axes_named(name));
+  GroupPlace out = place_of(groups.front(), node_size);
+  for (const std::vector<int>& ranks : groups) {
+    const GroupPlace place = place_of(ranks, node_size);
+    if (is_slower(place, out)) out = place;
+  }
+  return out;
+}
+
+double operation_ms(OperationKind kind, double bytes, const GroupPlace& place, const Links& links) {
+  if (place.size < 2) return 0;
+  if (kind == OperationKind::send || kind == OperationKind::receive)
+    return message_ms(bytes, place.crosses_nodes(), links);
+  const double gbs =
+      place.crosses_nodes() ? std::min(links.inside_gbs, links.between_gbs * place.per_node) : links.inside_gbs;
+  const int between = place.crosses_nodes() ? place.nodes - 1 : 0, inside = place.size - 1 - between;
+  const double around_us = between * links.between_us + inside * links.inside_us;
+  return bytes / (gbs * 1e6) + (kind == OperationKind::all_reduce ? 2 : 1) * around_us * 1e-3;
+}
+
+double message_ms(double bytes, bool crosses_nodes, const Links& links) {
+  return crosses_nodes ? bytes / (links.between_gbs * 1e6) + links.between_us * 1e-3
+                       : bytes / (links.inside_gbs * 1e6) + links.inside_us * 1e-3;
+}
+
+}  // namespace mtl

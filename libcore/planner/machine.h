@@ -1,0 +1,33 @@
+// The devices and links that a plan is for: peak rates, the share of them that operators reach, and memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/hardware.h"
+#include "planner/links.h"
+#include "planner/step_trace.h"
+
+namespace mtl {
+
+struct Machine {
+  Hardware device;
+  /// The share of the peak rates that kernels of a class reach: of FLOP/s for gemm and attention, of device memory's
+  /// bandwidth for all classes.
+  double gemm = 1, attention = 1, memory = 1;
+  double launch_us = 0;  // of every operator
+  Links links = {};
+  double device_gb = 0;  // 10^9 bytes of device memory
+  int devices_per_node = 8;
+  std::vector<std::string> sources = {};  // of the links and of the shares
+
+  /// Returns the time of an operator.
+  double work_ms(const TraceEvent& event, bool tf32) const;
+};
+
+/// Returns the known machines.
+const std::vector<Machine>& known_machines();
+/// Returns the machine of a GPU's name (find_hardware()), or null.
+const Machine* find_machine(std::string_view name);
+
+}  // namespace mtl

@@ -1,0 +1,18 @@
+// The result of a search for layouts, as text, as JSON, and as a script that starts the run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "planner/plan_layouts.h"
+
+namespace mtl {
+
+std::string plan_text(const LayoutPlans& plans, const PlanRequest& request);
+Json plan_json(const LayoutPlans& plans, const PlanRequest& request);
+/// Returns a bash script that starts mtl-train in the best layout: with mpirun on one node, or as a Slurm job on
+/// several. `given` are the flags of the model and the run, which the script repeats; it appends its own arguments.
+std::string plan_script(const LayoutPlans& plans, const PlanRequest& request, const std::vector<std::string>& given);
+
+}  // namespace mtl

@@ -1,0 +1,40 @@
+// Replays recorded steps of a pipeline's stages together: when every rank computes, and what it waits for.
+//
+// A rank has a lane for operators and one for each group. An operator starts when the previous one has ended and all
+// earlier waits are over. An operation between ranks starts when its group's lane is free, and ends after the time in
+// links.h. All ranks of a stage do the same at the same time, so one of each stage is replayed. Operations of several
+// stages, as for the copies of a tied embedding, start when the last stage has come to them. A message is on its way as
+// soon as it is sent. Two steps are replayed, and the second is timed, because gathers in the background end there.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "planner/machine.h"
+#include "planner/step_trace.h"
+
+namespace mtl {
+
+/// How a stage's ranks spend a step, in milliseconds. Everything adds up to the step.
+struct StageTime {
+  double compute = 0;
+  std::map<std::string, double> waits;  // for operations, by group
+  double message_wait = 0;              // for messages that are on their way
+  double idle = 0;                      // for other stages to send, and after the stage's end
+
+  double waiting() const;  // for links: `waits` and `message_wait`
+};
+
+struct StepTime {
+  double ms = 0;
+  std::vector<StageTime> stages;
+  /// Returns the stage whose ranks compute and wait for links longest.
+  const StageTime& busiest() const;
+};
+
+/// `traces` has one rank's step for every stage; `layout` is one of theirs. Throws Error(failure) on deadlock.
+StepTime simulate_step(const std::vector<StepTrace>& traces, const Layout& layout, int node_size,
+                       const Machine& machine, bool tf32);
+
+}  // namespace mtl

@@ -1,0 +1,151 @@
+#include "planner/step_trace.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "engine/memory_plan.h"
+#include "engine/meta_model.h"
+#include "engine/pipeline.h"
+#include "optim/optimizer.h"
+
+namespace mtl {
+
+namespace {
+
+/// The first micro-batch, the one after it, one of those between, and the last may each do different things.
+constexpr int kRecorded = 4, kBetween = 2;
+
+/// True for the messages between stages, which follow from the schedule. The stages also have operations together.
+bool is_between_stages(const ProfileEntry& start) {
+  return start.detail == kPipelineGroup &&
+         (start.name == name_of(OperationKind::send) || start.name == name_of(OperationKind::receive));
+}
+
+OperatorClass class_of(const std::string& name) {
+  if (name == "gemm") return OperatorClass::gemm;
+  return name == "attention_forward" || name == "attention_backward" ? OperatorClass::attention : OperatorClass::memory;
+}
+
+OperationKind operation_named(const std::string& name) {
+  for (OperationKind kind : {OperationKind::all_reduce, OperationKind::all_gather, OperationKind::reduce_scatter,
+                             OperationKind::broadcast, OperationKind::send, OperationKind::receive})
+    if (name == name_of(kind)) return kind;
+  fail(Exit::failure, "a profile has an operation '", name, "'");
+}
+
+bool is_compute(ActionKind kind) {
+  return kind == ActionKind::forward || kind == ActionKind::backward || kind == ActionKind::weight;
+}
+
+/// Turns a profile's entries from `begin` to `end` into events.
+class Recorder {
+ public:
+  explicit Recorder(const Profile& profile) : entries_(profile.entries()) {}
+
+  std::vector<TraceEvent> events(std::size_t begin, std::size_t end) {
+    std::vector<TraceEvent> out;
+    std::map<int, int> started;  // entry -> index in `out`
+    for (std::size_t i = begin; i < end; ++i) {
+      const ProfileEntry& entry = entries_[i];
+      if (entry.kind == ProfileKind::op) {
+        out.push_back({.kind = TraceEvent::Kind::work,
+                       .operator_class = class_of(entry.name),
+                       .dtype = entry.dtype,
+                       .work = entry.work});
+      } else if (entry.kind == ProfileKind::communication && entry.started < 0) {
+        if (is_between_stages(entry)) continue;
+        started[static_cast<int>(i)] = static_cast<int>(out.size());
+        out.push_back({.kind = TraceEvent::Kind::start,
+                       .operation = operation_named(entry.name),
+                       .group = entry.detail,
+                       .bytes = entry.work.bytes,
+                       .outlives = true});
+      } else if (entry.kind == ProfileKind::communication && waited_.insert(entry.started).second) {
+        const ProfileEntry& start = entries_[static_cast<std::size_t>(entry.started)];
+        if (is_between_stages(start)) continue;
+        const auto found = started.find(entry.started);
+        if (found != started.end()) out[found->second].outlives = false;
+        out.push_back({.kind = TraceEvent::Kind::wait,
+                       .operation = operation_named(start.name),
+                       .group = start.detail,
+                       .started = found == started.end() ? -1 : found->second});
+      }
+    }
+    return out;
+  }
+
+ private:
+  const std::vector<ProfileEntry>& entries_;
+  std::set<int> waited_;  // starts; a second wait for the same operation takes no time
+};
+
+}  // namespace
+
+std::size_t StepTrace::index_of(const Action& action) const {
+  int recorded_as = std::min(action.micro_batch, kBetween);
+  if (action.micro_batch == micro_batches - 1)
+    recorded_as = recorded_micro_batches - 1;
+  else if (recorded_as >= recorded_micro_batches - 1)
+    recorded_as = recorded_micro_batches - 2;
+  const auto found = std::ranges::find_if(recorded, [&](const Recorded& one) {
+    return one.action == Action{action.kind, recorded_as, action.chunk};
+  });
+  require(found != recorded.end(), "a step has an action that was not recorded");
+  return static_cast<std::size_t>(found - recorded.begin());
+}
+
+StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
+                     ParamTraffic::Overlap overlap) {
+  StepTrace out;
+  out.micro_batches = static_cast<int>(shape.micro_batches);
+  out.recorded_micro_batches = std::min(kRecorded, out.micro_batches);
+  out.schedule = rank_schedule(shape.layout, out.micro_batches).actions;
+  RunShape few = shape;
+  few.micro_batches = out.recorded_micro_batches;
+  const StepSchedule schedule = counting_schedule(shape.layout, out.recorded_micro_batches);
+  MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
+  Optimizer optimizer(model.params, {.rule = {}, .overlap = overlap}, model.stream, model.groups);
+  Pipeline pipeline(model.stage, model.stream, model.groups, schedule, plan_passes(config, dropout, few, schedule),
+                    &optimizer.traffic());
+  const BatchBuffers buffers(Device::meta, few);
+  // Record the second step: with gathers in the background, its first passes wait for those of the first update.
+  Profile profile(Device::meta);
+  Arena scratch(Device::meta, "scratch", 0);
+  optimizer.begin_step();
+  pipeline.train(buffers);
+  model.stream.set_profile(&profile);
+  optimizer.step(scratch, model.step.on_device());
+  const std::size_t second = profile.entries().size();
+  optimizer.begin_step();
+  pipeline.train(buffers);
+  const std::size_t update = profile.entries().size();
+  optimizer.step(scratch, model.step.on_device());
+
+  const std::vector<ProfileEntry>& entries = profile.entries();
+  Recorder recorder(profile);
+  recorder.events(0, second);  // waits in the first update
+  std::size_t next = 0;        // action
+  for (std::size_t i = second; i < update;) {
+    if (entries[i].kind != ProfileKind::phase) {
+      ++i;
+      continue;
+    }
+    std::size_t end = i + 1;
+    while (end < update && entries[end].parent >= static_cast<int>(i)) ++end;
+    const Action& action = schedule.actions.at(next++);
+    if (is_compute(action.kind)) out.recorded.push_back({action, recorder.events(i + 1, end)});
+    for (std::size_t entry = i + 1; entry < end && out.message_bytes == 0; ++entry) {
+      if (is_between_stages(entries[entry])) out.message_bytes = entries[entry].work.bytes;
+    }
+    i = end;
+  }
+  require(next == schedule.actions.size(), "a recorded step has ", next, " phases for ", schedule.actions.size(),
+          " actions");
+  out.update = recorder.events(update, entries.size());
+  return out;
+}
+
+}  // namespace mtl

@@ -1,0 +1,51 @@
+#!/bin/bash
+# mtl-topo plan: finds layouts that fit, says what the others wait for, and writes a script that mtl-train understands.
+source "$(dirname "$0")/lib.sh" "$1"
+cd "$WORK" || exit 1
+model=(--num-layers 8 --hidden-size 256 --num-attention-heads 8 --seq-length 512 --max-position-embeddings 512
+  --vocab-size 5000 --bf16)
+plan=(mtl-topo plan "${model[@]}" --hardware H100 --global-batch-size 32)
+
+expect_exit 0 "${plan[@]}" --world-size 8 --gpus-per-node 4 --output run.sh
+expect_text out '^plan for 8 ranks on 2 nodes of 4 H100 with 80 GB \(74.5 GiB\)$'
+expect_text out '^ 1\. .* (pp 2, )?dp [48], ZeRO-1, .*micro-batch [0-9]+$'
+expect_text out '^ 2\. \+[0-9.]+ %: '
+expect_exit 0 "${plan[@]}" --world-size 8 --gpus-per-node 4 --json
+[ "$(grep -c '"step_ms"' out)" -eq 5 ] || fail 'not five layouts'
+grep -oE '"step_ms": [0-9.e+-]+' out | awk '{ print $2 }' >times
+sort -g times | cmp -s - times || fail 'the best layouts are not in order'
+# The parts of every stage's time add up to the step's.
+awk -F'[:,]' '/"step_ms"/ { step = $2 } /"compute_ms"|"message_wait_ms"|"idle_ms"|^ *"(data|tensor|context|embedding|pipeline)"/ { sum += $2 }
+  /"idle_ms"/ { printf "%.12g\n", sum / step; sum = 0 }' out >sums
+[ "$(wc -l <sums)" -ge 5 ] || fail 'no stages'
+expect_near_lines sums <(sed 's/.*/1/' sums) 'parts of a step' 1e-9
+
+# mtl-train accepts the flags that the plan gives.
+expect_exit 0 "${plan[@]}" --world-size 8 --gpus-per-node 4
+read -ra flags < <(sed -n 's/^flags: //p' out)
+[ ${#flags[@]} -ge 4 ] || fail 'no flags'
+expect_exit 0 mtl-train "${model[@]}" --tokenizer-type NullTokenizer --mock-data --dry-run --world-size 8 "${flags[@]}"
+
+# The script repeats the model's flags, and is a job for Slurm on several nodes.
+bash -n run.sh || fail 'run.sh is no script'
+expect_text run.sh '^#SBATCH --nodes=2$'
+expect_text run.sh '^exec srun mtl-train '
+expect_text run.sh ' --hidden-size 256 '
+! grep -q -- --hardware run.sh || fail 'run.sh has flags of the plan'
+expect_exit 0 "${plan[@]}" --world-size 2 --gpus-per-node 4 --output one.sh
+expect_text one.sh '^exec mpirun -n 2 mtl-train '
+
+# Slower links make data parallelism wait, and stages of a pipeline worth their idle time.
+expect_exit 0 "${plan[@]}" --world-size 4 --gpus-per-node 1 --between-gbs 0.2 --between-us 1 --inside-gbs 400 --inside-us 1 --json
+sed '/"step_ms"/q' out | grep -q '"--pipeline-model-parallel-size"' || fail 'no pipeline over slow links'
+expect_text out '"what": "(waits for .* between nodes|is idle in the pipeline.s schedule)"'
+
+# Memory that is too small, and mistakes.
+expect_exit 1 "${plan[@]}" --world-size 2 --device-memory 0.01GB
+expect_text out '^no layout fits; those that need the least memory:$'
+expect_text err 'device-memory 0.01GB: no layout fits'
+expect_exit 2 "${plan[@]/H100/V9000}" --world-size 2
+expect_text err '^  --hardware V9000  is not known; use one of A100, '
+expect_exit 2 "${plan[@]}" --world-size 2 --device-memory much
+expect_text err 'as in 80GB'
+finish
