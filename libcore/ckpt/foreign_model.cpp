@@ -11,14 +11,10 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kMegatronRemedy = "; use it with --load, and choose another folder for --save";
+constexpr const char* kReadRemedy = "; use it with --load, and choose another folder for --save";
 constexpr const char* kDistributedRemedy =
     ", which mtl does not read; convert the checkpoint with Megatron-LM's --ckpt-convert-format torch, or export it to "
     "a Hugging Face folder (Megatron Bridge, or torchtitan's convert_to_hf.py), and load the result";
-constexpr const char* kDeepSpeedRemedy =
-    ", which mtl does not read; convert it to a Hugging Face folder with GPT-NeoX's tools/ckpts/convert_neox_to_hf.py, "
-    "Megatron-DeepSpeed's tools/convert_checkpoint/deepspeed_to_transformers.py or, for a transformers model, "
-    "DeepSpeed's zero_to_fp32.py, and load that folder";
 constexpr const char* kPyTorchRemedy =
     "; move it to a folder as pytorch_model.bin, next to the config.json of its model, and use that folder";
 
@@ -31,9 +27,9 @@ bool is_pytorch_file(const std::string& name) {
 ForeignModel find_by_names(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name == "model_optim_rng.pt")
-      return {cat("is one rank's shard of a Megatron-LM checkpoint (", name, ")"), kMegatronRemedy};
-    if (is_deepspeed_file(name)) return {cat("is a DeepSpeed or GPT-NeoX checkpoint (", name, ")"), kDeepSpeedRemedy};
-    if (starts_with(name, "mp_rank_")) return {cat("is a Megatron-LM checkpoint (", name, ")"), kMegatronRemedy};
+      return {cat("is one rank's shard of a Megatron-LM checkpoint (", name, ")"), kReadRemedy};
+    if (is_deepspeed_file(name)) return {cat("is a DeepSpeed or GPT-NeoX checkpoint (", name, ")"), kReadRemedy};
+    if (starts_with(name, "mp_rank_")) return {cat("is a Megatron-LM checkpoint (", name, ")"), kReadRemedy};
     if (name == ".metadata" || ends_with(name, ".distcp"))
       return {cat("is a distributed Megatron-LM or PyTorch checkpoint (torch_dist: ", name, ")"), kDistributedRemedy};
     if (name == "common.pt" || name == "metadata.json")
@@ -74,7 +70,9 @@ bool is_optimizer_file(std::string_view path) {
 ForeignModel find_foreign_model(const std::string& path) {
   if (!is_directory(path)) {
     const std::string name = fs::path(path).filename().string();
-    if (is_deepspeed_file(name)) return find_by_names({name});
+    if (is_deepspeed_file(name))
+      return {"is one rank's file of a DeepSpeed or GPT-NeoX checkpoint",
+              "; use the folder that contains the files of all ranks"};
     if (is_optimizer_file(path))
       return {"contains the state of Megatron-LM's distributed optimizer",
               "; use the checkpoint's folder, which has the weights"};

@@ -1,5 +1,5 @@
 // Base class for readers whose tensors consist of pieces of memory-mapped files, which are those for Hugging Face
-// folders and Megatron-LM checkpoints.
+// folders and for checkpoints of Megatron-LM and DeepSpeed.
 #pragma once
 
 #include <cstddef>

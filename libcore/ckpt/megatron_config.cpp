@@ -63,6 +63,7 @@ struct RefusedArg {
 };
 
 constexpr RefusedArg kRefusedSwitches[] = {
+    {"embed_layernorm", "a norm of the embeddings (BLOOM's) is not supported"},
     {"apply_residual_connection_post_layernorm", "residuals of normalized values are not supported"},
     {"apply_layernorm_1p", "norm weights stored minus 1 are not supported"},
     {"multi_latent_attention", "latent attention is not supported"},
@@ -71,7 +72,6 @@ constexpr RefusedArg kRefusedSwitches[] = {
     {"quick_geglu", "this activation is not supported"}};
 
 constexpr RefusedArg kRefusedValues[] = {
-    {"num_experts", "mixtures of experts are not supported"},
     {"mtp_num_layers", "multi-token prediction is not supported"},
     {"hybrid_override_pattern", "hybrid models are not supported"},
     {"heterogeneous_layers_config_path", "heterogeneous layers are not supported"},
@@ -80,6 +80,14 @@ constexpr RefusedArg kRefusedValues[] = {
     {"no_rope_freq", "rotary positions in some of the layers are not supported"},
     {"rotary_base_per_layer", "rotary positions that differ between layers are not supported"},
     {"softmax_scale", "a custom softmax scale is not supported"}};
+
+/// True for Microsoft's Megatron-DeepSpeed's default, a list with one expert for each layer that has its own number.
+bool is_single_expert(PickleValue experts) {
+  bool is_single = experts.is(PickleKind::list);
+  for (std::size_t i = 0; is_single && i < experts.size(); ++i)
+    is_single = experts.at(i).is(PickleKind::integer) && experts.at(i).as_int() == 1;
+  return is_single;
+}
 
 void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
   for (const RefusedArg& refused : kRefusedSwitches) {
@@ -90,6 +98,8 @@ void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
   for (const RefusedArg& refused : kRefusedValues) {
     if (args.find(refused.name)) problems.push_back(cat("args.", refused.name, " is given; ", refused.why));
   }
+  if (const std::optional<PickleValue> experts = args.find("num_experts"); experts && !is_single_expert(*experts))
+    problems.push_back("args.num_experts is given; mixtures of experts are not supported");
   if (const std::string softmax = args.text_or("softmax_type", "vanilla"); softmax != "vanilla")
     problems.push_back(cat("args.softmax_type is '", printable_text(softmax), "', which is not supported"));
   if (const double offset = args.number_or("glu_linear_offset", 0); offset != 0)
@@ -106,9 +116,14 @@ void expect_size(const MegatronArgs& args, const char* name, std::int64_t size, 
 /// in all releases that saved no arguments. In all other cases, and always with --onnx-safe, it computes torch's exact
 /// form.
 void set_activation(const MegatronArgs& args, bool has_args, double version, GptConfig& config,
-                    std::vector<std::string>& notes) {
-  config.gated_mlp = args.is_on("swiglu");
-  if (config.gated_mlp) {
+                    std::vector<std::string>& problems, std::vector<std::string>& notes) {
+  const std::string glu = args.text_or("glu_activation", "");  // BigScience's Megatron-DeepSpeed
+  config.gated_mlp = args.is_on("swiglu") || !glu.empty();
+  if (glu == "geglu" || glu == "reglu") {
+    config.activation = glu == "geglu" ? Activation::gelu_erf : Activation::relu;
+  } else if (config.gated_mlp) {
+    if (!glu.empty() && glu != "swiglu")
+      problems.push_back(cat("args.glu_activation is '", printable_text(glu), "', which is not supported"));
     config.activation = Activation::silu;
   } else if (args.is_on("squared_relu")) {
     config.activation = Activation::squared_relu;
@@ -125,7 +140,7 @@ void set_activation(const MegatronArgs& args, bool has_args, double version, Gpt
 }
 
 void set_rotary(const MegatronArgs& args, RotaryOptions& rotary) {
-  rotary.base = args.number_or("rotary_base", 10000);
+  rotary.base = args.number_or("rotary_base", args.number_or("rope_theta", 10000));  // Megatron-DeepSpeed: rope_theta
   rotary.percent = args.number_or("rotary_percent", 1);
   rotary.interleaved = args.is_on("rotary_interleaved");
   if (const double factor = args.number_or("rotary_seq_len_interpolation_factor", 1); factor != 1) {
@@ -138,9 +153,27 @@ void set_rotary(const MegatronArgs& args, RotaryOptions& rotary) {
   }
 }
 
+/// Returns the kind of positions. In BigScience's Megatron-DeepSpeed it is an enumeration.
+std::string position_type_of(const MegatronArgs& args) {
+  const std::optional<PickleValue> value = args.find("position_embedding_type");
+  const bool is_enumeration = value && value->is(PickleKind::object) && value->arguments().size() == 1 &&
+                              value->arguments().at(0).is(PickleKind::integer);
+  if (!is_enumeration) return args.text_or("position_embedding_type", "learned_absolute");
+  switch (value->arguments().at(0).as_int()) {
+    case 1:
+      return "rope";
+    case 2:
+      return "learned_absolute";
+    case 3:
+      return "alibi";
+    default:
+      return value->describe();
+  }
+}
+
 void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptConfig& config,
                    std::vector<std::string>& problems) {
-  const std::string type = args.text_or("position_embedding_type", "learned_absolute");
+  const std::string type = position_type_of(args);
   const bool is_rotary = type == "rope" || args.is_on("use_rotary_position_embeddings");
   if (!is_rotary && type != "learned_absolute")
     problems.push_back(cat("args.position_embedding_type is '", printable_text(type), "', which is not supported"));
@@ -184,6 +217,8 @@ void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const
   config.num_query_groups = config.num_heads;
   if (args.is_on("group_query_attention"))
     config.num_query_groups = args.integer("num_query_groups").value_or(config.num_heads);
+  if (const std::optional<std::int64_t> groups = args.integer("num_key_value_heads"))  // Megatron-DeepSpeed
+    config.num_query_groups = *groups;
   config.head_dim =
       args.integer("kv_channels").value_or(config.num_heads > 0 ? config.hidden_size / config.num_heads : 0);
   config.qk_norm = shapes.query_norm > 0;
@@ -228,7 +263,7 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
                               cat("exceeds the ", shapes.vocabulary_rows,
                                   " rows of the checkpoint's token embedding; use at most ", shapes.vocabulary_rows)}});
   config.bias = shapes.bias;
-  set_activation(args, pickled.has_value(), version, config, notes);
+  set_activation(args, pickled.has_value(), version, config, problems, notes);
   config.ffn_hidden_size = shapes.up_rows / (config.gated_mlp ? 2 : 1);
   expect_size(args, "ffn_hidden_size", config.ffn_hidden_size, problems);
   set_positions(args, shapes, config, problems);
@@ -236,7 +271,9 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
   if (version < 2 && config.num_query_groups != config.num_heads)
     problems.push_back(cat("grouped queries are not supported in a checkpoint with checkpoint_version ", version));
 
-  const std::string norm = args.text_or("normalization", shapes.has_norm_bias ? "LayerNorm" : "RMSNorm");
+  std::string norm = args.text_or("normalization", shapes.has_norm_bias ? "LayerNorm" : "RMSNorm");
+  if (norm == "layernorm") norm = "LayerNorm";  // Megatron-DeepSpeed
+  if (norm == "rmsnorm") norm = "RMSNorm";
   if (norm != "LayerNorm" && norm != "RMSNorm")
     problems.push_back(cat("args.normalization is '", printable_text(norm), "', which is not supported"));
   config.norm = norm == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm;

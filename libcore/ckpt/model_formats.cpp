@@ -4,6 +4,8 @@
 #include <iterator>
 
 #include "base/files.h"
+#include "ckpt/deepspeed_checkpoint.h"
+#include "ckpt/deepspeed_folder.h"
 #include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/megatron_checkpoint.h"
@@ -34,6 +36,26 @@ constexpr ModelFormat kModelFormats[] = {
      .holds = holds_megatron,
      .current = current_megatron_checkpoint,
      .open = open_megatron},
+    {.name = "neox",
+     .kind = "GPT-NeoX checkpoint",
+     .recognized = "layer_00-*-model_states.pt",
+     .versions = "GPT-NeoX 1.0 and later, with ZeRO 0 to 2",
+     .reads = "weights, Adam's moments, training state",
+     .writes = "",
+     .proof = "ckpt/deepspeed_test.cpp",
+     .holds = holds_neox,
+     .current = current_deepspeed_checkpoint,
+     .open = open_deepspeed},
+    {.name = "deepspeed",
+     .kind = "DeepSpeed checkpoint",
+     .recognized = "mp_rank_*_model_states.pt",
+     .versions = "Megatron-DeepSpeed of BigScience and Microsoft, with ZeRO 0 to 2",
+     .reads = "weights, Adam's moments, training state",
+     .writes = "",
+     .proof = "ckpt/deepspeed_test.cpp",
+     .holds = holds_deepspeed,
+     .current = current_deepspeed_checkpoint,
+     .open = open_deepspeed},
     {.name = "hf",
      .kind = "Hugging Face folder",
      .recognized = "config.json",

@@ -101,8 +101,8 @@ std::string ModelSource::find(const std::string& name, Console& console) {
   if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
   refuse_foreign(path);
   fail(Exit::bad_data, path, " contains no model, which would have ", kManifestName,
-       " (one checkpoint), config.json (a Hugging Face folder), folders iter_* (where mtl-train saves), or mp_rank_* "
-       "(Megatron-LM); use another path");
+       " (one checkpoint), config.json (a Hugging Face folder), folders iter_* (where mtl-train saves) or mp_rank_* "
+       "(Megatron-LM), or files mp_rank_*_model_states.pt (DeepSpeed); use another path");
 }
 
 ModelSource ModelSource::open(const std::string& path, Console& console, const ModelSupplement& given) {

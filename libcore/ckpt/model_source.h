@@ -1,4 +1,5 @@
-// A model on disk in any format: an mtl checkpoint, a Hugging Face folder, or a Megatron-LM checkpoint.
+// A model on disk in any format of model_formats.h: an mtl checkpoint, a Hugging Face folder, a checkpoint of
+// Megatron-LM or DeepSpeed.
 //
 // Every layout can load every format: a rank reads only the slices of canonical tensors that it needs (from a
 // checkpoint, the blocks that contain them). Opening a model checks names, shapes and dtypes. Before loading copies the
@@ -42,6 +43,7 @@ class ModelSource {
   /// - A single checkpoint (SAVE/iter_0001000).
   /// - A Hugging Face folder with config.json.
   /// - A Megatron-LM folder or file (megatron_folder.h).
+  /// - A folder of DeepSpeed or GPT-NeoX (deepspeed_folder.h).
   ///
   /// If no format fits, the error says what open() looked for. Warns about each checkpoint that it skips. Throws
   /// Error(usage) if given.num_attention_heads contradicts the files and !given.may_differ.

@@ -83,6 +83,14 @@ bool is_megatron_class(std::string_view module, std::string_view name) {
   return is_inside && is_class && name.find('.') == std::string_view::npos;
 }
 
+/// True for classes of DeepSpeed, GPT-NeoX's fork of it and their wrappers, such as loss scalers, enumerations and the
+/// addresses of parameters in partitions.
+bool is_deepspeed_class(std::string_view module, std::string_view name) {
+  if (module == "deepspeed.utils.tensor_fragment") return name == "fragment_address" || name == "tensor_fragment";
+  const bool is_class = !name.empty() && name[0] >= 'A' && name[0] <= 'Z';
+  return starts_with(module, "deepspeed.") && is_class && name.find('.') == std::string_view::npos;
+}
+
 /// Returns a global's name without the module torch or torch.cuda, or "" for globals in other modules.
 std::string_view name_in_torch(std::string_view global) {
   for (std::string_view module : {"torch.cuda.", "torch."}) {
@@ -121,7 +129,8 @@ GlobalUse torch_global_use(std::string_view module, std::string_view name) {
     const std::string global = cat(module, ".", name);
     if (dtype_of_storage(global) || dtype_of_torch_global(global)) return GlobalUse::value;
   }
-  return is_megatron_class(module, name) ? GlobalUse::type : GlobalUse::refused;
+  const bool is_known = is_megatron_class(module, name) || is_deepspeed_class(module, name);
+  return is_known ? GlobalUse::type : GlobalUse::refused;
 }
 
 std::optional<StoredDType> dtype_of_storage(std::string_view global) {

@@ -1,4 +1,4 @@
-// The globals that PyTorch's and Megatron-LM's pickles may use, and what they mean.
+// The globals that the pickles of PyTorch, Megatron-LM and DeepSpeed may use, and what they mean.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace mtl {
 
 /// The GlobalRule for files written by torch.save(). Allows globals for tensors, containers, NumPy arrays,
-/// argparse.Namespace, paths, dates and Megatron-LM's classes, all as data. Rejects every other global.
+/// argparse.Namespace, paths, dates, and classes of Megatron-LM and DeepSpeed, all as data. Rejects every other global.
 GlobalUse torch_global_use(std::string_view module, std::string_view name);
 
 /// Returns a storage class's dtype: "torch.FloatStorage" -> f32. Empty for other names and for UntypedStorage.

@@ -32,6 +32,17 @@ inline GptConfig tiny_config(std::int64_t layers = 1) {
   return gpt_of_size({.vocab = 11, .layers = layers, .hidden = 8, .heads = 2, .positions = 5});
 }
 
+/// Returns a slice's elements in fp32.
+inline std::vector<float> elements_of(const ModelSource& source, const std::string& name, const Slice& slice) {
+  const SavedTensor* tensor = source.find_tensor(name);
+  REQUIRE(tensor != nullptr);
+  std::vector<std::byte> stored(slice.count() * bits_of(tensor->dtype) / 8);
+  source.read(name, slice, stored);
+  std::vector<float> out(slice.count());
+  to_float(tensor->dtype, stored, out);
+  return out;
+}
+
 /// A model's parameters, without the layers that use them.
 struct TestStore {
   explicit TestStore(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0,

@@ -92,11 +92,11 @@ expect_foreign first 'release/mp_rank_00/model_rng.pt: .*distributed optimizer'
 for tag in global_step100 any_tag; do
   mkdir -p "$WORK/$tag/$tag" && echo $tag >"$WORK/$tag/latest"
   touch "$WORK/$tag/$tag/"{layer_00-model_00,mp_rank_00}_model_states.pt "$WORK/$tag/$tag/zero_pp_rank_0_mp_rank_00_optim_states.pt"
-  expect_foreign $tag "contains .* $tag is a DeepSpeed or GPT-NeoX checkpoint .*convert_neox_to_hf.py"
-  expect_foreign $tag/$tag 'is a DeepSpeed or GPT-NeoX checkpoint'
-  expect_foreign $tag/$tag/mp_rank_00_model_states.pt 'is a DeepSpeed or GPT-NeoX checkpoint'
-  rm "$WORK/$tag/$tag/layer"* "$WORK/$tag/$tag/zero"*
-  expect_foreign $tag/$tag 'is a DeepSpeed or GPT-NeoX checkpoint'
+  expect_foreign $tag "$tag/mp_rank_00_model_states.pt: the file is empty"
+  expect_foreign $tag/$tag 'mp_rank_00_model_states.pt: the file is empty'
+  expect_foreign $tag/$tag/mp_rank_00_model_states.pt "is one rank's file of a DeepSpeed or GPT-NeoX checkpoint; .*folder"
+  rm "$WORK/$tag/$tag/layer"* "$WORK/$tag/$tag/mp"*
+  expect_foreign $tag/$tag 'the files mp_rank_\*_model_states.pt are missing'
 done
 expect_foreign pickled \
   'has PyTorch weights \(pytorch_model-00001-of-00002.bin\), but no config.json; add the config.json of the model'

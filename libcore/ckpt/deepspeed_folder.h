@@ -1,0 +1,43 @@
+// Finds checkpoints of DeepSpeed, as Megatron-DeepSpeed and GPT-NeoX save them, by file and folder names. Does not open
+// any files except the tracker.
+//
+//   DIR/latest                                                         the tracker: the name of a checkpoint's folder
+//   DIR/global_step1000/mp_rank_RR_model_states.pt                     weights, arguments, shapes of the optimizer's
+//   DIR/global_step1000/layer_LL-model_TT-model_states.pt              weights, of a pipeline's module LL
+//   DIR/global_step1000/[bf16_]zero_pp_rank_D_mp_rank_RR_optim_states.pt   data-parallel rank D's optimizer state
+//   DIR/global_step1000/configs/*.yml                                  GPT-NeoX's configuration
+//
+// RR is the model-parallel rank: STAGE * (tensor parallel ranks) + TT with pipeline modules, otherwise TT.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/console.h"
+
+namespace mtl {
+
+struct DeepSpeedFiles {
+  std::vector<std::string> ranks;                    // mp_rank_*, by model-parallel rank
+  std::map<int, std::vector<std::string>> layers;    // layer_*, by the module's number and tensor parallel rank
+  std::map<int, std::map<int, std::string>> shards;  // *_optim_states.pt, by model- and data-parallel rank, if any
+  std::vector<std::string> configs;                  // configs/*.yml, *.yaml and *.json
+  int tensor_parallel = 1;
+};
+
+/// True for one checkpoint's folder with GPT-NeoX's files: configs, or a pipeline whose embedding is module 0.
+bool holds_neox(const std::string& path);
+/// True for one checkpoint's folder with any of DeepSpeed's files.
+bool holds_deepspeed(const std::string& path);
+
+/// If `path` is a folder with multiple of these checkpoints, returns the one that its file `latest` names. If the file
+/// is missing or names another folder, warns and returns the newest global_stepN. Returns empty for other folders.
+std::optional<std::string> current_deepspeed_checkpoint(const std::string& path, Console& console);
+
+/// Returns the files of a checkpoint. Throws Error(bad_data) if files are missing, if it belongs to a mixture of
+/// experts, or if ZeRO-3 partitioned its weights, with the tool that merges them.
+DeepSpeedFiles list_deepspeed_files(const std::string& checkpoint);
+
+}  // namespace mtl

@@ -1,0 +1,206 @@
+#include "ckpt/deepspeed_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/count_of.h"
+#include "base/printable.h"
+#include "ckpt/deepspeed_names.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr int kMaxModuleDepth = 8;
+
+/// A parameter in a file, with its full name.
+struct NamedTensor {
+  std::string name;
+  const TorchFile* file;
+  const TorchTensor* tensor;
+};
+
+/// Collects the tensors in a dict, whose keys may be nested, joined by dots, or both. Adds `prefix` to their names.
+class TensorCollector {
+ public:
+  explicit TensorCollector(const TorchFile& file) : file_(file) {}
+
+  std::vector<NamedTensor> collect(PickleValue dict, const std::string& prefix) {
+    visit(dict, prefix, 0);
+    return std::move(tensors_);
+  }
+
+ private:
+  void visit(PickleValue dict, const std::string& prefix, int depth) {
+    if (!visited_.insert(dict.number()).second || depth > kMaxModuleDepth)
+      fail_at(Exit::bad_data, file_.path(), "the dict '", printable_text(prefix), "' of the model ",
+              depth > kMaxModuleDepth ? "is nested too deep" : "occurs twice");
+    for (std::size_t i = 0; i < dict.size(); ++i) {
+      const PickleValue key = dict.key(i), value = dict.value(i);
+      if (!key.is(PickleKind::text))
+        fail_at(Exit::bad_data, file_.path(), "a key in the model's dict is ", key.describe(), " instead of a string");
+      const std::string name = cat(prefix, prefix.empty() ? "" : ".", key.as_text());
+      if (value.is(PickleKind::dict)) {
+        visit(value, name, depth + 1);
+      } else if (const TorchTensor* tensor = file_.tensor(value); tensor != nullptr && !is_deepspeed_buffer(name)) {
+        tensors_.push_back({name, &file_, tensor});
+      }
+    }
+  }
+
+  const TorchFile& file_;
+  std::set<std::uint32_t> visited_;
+  std::vector<NamedTensor> tensors_;
+};
+
+[[noreturn]] void refuse_name(const NamedTensor& entry) {
+  const std::string& name = entry.name;
+  const char* why = "is not a GPT parameter that mtl supports";
+  if (name.find("word_embeddings.norm.") != std::string::npos)
+    why = "is the norm of the embeddings (--embed-layernorm, BLOOM), which mtl does not support";
+  if (name.find("attention.rpe") != std::string::npos) why = "is a relative position bias, which mtl does not support";
+  if (name.find("qk_layernorm") != std::string::npos) why = "is a norm of whole queries, which mtl does not support";
+  if (starts_with(name, "model.") || starts_with(name, "transformer.h.") || starts_with(name, "gpt_neox."))
+    why =
+        "belongs to a transformers model; convert the checkpoint with the zero_to_fp32.py beside it, into the folder "
+        "of the model's config.json, and use that folder";
+  fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(name), "' ", why);
+}
+
+DeepSpeedName parsed_name(const NamedTensor& entry) {
+  std::optional<DeepSpeedName> parsed = parse_deepspeed_name(entry.name);
+  if (!parsed) refuse_name(entry);
+  return std::move(*parsed);
+}
+
+FlatShard shard_of(const NamedTensor& entry) {
+  const TorchTensor& tensor = *entry.tensor;
+  if (!tensor.is_contiguous())
+    fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
+            "' is not contiguous, which DeepSpeed does not write; call contiguous() on it before torch.save");
+  if (!is_model_dtype(tensor.dtype))
+    fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name), "' is stored as ",
+            name_of(tensor.dtype), ", but mtl reads only F16, BF16, F32 and F64");
+  return {tensor.shape, tensor.dtype, {{entry.file, tensor.record, tensor.data, tensor.count()}}};
+}
+
+/// Adds the parameters that a tensor parallel rank stores.
+void add_rank(DeepSpeedModel& model, int rank, const std::vector<NamedTensor>& entries) {
+  for (const NamedTensor& entry : entries) {
+    const DeepSpeedName parsed = parsed_name(entry);
+    model.is_neox = model.is_neox || parsed.is_neox;
+    const std::string name = *model.canonical_name(entry.name);
+    ShardedParameter* parameter = &model.parameters[name];
+    if (name == kTokenEmbedding && std::ssize(parameter->shards) == rank + 1) {  // again, in a tied output layer
+      if (!model.tied_copy) model.tied_copy.emplace();
+      parameter = &*model.tied_copy;
+    }
+    if (name == kPositionEmbedding && std::ssize(parameter->shards) == rank + 1) continue;  // beside it
+    if (rank == 0 && parameter->shards.empty()) parameter->split = parsed.split, parameter->name = entry.name;
+    if (std::ssize(parameter->shards) != rank)
+      fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name), "' ",
+              std::ssize(parameter->shards) > rank ? "is stored twice" : "is missing in the file of another rank");
+    if (rank == 0 && !model.tied_copy) model.order.push_back(name);
+    parameter->shards.push_back(shard_of(entry));
+    if (parameter->shards.back().shape != parameter->shards.front().shape)
+      fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
+              "' has another shape than on tensor parallel rank 0; use files of the same checkpoint");
+  }
+}
+
+/// Numbers the blocks of a pipeline in the order of its modules.
+void number_blocks(DeepSpeedModel& model, const std::vector<NamedTensor>& entries) {
+  std::set<std::int64_t> numbers;
+  std::int64_t layers = 0;
+  for (const NamedTensor& entry : entries) {
+    const DeepSpeedName parsed = parsed_name(entry);
+    if (!parsed.block) continue;
+    if (parsed.is_module_number)
+      numbers.insert(*parsed.block);
+    else
+      layers = std::max(layers, *parsed.block + 1);
+  }
+  for (std::int64_t number : numbers) {
+    if (number != *numbers.begin() + std::ssize(model.blocks))
+      fail_at(Exit::bad_data, entries.front().file->path(), "the weights of the pipeline's module ",
+              *numbers.begin() + std::ssize(model.blocks), " are missing; copy all files of the checkpoint");
+    model.blocks.emplace(number, std::ssize(model.blocks));
+  }
+  model.layers = layers + std::ssize(model.blocks);
+}
+
+const TorchFile& open_file(DeepSpeedModel& model, const std::string& path) {
+  model.files.push_back(std::make_unique<TorchFile>(path));
+  return *model.files.back();
+}
+
+std::vector<NamedTensor> entries_of_rank(DeepSpeedModel& model, const DeepSpeedFiles& files, int rank) {
+  std::vector<NamedTensor> out;
+  for (const auto& [number, paths] : files.layers) {
+    const TorchFile& file = open_file(model, paths[rank]);
+    std::ranges::move(TensorCollector(file).collect(file.root(), cat(number)), std::back_inserter(out));
+  }
+  if (!files.layers.empty()) return out;
+  const TorchFile& file = *model.files[rank];
+  const std::optional<PickleValue> module = file.root().find("module");
+  if (!module || !module->is(PickleKind::dict))
+    fail_at(Exit::bad_data, file.path(),
+            module ? cat("the entry 'module' is ", module->describe(), " instead of a dict")
+                   : "the file has no entry 'module', so it is not a DeepSpeed checkpoint",
+            "; copy all files of the checkpoint");
+  return TensorCollector(file).collect(*module, "");
+}
+
+}  // namespace
+
+std::optional<PickleValue> DeepSpeedModel::find(std::string_view key) const {
+  const std::optional<PickleValue> value = root().find(key);
+  return value && value->is(PickleKind::none) ? std::nullopt : value;
+}
+
+std::optional<std::string> DeepSpeedModel::canonical_name(std::string_view name) const {
+  const std::optional<DeepSpeedName> parsed = parse_deepspeed_name(name);
+  if (!parsed) return std::nullopt;
+  if (!parsed->is_in_block) return parsed->canonical;
+  std::int64_t layer = *parsed->block;
+  if (parsed->is_module_number) {
+    const auto found = blocks.find(layer);
+    if (found == blocks.end()) return std::nullopt;
+    layer = found->second;
+  }
+  return cat("layers.", layer, ".", parsed->canonical);
+}
+
+DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
+  DeepSpeedModel model;
+  model.tensor_parallel = files.tensor_parallel;
+  model.ranks = files.ranks.size();
+  for (const std::string& path : files.ranks) open_file(model, path);
+  for (int rank = 0; rank < model.tensor_parallel; ++rank) {
+    const std::vector<NamedTensor> entries = entries_of_rank(model, files, rank);
+    if (entries.empty())
+      fail_at(Exit::bad_data, model.files.back()->path(), "the file has no tensors; copy all files of the checkpoint");
+    if (rank == 0) number_blocks(model, entries);
+    for (const NamedTensor& entry : entries) {
+      parsed_name(entry);
+      if (!model.canonical_name(entry.name))
+        fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
+                "' is missing in the file of another rank");
+    }
+    add_rank(model, rank, entries);
+  }
+  for (const auto& [name, parameter] : model.parameters) {
+    if (std::ssize(parameter.shards) != model.tensor_parallel)
+      fail_at(Exit::bad_data, parameter.shards.front().segments.front().file->path(), "tensor '",
+              printable_text(parameter.name), "' is stored by ", parameter.shards.size(), " of ",
+              count_of(model.tensor_parallel, "tensor parallel rank"));
+  }
+  // A block has several parameters. Reject an absurd number of layers before canonical_tensors() lists them all.
+  if (model.layers > std::ssize(model.parameters))
+    fail_at(Exit::bad_data, model.files.front()->path(), "the checkpoint has ",
+            count_of(model.parameters.size(), "tensor"), ", too few for a model with ",
+            count_of(model.layers, "layer"));
+  return model;
+}
+
+}  // namespace mtl

@@ -1,0 +1,368 @@
+#include "ckpt/deepspeed_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/count_of.h"
+#include "base/printable.h"
+
+namespace mtl {
+
+namespace {
+
+template <class... Parts>
+[[noreturn]] void refuse_shards(const TorchFile& file, const Parts&... parts) {
+  fail_at(Exit::bad_data, file.path(), "the optimizer state ", parts...);
+}
+
+PickleValue required(const TorchFile& file, PickleValue dict, std::string_view key) {
+  const std::optional<PickleValue> value = dict.find(key);
+  if (!value) refuse_shards(file, "has no '", key, "'");
+  return *value;
+}
+
+PickleValue at_index(const TorchFile& file, PickleValue list, std::size_t index, std::string_view what) {
+  if (!list.is(PickleKind::list) || list.size() <= index) refuse_shards(file, "has no ", what, " of group ", index);
+  return list.at(index);
+}
+
+/// Returns a dict's entry under an integer key.
+PickleValue at_number(const TorchFile& file, PickleValue dict, std::int64_t number) {
+  for (std::size_t i = 0; dict.is(PickleKind::dict) && i < dict.size(); ++i) {
+    if (dict.key(i).is(PickleKind::integer) && dict.key(i).as_int() == number) return dict.value(i);
+  }
+  refuse_shards(file, "has no entry for parameter ", number);
+}
+
+/// Returns a flat fp32 tensor.
+const TorchTensor& flat_tensor(const TorchFile& file, PickleValue value, std::string_view what) {
+  const TorchTensor* tensor = file.tensor(value);
+  if (tensor == nullptr || tensor->dtype != StoredDType::f32 || tensor->shape.size() != 1 || !tensor->is_contiguous())
+    refuse_shards(file, "has ", value.describe(), " as ", what, ", instead of a flat fp32 tensor");
+  return *tensor;
+}
+
+/// Reads a number of steps: an integer, a float or a tensor with one element. 0 if it is missing.
+std::int64_t steps_in(const TorchFile& file, PickleValue dict) {
+  const std::optional<PickleValue> step = dict.find("step");
+  if (!step) return 0;
+  if (step->is(PickleKind::integer)) return step->as_int();
+  double value = 0;
+  if (const TorchTensor* tensor = file.tensor(*step); tensor != nullptr && tensor->count() == 1) {
+    if (tensor->dtype == StoredDType::i64) {
+      std::int64_t integer = 0;
+      read_elements(*tensor, 0, std::as_writable_bytes(std::span(&integer, 1)));
+      return integer;
+    }
+    if (!is_model_dtype(tensor->dtype)) return 0;
+    std::vector<std::byte> stored(bits_of(tensor->dtype) / 8);
+    read_elements(*tensor, 0, stored);
+    float single = 0;
+    to_float(tensor->dtype, stored, std::span(&single, 1));
+    value = single;
+  } else if (step->is(PickleKind::real)) {
+    value = step->as_number();
+  }
+  return value >= 0 && value < 9e15 ? static_cast<std::int64_t>(value) : 0;
+}
+
+/// Reads a shape in param_shapes: a torch.Size or a tuple.
+std::vector<std::int64_t> shape_in(const TorchFile& file, PickleValue value) {
+  if (value.is(PickleKind::object) && value.global() == "torch.Size" && value.arguments().size() == 1)
+    value = value.arguments().at(0);
+  std::vector<std::int64_t> shape;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    shape.push_back(value.is(PickleKind::tuple) && value.at(i).is(PickleKind::integer) ? value.at(i).as_int() : -1);
+    if (shape.back() < 0) refuse_shards(file, "has an entry of param_shapes that is not a shape");
+  }
+  return shape;
+}
+
+std::int64_t count_of_shape(const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (std::int64_t size : shape) count *= size;
+  return count;
+}
+
+/// Partitions of a flattened group, in order.
+using Partitions = std::vector<FlatSegment>;
+
+/// Returns the segments with the elements [begin, begin + count) of a flattened group.
+std::vector<FlatSegment> cut(const Partitions& partitions, std::int64_t begin, std::int64_t count) {
+  std::vector<FlatSegment> out;
+  std::int64_t at = 0;
+  for (const FlatSegment& partition : partitions) {
+    const std::int64_t first = std::max(begin, at), last = std::min(begin + count, at + partition.count);
+    if (first < last) {
+      FlatSegment segment = partition;
+      segment.data = partition.data.subspan((first - at) * sizeof(float));
+      segment.count = last - first;
+      out.push_back(segment);
+    }
+    at += partition.count;
+  }
+  return out;
+}
+
+void add_state(ShardedParameters& to, const ShardedParameter& parameter, const std::string& name, int tensor_rank,
+               FlatShard shard) {
+  ShardedParameter& state = to[name];
+  if (state.shards.empty()) state.split = parameter.split, state.name = parameter.name;
+  if (std::ssize(state.shards) != tensor_rank) return;  // the token embedding's copy in a tied output layer
+  state.shards.push_back(std::move(shard));
+}
+
+/// Adds the optimizer state of a model-parallel rank to `out`.
+class RankPartitions {
+ public:
+  RankPartitions(const DeepSpeedModel& model, int rank, DeepSpeedOptimizer& out, std::int64_t& steps)
+      : model_(model),
+        file_(*model.files[rank]),
+        tensor_rank_(rank % model.tensor_parallel),
+        out_(out),
+        steps_(steps) {}
+
+  /// Reads ZeRO's partitions, from the files of the data-parallel ranks.
+  void read_partitions(const std::vector<const TorchFile*>& shards) {
+    const std::optional<PickleValue> groups = file_.root().find("param_shapes");
+    if (!groups || !groups->is(PickleKind::list))
+      refuse_shards(file_, "has no list param_shapes, which states the order of the flattened parameters");
+    std::vector<PickleValue> states;
+    for (const TorchFile* shard : shards) {
+      states.push_back(required(*shard, shard->root(), "optimizer_state_dict"));
+      check_partition(*shard, states.back(), shards.size());
+    }
+    for (std::size_t g = 0; g < groups->size(); ++g) {
+      Partitions main, exp_avg, exp_avg_sq;
+      std::int64_t padding = 0;
+      for (std::size_t d = 0; d < shards.size(); ++d) {
+        const TorchFile& file = *shards[d];
+        const PickleValue weights = required(file, states[d], "single_partition_of_fp32_groups");
+        const TorchTensor& partition = flat_tensor(file, at_index(file, weights, g, "partition"), "a partition");
+        main.push_back({&file, partition.record, partition.data, partition.count()});
+        const PickleValue base = base_state(file, required(file, states[d], "base_optimizer_state"), g);
+        exp_avg.push_back(moment(file, base, "exp_avg", partition.count()));
+        exp_avg_sq.push_back(moment(file, base, "exp_avg_sq", partition.count()));
+        const PickleValue rank_padding = at_index(file, required(file, states[d], "group_paddings"), g, "padding");
+        if (!rank_padding.is(PickleKind::integer) || rank_padding.as_int() < 0)
+          refuse_shards(file, "has ", rank_padding.describe(), " as a padding");
+        if (!states[d].find("zero_stage")) padding += rank_padding.as_int();
+      }
+      add_group(groups->at(g), main, exp_avg, exp_avg_sq, padding);
+    }
+  }
+
+  /// Reads the state of torch's optimizer, which numbers the parameters group by group.
+  void read_plain(PickleValue optimizer) {
+    if (!optimizer.is(PickleKind::dict) || !optimizer.find("state") || !optimizer.find("param_groups"))
+      refuse_shards(file_, "is not that of torch's Adam, and does not name its parameters; use ZeRO 1");
+    const PickleValue state = required(file_, optimizer, "state"), groups = required(file_, optimizer, "param_groups");
+    const std::vector<std::vector<std::string>> names = grouped_names(groups);
+    for (std::size_t g = 0; g < names.size(); ++g) {
+      const PickleValue ids = required(file_, groups.at(g), "params");
+      for (std::size_t i = 0; i < names[g].size(); ++i) {
+        if (!ids.at(i).is(PickleKind::integer))
+          refuse_shards(file_, "numbers its parameters by ", ids.at(i).describe());
+        const PickleValue entry = at_number(file_, state, ids.at(i).as_int());
+        add_plain(out_.exp_avg, names[g][i], required(file_, entry, "exp_avg"));
+        add_plain(out_.exp_avg_sq, names[g][i], required(file_, entry, "exp_avg_sq"));
+        steps_ = std::max(steps_, steps_in(file_, entry));
+      }
+      steps_ = std::max(steps_, steps_in(file_, groups.at(g)));
+    }
+  }
+
+ private:
+  static void check_partition(const TorchFile& file, PickleValue state, std::size_t count) {
+    const PickleValue stated = required(file, state, "partition_count");
+    const PickleValue first = stated.is(PickleKind::list) && stated.size() > 0 ? stated.at(0) : stated;
+    if (!first.is(PickleKind::integer) || first.as_int() != std::int64_t(count))
+      refuse_shards(file, "has ", first.is(PickleKind::integer) ? cat(first.as_int()) : first.describe(),
+                    " partitions, but there are files of ", count, "; copy all files of the checkpoint");
+    const std::optional<PickleValue> alignment = state.find("param_alignment_paddings");
+    for (std::size_t g = 0; alignment && g < alignment->size(); ++g) {
+      const PickleValue group = at_index(file, *alignment, g, "padding");
+      for (std::size_t i = 0; i < group.size(); ++i) {
+        const PickleValue padding = at_index(file, group, i, "padding");
+        if (!padding.is(PickleKind::integer) || padding.as_int() != 0)
+          refuse_shards(file, "has padding between parameters (param_alignment_paddings), which mtl does not read");
+      }
+    }
+  }
+
+  /// Returns the base optimizer's state of a group.
+  PickleValue base_state(const TorchFile& file, PickleValue base, std::size_t group) {
+    if (base.is(PickleKind::list)) {  // elastic_checkpoint
+      const PickleValue state = at_index(file, base, group, "state");
+      steps_ = std::max(steps_, steps_in(file, state));
+      return state;
+    }
+    const PickleValue options = at_index(file, required(file, base, "param_groups"), group, "options");
+    const PickleValue ids = required(file, options, "params");
+    if (!ids.is(PickleKind::list) || ids.size() != 1 || !ids.at(0).is(PickleKind::integer))
+      refuse_shards(file, "has a group of other than one flat parameter");
+    const PickleValue state = at_number(file, required(file, base, "state"), ids.at(0).as_int());
+    steps_ = std::max({steps_, steps_in(file, options), steps_in(file, state)});
+    return state;
+  }
+
+  static FlatSegment moment(const TorchFile& file, PickleValue state, const char* name, std::int64_t count) {
+    const TorchTensor& tensor = flat_tensor(file, required(file, state, name), name);
+    if (tensor.count() < count)
+      refuse_shards(file, "has ", tensor.count(), " elements in ", name, " for a partition of ", count);
+    return {&file, tensor.record, tensor.data, count};
+  }
+
+  void add_group(PickleValue shapes, const Partitions& main, const Partitions& exp_avg, const Partitions& exp_avg_sq,
+                 std::int64_t padding) {
+    std::int64_t total = 0, at = 0;
+    for (const FlatSegment& partition : main) total += partition.count;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const std::string stored(shapes.key(i).as_text());
+      const std::optional<std::string> name = model_.canonical_name(stored);
+      const auto found = name ? model_.parameters.find(*name) : model_.parameters.end();
+      if (found == model_.parameters.end())
+        refuse_shards(file_, "lists '", printable_text(stored), "', which is not a parameter of the model");
+      const std::vector<std::int64_t>& shape = found->second.shards[tensor_rank_].shape;
+      if (shape_in(file_, shapes.value(i)) != shape)
+        refuse_shards(file_, "lists '", printable_text(stored), "' with another shape than the model");
+      const std::int64_t count = count_of_shape(shape);
+      if (count > total - at) refuse_shards(file_, "has ", total, " elements, fewer than its parameters");
+      add_state(out_.main, found->second, *name, tensor_rank_, {shape, StoredDType::f32, cut(main, at, count)});
+      add_state(out_.exp_avg, found->second, *name, tensor_rank_, {shape, StoredDType::f32, cut(exp_avg, at, count)});
+      add_state(out_.exp_avg_sq, found->second, *name, tensor_rank_,
+                {shape, StoredDType::f32, cut(exp_avg_sq, at, count)});
+      at += count;
+    }
+    if (total - at != padding)
+      refuse_shards(file_, "has ", total, " elements in its partitions, but ", at, " in its parameters and ", padding,
+                    " of padding");
+  }
+
+  /// Returns the names of the parameters in each group: matrices and vectors, or all in one group.
+  std::vector<std::vector<std::string>> grouped_names(PickleValue groups) const {
+    std::vector<std::string> matrices, vectors;
+    for (const std::string& name : model_.order)
+      (model_.parameters.at(name).shards[tensor_rank_].shape.size() > 1 ? matrices : vectors).push_back(name);
+    std::vector<std::vector<std::string>> names = {matrices, vectors};
+    if (groups.size() == 1) names = {model_.order};
+    const auto size_of = [&](std::size_t g) { return required(file_, groups.at(g), "params").size(); };
+    if (groups.size() == 2 && size_of(0) == vectors.size() && size_of(0) != matrices.size())
+      std::swap(names[0], names[1]);
+    for (std::size_t g = 0; g < names.size(); ++g) {
+      if (groups.size() != names.size() || size_of(g) != names[g].size())
+        refuse_shards(file_,
+                      "has groups of parameters that are neither matrices and vectors nor all in one, and does "
+                      "not name them");
+    }
+    return names;
+  }
+
+  void add_plain(ShardedParameters& to, const std::string& name, PickleValue value) const {
+    const ShardedParameter& parameter = model_.parameters.at(name);
+    const TorchTensor* tensor = file_.tensor(value);
+    if (tensor == nullptr || tensor->dtype != StoredDType::f32 || !tensor->is_contiguous() ||
+        tensor->shape != parameter.shards[tensor_rank_].shape)
+      refuse_shards(file_, "of '", printable_text(parameter.name),
+                    "' is not an fp32 tensor with the parameter's shape");
+    add_state(to, parameter, name, tensor_rank_,
+              {tensor->shape, StoredDType::f32, {{&file_, tensor->record, tensor->data, tensor->count()}}});
+  }
+
+  const DeepSpeedModel& model_;
+  const TorchFile& file_;
+  int tensor_rank_;
+  DeepSpeedOptimizer& out_;
+  std::int64_t& steps_;
+};
+
+std::int64_t count_or_zero(const std::optional<PickleValue>& value, const char* what) {
+  const std::int64_t count = value && value->is(PickleKind::integer) ? value->as_int() : 0;
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  if (count < 0 || count > kMost)
+    fail(Exit::bad_data, "the checkpoint's ", what, " is ", count, ", but must be from 0 to ", kMost);
+  return count;
+}
+
+/// Reads the training state. Iterations whose gradients overflowed count as skipped.
+TrainState train_state_of(const DeepSpeedModel& model, std::int64_t optimizer_steps) {
+  TrainState state;
+  std::optional<PickleValue> iteration = model.find("iteration");
+  if (!iteration) iteration = model.find("global_steps");
+  if (!iteration) fail(Exit::bad_data, "the checkpoint has no iteration to continue from");
+  state.iteration = count_or_zero(iteration, "iteration");
+  const std::optional<PickleValue> args = model.find("args");
+  const std::optional<PickleValue> consumed = args ? args->find("consumed_train_samples") : std::nullopt;
+  state.consumed_samples = count_or_zero(consumed ? consumed : model.find("global_samples"), "number of samples");
+  state.consumed_valid_samples =
+      count_or_zero(args ? args->find("consumed_valid_samples") : std::nullopt, "number of validation samples");
+  state.optimizer_steps = optimizer_steps != 0
+                              ? optimizer_steps
+                              : state.iteration - count_or_zero(model.find("skipped_steps"), "number of skipped steps");
+  if (state.optimizer_steps < 0 || state.optimizer_steps > state.iteration)
+    fail(Exit::bad_data, "the optimizer has taken ", state.optimizer_steps, " steps in ", state.iteration,
+         " iterations");
+  state.skipped_iterations = state.iteration - state.optimizer_steps;
+  return state;
+}
+
+/// Reads every model-parallel rank's optimizer state.
+DeepSpeedOptimizer read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& files, std::int64_t& steps) {
+  DeepSpeedOptimizer out;
+  for (std::size_t rank = 0; rank < model.ranks; ++rank) {
+    RankPartitions state(model, static_cast<int>(rank), out, steps);
+    const auto found = files.shards.find(static_cast<int>(rank));
+    if (found == files.shards.end()) {
+      const TorchFile& file = *model.files[rank];
+      const std::optional<PickleValue> optimizer = file.root().find("optimizer");
+      if (!files.shards.empty() || !optimizer || optimizer->is(PickleKind::none))
+        refuse_shards(file, "of model-parallel rank ", rank, " is missing; copy all files *_optim_states.pt");
+      if (model.ranks > std::size_t(model.tensor_parallel))
+        refuse_shards(file, "does not state which parameters a pipeline stage has; use ZeRO 1");
+      state.read_plain(*optimizer);
+      continue;
+    }
+    std::vector<const TorchFile*> shards;
+    for (const auto& [number, path] : found->second) {
+      if (number != std::ssize(shards))
+        refuse_shards(*model.files[rank], "of data-parallel rank ", shards.size(), " is missing; copy all files ",
+                      "*_optim_states.pt");
+      model.files.push_back(std::make_unique<TorchFile>(path));
+      shards.push_back(model.files.back().get());
+    }
+    state.read_partitions(shards);
+  }
+  for (ShardedParameters* states : {&out.main, &out.exp_avg, &out.exp_avg_sq}) {
+    for (const auto& [name, parameter] : model.parameters) {
+      const auto found = states->find(name);
+      if (states == &out.main && out.main.empty()) break;
+      if (found == states->end() || std::ssize(found->second.shards) != model.tensor_parallel)
+        refuse_shards(*model.files.front(), "has no entry for '", printable_text(parameter.name), "'");
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+DeepSpeedTraining read_deepspeed_training(DeepSpeedModel& model, const DeepSpeedFiles& files) {
+  DeepSpeedTraining out;
+  if (files.shards.empty() && !model.find("optimizer")) return out;
+  std::int64_t steps = 0;
+  try {
+    out.optimizer = read_optimizer(model, files, steps);
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    out.problem = error.what();
+    steps = 0;
+  }
+  try {
+    out.state = train_state_of(model, steps);
+  } catch (const Error& error) {
+    if (out.problem.empty()) out.problem = error.what();
+    out.optimizer.reset();
+  }
+  return out;
+}
+
+}  // namespace mtl

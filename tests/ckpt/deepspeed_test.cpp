@@ -1,0 +1,231 @@
+// Checkpoints of Megatron-DeepSpeed and GPT-NeoX: every golden case, written by DeepSpeed, equals its model and its
+// optimizer's state bit for bit, as whole tensors and as slices; and what mtl does not read is refused by name.
+#include <doctest/doctest.h>
+
+#include "base/usage_error.h"
+#include "ckpt/yaml_settings.h"
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+using namespace std::string_literals;
+
+namespace {
+
+const std::string kDeepSpeed = "golden/deepspeed/";
+const std::string kDeepSpeedCases[] = {"neox_pipeline", "neox_sequential", "megatron_tensor", "megatron_pipeline",
+                                       "megatron_plain"};
+
+ModelSource open_deepspeed_case(const std::string& path, std::optional<std::int64_t> heads = std::nullopt) {
+  Console console = quiet_console();
+  return ModelSource::open(path, console, {.vocab_size = 32, .num_attention_heads = heads});
+}
+
+void check_equal(const ModelSource& source, const std::string& name, const ModelSource& expected,
+                 const std::string& expected_name, const Slice& slice) {
+  CAPTURE(name);
+  const std::vector<float> a = elements_of(source, name, slice), b = elements_of(expected, expected_name, slice);
+  CHECK(a.size() == b.size());
+  CHECK(std::memcmp(a.data(), b.data(), 4 * a.size()) == 0);
+}
+
+/// Compares the tensors of one kind ("param", "exp_avg") with the parameters of another model.
+void check_kind(const ModelSource& source, const std::string& kind, const ModelSource& expected) {
+  for (const SavedTensor& tensor : expected.tensors()) {
+    const std::string name = kind + tensor.name.substr(tensor.name.find('.'));
+    const Slice whole = whole_slice(tensor.shape);
+    check_equal(source, name, expected, tensor.name, whole);
+    for (int axis = 0; axis < static_cast<int>(tensor.shape.size()); ++axis) {
+      if (tensor.shape[axis] % 2 != 0) continue;
+      Slice slice = axis_slice(tensor.shape, axis, 1, 2);
+      slice.begin = slice.count() / 3, slice.end -= 1;
+      if (slice.count() > 0) check_equal(source, name, expected, tensor.name, slice);
+    }
+  }
+}
+
+/// Copies a case's folder; returns the path of the copied checkpoint.
+std::string copy_deepspeed_case(const ScratchFolder& scratch, const std::string& name) {
+  const std::string to = scratch / "copy";
+  fs::remove_all(to);
+  fs::copy(kDeepSpeed + name, to, fs::copy_options::recursive);
+  return to + "/global_step2";
+}
+
+/// Removes the files whose names contain `part`.
+void remove_matching(const std::string& folder, const std::string& part) {
+  int removed = 0;
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().find(part) != std::string::npos) found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) removed += fs::remove(path) ? 1 : 0;
+  REQUIRE(removed > 0);
+}
+
+/// Replaces text in a case's configs/model.yml.
+void edit_config(const std::string& checkpoint, const std::string& from, const std::string& to) {
+  const std::string path = checkpoint + "/configs/model.yml";
+  std::string text = read_file(path);
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  write_file_atomic(path, text.replace(at, from.size(), to));
+}
+
+}  // namespace
+
+TEST_CASE("deepspeed: the golden cases equal their models and moments bit for bit") {
+  for (const std::string& name : kDeepSpeedCases) {
+    CAPTURE(name);
+    const ModelSource source = open_deepspeed_case(kDeepSpeed + name);
+    const ModelSource main = open_deepspeed_case(kDeepSpeed + name + "/expected/main");
+    CHECK(source.kind() == (starts_with(name, "neox") ? "GPT-NeoX checkpoint" : "DeepSpeed checkpoint"));
+    CHECK(source.config() == main.config());
+    CHECK(source.optimizer_problem() == "");
+    REQUIRE(source.has_optimizer());
+    check_kind(source, "param", main);
+    check_kind(source, "exp_avg", open_deepspeed_case(kDeepSpeed + name + "/expected/exp_avg"));
+    check_kind(source, "exp_avg_sq", open_deepspeed_case(kDeepSpeed + name + "/expected/exp_avg_sq"));
+    source.verify();
+    REQUIRE(source.state());
+    CHECK(source.state()->iteration == 2);
+    CHECK(source.state()->optimizer_steps == 2);
+    CHECK(source.state()->skipped_iterations == 0);
+  }
+}
+
+TEST_CASE("deepspeed: without optimizer files, the 16-bit weights are read") {
+  const ScratchFolder scratch;
+  for (const std::string& name : std::span(kDeepSpeedCases).first(4)) {
+    CAPTURE(name);
+    const std::string path = copy_deepspeed_case(scratch, name);
+    remove_matching(path, "_optim_states.pt");
+    const ModelSource source = open_deepspeed_case(path);
+    CHECK(!source.has_optimizer());
+    CHECK(source.tensors().front().dtype == StoredDType::bf16);
+    check_kind(source, "param", open_deepspeed_case(kDeepSpeed + name + "/expected/weight"));
+  }
+}
+
+TEST_CASE("deepspeed: an incomplete optimizer state leaves the weights, and the reason") {
+  const ScratchFolder scratch;
+  const std::string path = copy_deepspeed_case(scratch, "megatron_tensor");
+  const auto problem = [&](const std::string& removed) {
+    remove_matching(path, removed);
+    const ModelSource source = open_deepspeed_case(path);
+    CHECK(!source.has_optimizer());
+    CHECK(source.state());
+    check_kind(source, "param", open_deepspeed_case(kDeepSpeed + "megatron_tensor/expected/weight"));
+    return source.optimizer_problem();
+  };
+  CHECK(contains(problem("rank_2_mp_rank_01_optim"), "has 3 partitions, but there are files of 2"));
+  CHECK(contains(problem("rank_0_mp_rank_01_optim"), "of data-parallel rank 0 is missing"));
+  CHECK(contains(problem("rank_1_mp_rank_01_optim"), "of model-parallel rank 1 is missing"));
+}
+
+TEST_CASE("deepspeed: the tracker names the checkpoint of a folder") {
+  const ScratchFolder scratch;
+  copy_deepspeed_case(scratch, "megatron_plain");
+  const std::string folder = scratch / "copy";
+  fs::create_directories(folder + "/global_step10");
+  fs::copy(folder + "/global_step2/mp_rank_00_model_states.pt", folder + "/global_step10");
+  CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step2"));
+  write_file_atomic(folder + "/latest", "global_step3\n");
+  CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step10"));
+  write_file_atomic(folder + "/latest", "../copy/global_step2");
+  CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step10"));
+  fs::remove(folder + "/latest");
+  CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step10"));
+}
+
+TEST_CASE("deepspeed: without configs, GPT-NeoX's defaults are assumed and said") {
+  const ScratchFolder scratch;
+  const std::string path = copy_deepspeed_case(scratch, "neox_pipeline");
+  fs::remove_all(path + "/configs");
+  const ModelSource source = open_deepspeed_case(path);
+  CHECK(!source.config().parallel_residual);
+  CHECK(source.config().rotary.percent == 1);
+  CHECK(source.config().num_heads == 4);
+  // Without the parallel residual, a bias is the same on all ranks, and is added once.
+  const ModelSource expected = open_deepspeed_case(kDeepSpeed + "neox_pipeline/expected/main");
+  const Slice whole = whole_slice({16});
+  const std::vector<float> once = elements_of(source, "param.layers.1.mlp.down.bias", whole);
+  std::vector<float> sum = elements_of(expected, "param.layers.1.mlp.down.bias", whole);
+  for (std::size_t i = 0; i < sum.size(); ++i) CHECK(2 * once[i] == sum[i]);
+}
+
+TEST_CASE("deepspeed: settings that mtl does not support are refused by name") {
+  const ScratchFolder scratch;
+  const auto error = [&](const std::string& from, const std::string& to, const std::string& name = "neox_pipeline") {
+    const std::string path = copy_deepspeed_case(scratch, name);
+    edit_config(path, from, to);
+    return error_of([&] { open_deepspeed_case(path); });
+  };
+  const std::string parallel = "\"gpt-j-residual\": true";
+  CHECK(contains(error(parallel, parallel + ", \"gpt-j-tied\": true"), "setting gpt_j_tied is 'true'"));
+  CHECK(contains(error("[[\"flash\"], 2]", "[[\"local\"], 2]"), "layers of kind 'local'"));
+  CHECK(contains(error("\"rotary\"", "\"alibi\""), "setting pos_emb is 'alibi'"));
+  CHECK(contains(error("\"layernorm\"", "\"scalenorm\""), "setting norm is 'scalenorm'"));
+  CHECK(contains(error("\"layernorm\"", "\"rmsnorm\""), "but the norms have biases"));
+  CHECK(contains(error("\"num-attention-heads\": 4", "\"num-attention-heads\": 3"), "does not divide"));
+  CHECK(contains(error("\"num-layers\": 2", "\"num-layers\": 3"), "num_layers is 3, but the tensors have 2") !=
+        std::string::npos);
+  CHECK(contains(error("\"rotary-pct\": 0.5", "\"rotary-pct\": [0.5]"), "must be a number"));
+  CHECK(contains(error("activation: swiglu", "activation: mish", "neox_sequential"), "activation is 'mish'") !=
+        std::string::npos);
+  CHECK(contains(error("activation: swiglu", "activation: gelu", "neox_sequential"), "first linear has 64 outputs"));
+  CHECK(contains(error("num_kv_heads: 2", "num_kv_heads: 4", "neox_sequential"), "has 32 outputs, which do not fit"));
+  CHECK(contains(error(parallel, "\"gpt-j-residual\""), "model.yml: line "));
+}
+
+TEST_CASE("deepspeed: partitions of ZeRO-3 and experts are refused, with the tool") {
+  const ScratchFolder scratch;
+  const auto error = [&](const std::string& name) {
+    const std::string path = copy_deepspeed_case(scratch, "megatron_plain");
+    write_file_atomic(path + "/" + name, "");
+    return error_of([&] { open_deepspeed_case(path); });
+  };
+  CHECK(contains(error("zero_pp_rank_0_mp_rank_00_model_states.pt"), "zero_to_fp32.py"));
+  CHECK(contains(error("layer_1_expert_0_mp_rank_00_model_states.pt"), "mixture of experts"));
+}
+
+TEST_CASE("deepspeed: missing and foreign files are named") {
+  const ScratchFolder scratch;
+  const auto error = [&](const std::string& name, const std::string& removed) {
+    const std::string path = copy_deepspeed_case(scratch, name);
+    remove_matching(path, removed);
+    return error_of([&] { open_deepspeed_case(path); });
+  };
+  CHECK(contains(error("neox_pipeline", "layer_02-"), "tensor"));
+  CHECK(contains(error("neox_pipeline", "layer_05-"), "'final_norm.weight' is missing"));
+  CHECK(contains(error("neox_pipeline", "layer_02-model_01"), "module 2 has 1 files"));
+  CHECK(contains(error("neox_pipeline", "mp_rank_01_model"), "model-parallel rank 1 is missing"));
+  CHECK(contains(error("megatron_tensor", "mp_rank_00_model"), "model-parallel rank 0 is missing"));
+  const std::string path = copy_deepspeed_case(scratch, "megatron_tensor");
+  std::string bytes = read_file(path + "/mp_rank_01_model_states.pt");
+  write_file_atomic(path + "/mp_rank_01_model_states.pt", bytes.substr(0, bytes.size() / 2));
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "mp_rank_01_model_states.pt"));
+}
+
+TEST_CASE("yaml settings: both styles, and what is refused") {
+  const auto block = parse_yaml_settings(
+      "# comment\n---\npos-emb: \"rotary\"  # kind\nrotary_pct: .25\nlist:\n- a\n- [b, c]\nnested:\n  lr: 1\nlast: 'x "
+      "# y'\n");
+  CHECK(block.size() == 5);
+  CHECK(block.at("pos_emb").text == "rotary");
+  CHECK(block.at("pos_emb").is_quoted);
+  CHECK(block.at("rotary_pct").text == ".25");
+  CHECK(block.at("list").is_nested);
+  CHECK(block.at("last").text == "x # y");
+  const auto flow =
+      parse_yaml_settings("# c\n{ \"a-b\": 1, 'c': {\"d\": [\"}\", 2],}, e: true, # f\n \"g\": null\n}\n");
+  CHECK(flow.size() == 4);
+  CHECK(flow.at("a_b").text == "1");
+  CHECK(flow.at("c").is_nested);
+  CHECK(flow.at("e").text == "true");
+  for (const char* bad :
+       {"{\"a\": 1", "{\"a\" 1}", "{\"a: 1}", "{\"a\": [1}", "{} x", "  a: 1", "no setting", "a: 1\n b: 2"}) {
+    CAPTURE(bad);
+    CHECK(error_of([&] { parse_yaml_settings(bad); }) != "");
+  }
+}
