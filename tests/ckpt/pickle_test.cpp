@@ -63,6 +63,18 @@ TEST_CASE("pickle: enumerations in Megatron-LM's arguments are values without ef
   CHECK(contains(pickle_refusal("csignal\nraise_signal\n(I9\ntR."), "'signal.raise_signal'"));
 }
 
+TEST_CASE("pickle: DeepSpeed's classes are values without effect, and its functions are refused") {
+  for (const char* global :
+       {"cdeepspeed.runtime.fp16.loss_scaler\nDynamicLossScaler\n", "cdeepspeed.runtime.zero.config\nZeroStageEnum\n",
+        "cdeepspeed.utils.tensor_fragment\nfragment_address\n"}) {
+    const std::string stream = cat(global, "(I1\ntR.");
+    const Pickle pickle(stream, torch_global_use);
+    CHECK(pickle.root().is(PickleKind::object));
+  }
+  CHECK(contains(pickle_refusal("cdeepspeed.utils.tensor_fragment\nmap_to_flat_opt_states\n(I1\ntR."), "map_to_flat"));
+  CHECK(contains(pickle_refusal("cdeepspeedx.runtime\nScaler\n(I1\ntR."), "deepspeedx"));
+}
+
 TEST_CASE("pickle: shared values stay shared") {
   // l0 = []; l1 = [l0, l0]; l2 = [l1, l1]; ...: 2^200 paths, 201 lists.
   std::string stream = "\x80\2]q\0"s;
