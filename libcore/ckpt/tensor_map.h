@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct TensorPiece {
 /// box's axes in file order, slowest first: {1, 0} is a transposed matrix. An empty `order` means the canonical order.
 TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<int>& order = {},
                         std::int64_t file_offset = 0);
+
+/// Cuts the row-major element range [begin, end) of a box with size `size` into smaller boxes. Calls found(first index,
+/// size) for each, in order.
+void for_each_box(
+    const std::vector<std::int64_t>& size, std::int64_t begin, std::int64_t end,
+    const std::function<void(const std::vector<std::int64_t>& first, const std::vector<std::int64_t>& size)>& found);
 
 /// True if the file tensor starts with the box's elements, in the same order.
 bool is_same_order(const TensorPiece& piece);
