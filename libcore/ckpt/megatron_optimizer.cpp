@@ -127,15 +127,15 @@ std::int64_t count_at(const std::optional<PickleValue>& value, const char* what)
   return count;
 }
 
-/// Reads the training state. Iterations without an optimizer step count as skipped, and so do samples that the
-/// learning-rate schedule did not count. `optimizer_steps` is 0 if the optimizer state does not tell.
-TrainState read_train_state(const MegatronModel& model, std::int64_t optimizer_steps) {
+}  // namespace
+
+TrainState megatron_train_state(PickleValue root, const std::optional<PickleValue>& args,
+                                std::int64_t optimizer_steps) {
   TrainState state;
   state.optimizer_steps = optimizer_steps;
-  const std::optional<PickleValue> args = model.args();
-  if (!args || !model.root().find("iteration"))
+  if (!args || !root.find("iteration"))
     fail(Exit::bad_data, "the checkpoint has no args or no iteration to continue from");
-  state.iteration = count_at(model.root().find("iteration"), "iteration");
+  state.iteration = count_at(root.find("iteration"), "iteration");
   state.consumed_samples = count_at(args->find("consumed_train_samples"), "consumed_train_samples");
   state.consumed_valid_samples = count_at(args->find("consumed_valid_samples"), "consumed_valid_samples");
   if (state.optimizer_steps == 0) state.optimizer_steps = state.iteration;
@@ -144,15 +144,13 @@ TrainState read_train_state(const MegatronModel& model, std::int64_t optimizer_s
          " iterations");
   state.skipped_iterations = state.iteration - state.optimizer_steps;
   for (const char* name : {"opt_param_scheduler", "lr_scheduler"}) {
-    const std::optional<PickleValue> scheduler = model.root().find(name);
+    const std::optional<PickleValue> scheduler = root.find(name);
     const std::optional<PickleValue> scheduled = scheduler ? scheduler->find("num_steps") : std::nullopt;
     if (!scheduled || !scheduled->is(PickleKind::integer)) continue;
     state.extra.set("skipped_samples", std::max<std::int64_t>(0, state.consumed_samples - scheduled->as_int()));
   }
   return state;
 }
-
-}  // namespace
 
 MegatronTraining read_megatron_training(const MegatronModel& model) {
   MegatronTraining out;
@@ -167,7 +165,7 @@ MegatronTraining read_megatron_training(const MegatronModel& model) {
     steps = 0;
   }
   try {
-    out.state = read_train_state(model, steps);
+    out.state = megatron_train_state(model.root(), model.args(), steps);
   } catch (const Error& error) {
     if (out.problem.empty()) out.problem = error.what();
   }

@@ -36,4 +36,9 @@ struct MegatronTraining {
 /// have no optimizer state. Does not throw if they are not usable, because the weights still are.
 MegatronTraining read_megatron_training(const MegatronModel& model);
 
+/// Reads the training state from a checkpoint's dict and its arguments. Iterations without an optimizer step count as
+/// skipped, and so do samples that the learning-rate schedule did not count. `optimizer_steps` is 0 if the optimizer
+/// state does not tell. Throws Error(bad_data) if the iteration or the arguments are missing or out of range.
+TrainState megatron_train_state(PickleValue root, const std::optional<PickleValue>& args, std::int64_t optimizer_steps);
+
 }  // namespace mtl

@@ -4,9 +4,12 @@
 #include <iterator>
 
 #include "base/files.h"
+#include "ckpt/dcp_folder.h"
+#include "ckpt/dcp_llama.h"
 #include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/megatron_checkpoint.h"
+#include "ckpt/megatron_dist.h"
 #include "ckpt/megatron_folder.h"
 
 namespace mtl {
@@ -34,6 +37,26 @@ constexpr ModelFormat kModelFormats[] = {
      .holds = holds_megatron,
      .current = current_megatron_checkpoint,
      .open = open_megatron},
+    {.name = "torch_dist",
+     .kind = "distributed Megatron-LM checkpoint",
+     .recognized = "metadata.json and .metadata",
+     .versions = "torch_dist version 1 (megatron-core)",
+     .reads = "weights, Adam's moments, training state",
+     .writes = "",
+     .proof = "ckpt/dcp_golden_test.cpp",
+     .holds = holds_megatron_dist,
+     .current = nullptr,
+     .open = open_megatron_dist},
+    {.name = "dcp",
+     .kind = "PyTorch distributed checkpoint",
+     .recognized = ".metadata",
+     .versions = "torchtitan's checkpoints of Llama models",
+     .reads = "weights, Adam's moments, step",
+     .writes = "",
+     .proof = "ckpt/dcp_golden_test.cpp",
+     .holds = holds_dcp,
+     .current = current_dcp_step,
+     .open = open_dcp_llama},
     {.name = "hf",
      .kind = "Hugging Face folder",
      .recognized = "config.json",

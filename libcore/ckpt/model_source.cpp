@@ -8,6 +8,7 @@
 #include "base/hub_cache.h"
 #include "base/mapped_faults.h"
 #include "ckpt/canonical.h"
+#include "ckpt/dcp_llama.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
 #include "ckpt/model_formats.h"
@@ -101,12 +102,15 @@ std::string ModelSource::find(const std::string& name, Console& console) {
   if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
   refuse_foreign(path);
   fail(Exit::bad_data, path, " contains no model, which would have ", kManifestName,
-       " (one checkpoint), config.json (a Hugging Face folder), folders iter_* (where mtl-train saves), or mp_rank_* "
-       "(Megatron-LM); use another path");
+       " (one checkpoint), config.json (a Hugging Face folder), folders iter_* (where mtl-train saves), mp_rank_* "
+       "(Megatron-LM), or .metadata (a distributed checkpoint); use another path");
 }
 
 ModelSource ModelSource::open(const std::string& path, Console& console, const ModelSupplement& given) {
   const std::string found = find(path, console);
+  if (!given.hf_config.empty() && find_model_format(found)->open != open_dcp_llama)
+    fail_at(Exit::usage, "--hf-config " + given.hf_config, "has no use for the model in ", found,
+            ", whose files state its configuration; remove the flag");
   ModelSource source = read_mapped([&] {
     const ModelFormat& format = *find_model_format(found);
     std::unique_ptr<TensorReader> reader = format.open(found, given, console);

@@ -1,4 +1,4 @@
-// A model on disk in any format: an mtl checkpoint, a Hugging Face folder, or a Megatron-LM checkpoint.
+// A model on disk in any format of model_formats.h: an mtl checkpoint, a Hugging Face folder, a Megatron-LM checkpoint.
 //
 // Every layout can load every format: a rank reads only the slices of canonical tensors that it needs (from a
 // checkpoint, the blocks that contain them). Opening a model checks names, shapes and dtypes. Before loading copies the
@@ -28,10 +28,11 @@ class TensorReader;
 /// Facts that another program's files may not state, and that the user then gives as flags. Files that state their
 /// vocabulary size ignore `vocab_size`; a number of heads that differs from the files' is an error unless `may_differ`.
 struct ModelSupplement {
-  std::optional<std::int64_t> vocab_size;  // tokens without padding
-  std::optional<std::int64_t> num_attention_heads;
+  std::optional<std::int64_t> vocab_size = {};  // tokens without padding
+  std::optional<std::int64_t> num_attention_heads = {};
   std::string heads_flag = "--num-attention-heads";  // for messages
   bool may_differ = false;                           // the caller compares the number of heads
+  std::string hf_config = {};                        // config.json, or its folder, for files without a configuration
 };
 
 class ModelSource {
@@ -41,7 +42,8 @@ class ModelSource {
   /// - A folder that mtl-train saves into: its newest valid checkpoint.
   /// - A single checkpoint (SAVE/iter_0001000).
   /// - A Hugging Face folder with config.json.
-  /// - A Megatron-LM folder or file (megatron_folder.h).
+  /// - A Megatron-LM folder or file (megatron_folder.h, megatron_dist.h).
+  /// - A folder that torchtitan saved (dcp_llama.h).
   ///
   /// If no format fits, the error says what open() looked for. Warns about each checkpoint that it skips. Throws
   /// Error(usage) if given.num_attention_heads contradicts the files and !given.may_differ.

@@ -106,6 +106,21 @@ inline ModelSource open_quietly(const std::string& path) {
   return ModelSource::open(path, console);
 }
 
+/// Returns a slice's elements in fp32.
+inline std::vector<float> elements_of(const ModelSource& source, const std::string& name, const Slice& slice) {
+  const SavedTensor* tensor = source.find_tensor(name);
+  REQUIRE(tensor != nullptr);
+  std::vector<std::byte> stored(slice.count() * bits_of(tensor->dtype) / 8);
+  source.read(name, slice, stored);
+  std::vector<float> out(slice.count());
+  to_float(tensor->dtype, stored, out);
+  return out;
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
+}
+
 inline void flip_bit(const std::string& path, std::uint64_t byte) {
   std::string content = read_file(path);
   content.at(byte) = static_cast<char>(content[byte] ^ 1);

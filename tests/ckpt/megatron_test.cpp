@@ -18,21 +18,6 @@ namespace {
 const std::string kCases = "golden/megatron_ckpt/";
 const std::string kModel = "golden/gpt2_model/a";
 
-/// Returns a slice's elements in fp32.
-std::vector<float> elements_of(const ModelSource& source, const std::string& name, const Slice& slice) {
-  const SavedTensor* tensor = source.find_tensor(name);
-  REQUIRE(tensor != nullptr);
-  std::vector<std::byte> stored(slice.count() * bits_of(tensor->dtype) / 8);
-  source.read(name, slice, stored);
-  std::vector<float> out(slice.count());
-  to_float(tensor->dtype, stored, out);
-  return out;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
-}
-
 ModelSource open_case(const std::string& path, std::optional<std::int64_t> vocab = 512,
                       std::optional<std::int64_t> heads = 4) {
   Console console = quiet_console();

@@ -81,13 +81,12 @@ expect_foreign() {
   expect_text "$WORK/err" "$WORK/$1(: | |/)(the folder )?$2"
 }
 expect_foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
-expect_foreign dist 'contains checkpoints from another program: '\
-'iter_0000005 is a distributed Megatron-LM or PyTorch checkpoint .*\(torch_dist: .metadata\), which mtl does not read'
-expect_foreign dist/iter_0000005 'is a distributed Megatron-LM or PyTorch checkpoint'
+expect_foreign dist 'contains .*iter_0000005 is a distributed checkpoint of Megatron-LM or PyTorch .*(.metadata)'
+expect_foreign dist/iter_0000005 '.metadata: the file is empty'
 mkdir -p "$WORK/zarr/iter_0000005" "$WORK/titan/step-10" "$WORK/first/release/mp_rank_00" "$WORK/first/release/mp_rank_00_000"
 touch "$WORK/zarr/iter_0000005/metadata.json" "$WORK/titan/step-10/.metadata" "$WORK/first/release/mp_rank_00/model_rng.pt"
-expect_foreign zarr 'contains .* iter_0000005 is a distributed Megatron-LM checkpoint \(metadata.json\), which mtl does not read'
-expect_foreign titan 'contains .* step-10 is a distributed Megatron-LM or PyTorch checkpoint'
+expect_foreign zarr 'contains .* iter_0000005 is a distributed Megatron-LM checkpoint \(metadata.json\), which mtl reads only with .metadata'
+expect_foreign titan 'step-10/.metadata: the file is empty'
 expect_foreign first 'release/mp_rank_00/model_rng.pt: .*distributed optimizer'
 for tag in global_step100 any_tag; do
   mkdir -p "$WORK/$tag/$tag" && echo $tag >"$WORK/$tag/latest"

@@ -146,7 +146,7 @@ for files in '' 'common.pt metadata.json __0_0.distcp'; do
   for command in "${resume[*]}" 'mtl-convert --save no'; do
     # shellcheck disable=SC2086  # words
     expect_exit 65 $command --load newer
-    expect_text err 'newer/iter_0000040: the folder (contains no mp_rank|is a distributed).*newer/iter_0000030'
+    expect_text err 'newer/iter_0000040(: the folder contains neither mp_rank.*newer/iter_0000030|/metadata.json is not valid JSON)'
   done
 done
 expect_exit 0 "${resume[@]}" --load newer --ckpt-step 30
