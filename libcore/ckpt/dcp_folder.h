@@ -40,7 +40,7 @@ class DcpFolder {
 
   struct OpenChunk {
     std::unique_ptr<TorchArchive> archive;
-    const TorchTensor* tensor;  // in `archive`
+    const TorchTensor* tensor = nullptr;  // in `archive`
   };
   /// Opens a chunk's archive. Throws Error(bad_data) unless it contains one tensor with the chunk's dtype and shape.
   OpenChunk open_chunk(const std::string& key, const DcpTensor& tensor, const DcpChunk& chunk) const;

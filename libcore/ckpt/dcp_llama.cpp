@@ -216,7 +216,8 @@ class DcpLlamaReader : public DcpReader {
         fail_at(Exit::bad_data, folder, "tensor '", key, "' is stored as ", name_of(tensor.dtype),
                 ", but other parts of the same parameter as ", name_of(*dtype));
       dtype = tensor.dtype;
-      for (const DcpChunk& chunk : tensor.chunks) add_chunk(part.matrix, {&key, &tensor, &chunk}, places);
+      for (const DcpChunk& chunk : tensor.chunks)
+        add_chunk(part.matrix, {.key = &key, .tensor = &tensor, .chunk = &chunk}, places);
     }
     return {{kind + canonical.name, *dtype, canonical.shape}, std::move(places)};
   }

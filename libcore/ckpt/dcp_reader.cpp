@@ -47,7 +47,11 @@ void DcpReader::add_tensor(SavedTensor tensor, Places places) {
 }
 
 void DcpReader::read(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
-  const Places& from = places_[index];
+  gather(places_[index], tensors[index].dtype, slice, out);
+  bytes_read_ += out.size();
+}
+
+void DcpReader::gather(const Places& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const {
   OpenChunks open;
   std::map<std::size_t, std::size_t> opened;  // by index into from.sources
   std::vector<TensorPiece> pieces;
@@ -55,24 +59,29 @@ void DcpReader::read(std::size_t index, const Slice& slice, std::span<std::byte>
     if (!meets(piece.box, slice)) continue;
     const auto [found, is_new] = opened.emplace(piece.file, open.contents.size());
     const Source& source = from.sources[piece.file];
-    if (is_new) open.add(dcp_.open_chunk(*source.key, *source.tensor, *source.chunk));
+    if (is_new && source.view != nullptr) {
+      open.contents.push_back(source.view->data);
+    } else if (is_new) {
+      open.add(dcp_.open_chunk(*source.key, *source.tensor, *source.chunk));
+    }
     pieces.push_back(piece);
     pieces.back().file = found->second;
   }
-  gather_slice(pieces, slice, bits_of(tensors[index].dtype) / 8, open.contents, out);
-  bytes_read_ += out.size();
+  gather_slice(pieces, slice, bits_of(dtype) / 8, open.contents, out);
   // A truncated file reads as zeros beyond its end, in the last page.
-  for (const auto& [source, content] : opened) dcp_.check_size(from.sources[source].chunk->place);
+  for (const auto& [source, content] : opened) dcp_.check_size(from.sources[source].place());
 }
 
 void DcpReader::verify_chunk(const Source& source) const {
-  if (!verified_.insert(source.chunk).second) return;
-  const DcpFolder::OpenChunk open = dcp_.open_chunk(*source.key, *source.tensor, *source.chunk);
+  const DcpPlace& place = source.place();
+  if (!verified_.emplace(place.file, place.offset).second) return;
+  DcpFolder::OpenChunk open;
+  if (source.chunk != nullptr) open = dcp_.open_chunk(*source.key, *source.tensor, *source.chunk);
   try {
-    open.archive->verify();
+    (source.chunk != nullptr ? *open.archive : *source.archive).verify();
   } catch (const Error& error) {
-    fail_at(Exit::bad_data, dcp_.file_of(source.chunk->place), "the archive of '", printable_text(*source.key),
-            "' at offset ", source.chunk->place.offset, ": ", error.what());
+    fail_at(Exit::bad_data, dcp_.file_of(place), "the archive of '", printable_text(*source.key), "' at offset ",
+            place.offset, ": ", error.what());
   }
 }
 
@@ -96,8 +105,7 @@ std::vector<NonfiniteTensor> DcpReader::find_nonfinite(std::size_t index) const 
 
 std::string DcpReader::stored_name(std::size_t index) const {
   const Source& source = places_[index].sources[0];
-  return cat("'", printable_text(*source.key), "' in ",
-             fs::path(dcp_.file_of(source.chunk->place)).filename().string());
+  return cat("'", printable_text(*source.key), "' in ", fs::path(dcp_.file_of(source.place())).filename().string());
 }
 
 }  // namespace mtl

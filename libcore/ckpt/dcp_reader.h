@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ckpt/dcp_folder.h"
@@ -28,11 +29,17 @@ class DcpReader : public TensorReader {
   std::string identity() const override { return dcp_.identity(); }
 
  protected:
-  /// A chunk, and the key and the tensor to which it belongs.
+  /// A chunk with the key and the tensor to which it belongs, or a tensor in an object's archive, which the reader
+  /// keeps open.
   struct Source {
     const std::string* key;
-    const DcpTensor* tensor;
-    const DcpChunk* chunk;
+    const DcpTensor* tensor = nullptr;
+    const DcpChunk* chunk = nullptr;
+    const TorchArchive* archive = nullptr;  // of an object
+    const TorchTensor* view = nullptr;      // in `archive`, contiguous
+    DcpPlace object = {};
+
+    const DcpPlace& place() const { return chunk != nullptr ? chunk->place : object; }
   };
   /// Where a canonical tensor's elements are stored. piece.file is an index into `sources`; a piece's strides are those
   /// of a dense chunk.
@@ -43,14 +50,16 @@ class DcpReader : public TensorReader {
 
   explicit DcpReader(const std::string& path) : dcp_(path) { folder = path; }
   void add_tensor(SavedTensor tensor, Places places);
+  /// Gathers a slice of a tensor of this dtype into `out`.
+  void gather(const Places& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const;
   const DcpFolder& dcp() const { return dcp_; }
 
  private:
   void verify_chunk(const Source& source) const;
 
   DcpFolder dcp_;
-  std::vector<Places> places_;  // parallel to `tensors`
-  mutable std::set<const DcpChunk*> verified_;
+  std::vector<Places> places_;                                         // parallel to `tensors`
+  mutable std::set<std::pair<std::uint32_t, std::int64_t>> verified_;  // (file, offset) of archives
 };
 
 }  // namespace mtl

@@ -119,8 +119,8 @@ TEST_CASE("dcp: the golden cases equal their models bit for bit") {
     source.verify();
     check_tensors(source, "param", expected.weights(model, source.tensors()[0].dtype));
     CAPTURE(source.optimizer_problem());
-    const bool has_moments = !entry.at("optimizer").is_null();
-    REQUIRE(source.has_optimizer() == (has_moments && source.optimizer_problem().empty()));
+    CHECK(source.optimizer_problem().empty());
+    REQUIRE(source.has_optimizer() == !entry.at("optimizer").is_null());
     if (!source.has_optimizer()) continue;
     check_tensors(source, "exp_avg", expected.moments(model, "exp_avg"));
     check_tensors(source, "exp_avg_sq", expected.moments(model, "exp_avg_sq"));
