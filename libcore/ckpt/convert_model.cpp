@@ -33,8 +33,12 @@ std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor&
   Slice whole = whole_slice(tensor.shape);
   std::size_t count = whole.count();
   std::vector<std::byte> stored(count * bits_of(tensor.dtype) / 8);
-  std::vector<std::byte> out(count * bits_of(dtype) / 8);
   source.read(tensor.name, whole, stored);
+  if (dtype == tensor.dtype) {
+    if (on_conversion) on_conversion(tensor.name, dtype, stored, dtype, stored);
+    return stored;
+  }
+  std::vector<std::byte> out(count * bits_of(dtype) / 8);
   convert_elements(tensor.dtype, stored, dtype, out);
   if (on_conversion) on_conversion(tensor.name, tensor.dtype, stored, dtype, out);
   return out;
@@ -109,6 +113,7 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   for (const SavedTensor& tensor : source.tensors()) {
     StoredDType target = target_dtype(tensor, dtype);
     tensors.push_back({{tensor.name, target, tensor.shape}, whole_slice(tensor.shape), [&, tensor, target] {
+                         buffer = {};  // before the next tensor is read
                          buffer = read_tensor(source, tensor, target, on_conversion);
                          return std::span<const std::byte>(buffer);
                        }});

@@ -106,6 +106,8 @@ std::unique_ptr<TorchArchive> DcpFolder::open_object(const std::string& key, con
   return open(key, place);
 }
 
+void DcpFolder::release(const DcpPlace& place) const { map(place.file).release(place.offset, place.length); }
+
 void DcpFolder::check_size(const DcpPlace& place) const {
   check_mapped_size(file_of(place), map(place.file).bytes().size());
 }

@@ -47,6 +47,8 @@ class DcpFolder {
   /// Opens an object's archive.
   std::unique_ptr<TorchArchive> open_object(const std::string& key, const DcpPlace& place) const;
 
+  /// Removes an archive from this process's memory. Archives are large, and a file may be larger than the memory.
+  void release(const DcpPlace& place) const;
   /// Throws Error(io) if a file that was read has been truncated since.
   void check_size(const DcpPlace& place) const;
   /// Returns a line per file, with its size and a hash of samples, and one for .metadata.

@@ -1,5 +1,6 @@
 #include "ckpt/dcp_reader.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -47,7 +48,16 @@ void DcpReader::add_tensor(SavedTensor tensor, Places places) {
 }
 
 void DcpReader::read(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
-  gather(places_[index], tensors[index].dtype, slice, out);
+  // In steps, after each of which the archives leave memory: a tensor is then in memory once, not twice.
+  constexpr std::size_t kStepBytes = std::size_t{32} << 20;
+  const std::size_t element = bits_of(tensors[index].dtype) / 8;
+  Slice step = slice;
+  for (std::size_t done = 0; done < out.size(); done += kStepBytes) {
+    const std::size_t bytes = std::min(kStepBytes, out.size() - done);
+    step.begin = slice.begin + static_cast<std::int64_t>(done / element);
+    step.end = step.begin + static_cast<std::int64_t>(bytes / element);
+    gather(places_[index], tensors[index].dtype, step, out.subspan(done, bytes));
+  }
   bytes_read_ += out.size();
 }
 
@@ -69,7 +79,10 @@ void DcpReader::gather(const Places& from, StoredDType dtype, const Slice& slice
   }
   gather_slice(pieces, slice, bits_of(dtype) / 8, open.contents, out);
   // A truncated file reads as zeros beyond its end, in the last page.
-  for (const auto& [source, content] : opened) dcp_.check_size(from.sources[source].place());
+  for (const auto& [source, content] : opened) {
+    dcp_.check_size(from.sources[source].place());
+    dcp_.release(from.sources[source].place());
+  }
 }
 
 void DcpReader::verify_chunk(const Source& source) const {
@@ -83,6 +96,7 @@ void DcpReader::verify_chunk(const Source& source) const {
     fail_at(Exit::bad_data, dcp_.file_of(place), "the archive of '", printable_text(*source.key), "' at offset ",
             place.offset, ": ", error.what());
   }
+  dcp_.release(place);
 }
 
 void DcpReader::verify_slice(std::size_t index, const Slice& slice) const {
