@@ -4,7 +4,8 @@ FOLDER/CASE is a checkpoint of a model after 30 steps with random gradients, sav
 and FOLDER/CASE_plain the same model and moments in the torch format. A case is MODEL_LAYOUT[_tpN][_ppN], such as
 llama_dp_reshardable_tp2: a model, llama or gpt, and the layout of the optimizer state. Layouts that the installed
 megatron-core does not have are an error. torchtitan's folders are of torch.distributed.checkpoint alone: MODEL is titan,
-and FOLDER/titan/step-25 has tensors by torchtitan's names, FOLDER/titan_plain the same as model.safetensors.
+and FOLDER/titan/step-25 has tensors by torchtitan's names, and FOLDER/titan_plain.pt the same tensors, whole. Saving with
+megatron-core also needs the package psutil.
 """
 import inspect
 import os
