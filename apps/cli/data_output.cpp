@@ -2,6 +2,7 @@
 
 #include "base/count_of.h"
 #include "cli/run_main.h"
+#include "data/integer_type.h"
 
 namespace mtl {
 namespace {
@@ -37,6 +38,15 @@ void add_data_output_flags(Flags& flags, DataOutputOptions& options) {
   flags.section("Running");
   add_threads_flag(flags, options.threads);
   flags.check([&] { options.config_file = flags.config_file(); });
+}
+
+void add_token_type_flag(Flags& flags, std::string& name, const std::string& help) {
+  flags.add("--token-type", &name, "TYPE", help).one_of({"u8", "i8", "i16", "u16", "i32", "i64"});
+}
+
+std::optional<DataType> indexed_type_of(const std::string& name) {
+  const auto type = parse_integer_type(name);
+  return type ? indexed_type(*type) : std::nullopt;
 }
 
 std::vector<std::string> command_words(int argc, const char* const* argv) {

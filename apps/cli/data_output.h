@@ -1,6 +1,7 @@
 // Shared by the mtl-data commands that write token files: merge, split and shuffle.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,11 @@ struct DataOutputOptions {
 
 /// Adds --output-prefix, --json and --threads.
 void add_data_output_flags(Flags& flags, DataOutputOptions& options);
+
+/// Adds --token-type, the type of tokens in new token files.
+void add_token_type_flag(Flags& flags, std::string& name, const std::string& help);
+/// Returns the value of --token-type, or nullopt if the flag was not given.
+std::optional<DataType> indexed_type_of(const std::string& name);
 
 /// Returns "mtl-data", the subcommand and its arguments, for DataOutputOptions::command.
 std::vector<std::string> command_words(int argc, const char* const* argv);
