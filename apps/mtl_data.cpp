@@ -32,7 +32,9 @@ constexpr Command kCommands[] = {
     {"split", "divide the documents into several token files", data_split},
     {"shuffle", "put the documents into a random order", data_shuffle},
     {"repair", "compute the pointers of an .idx again", data_repair},
-    {"export", "write the tokens as a NumPy array", data_export},
+    {"import", "make token files from those of nanoGPT, llm.c, llmq or NumPy", data_import},
+    {"export", "write the tokens for nanoGPT, llm.c or NumPy", data_export},
+    {"formats", "list the formats that import and export know", data_formats},
     {"order", "print which tokens make each training sample, in the order of a run", data_order},
 };
 

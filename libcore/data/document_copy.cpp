@@ -81,13 +81,12 @@ Bytes stored_tokens(const SequenceRange& range) { return range.data.stored_token
 
 /// Writes a range's tokens in another type. Throws Error(bad_data) for the first token that does not fit.
 void write_converted(const SequenceRange& range, IntegerType to, OutputFile& out, const CopyProgress& progress) {
-  constexpr std::size_t kTokens = 1 << 17;
   const IndexedDataset& data = range.data;
   const IntegerType from = integer_type(data.type());
-  std::vector<std::byte> converted(kTokens * to.bytes);
+  std::vector<std::byte> converted(kConversionTokens * to.bytes);
   std::int64_t at = data.token_begin(range.begin);
   for (Bytes tokens = stored_tokens(range); !tokens.empty();) {
-    const Bytes part = tokens.first(std::min(tokens.size(), kTokens * from.bytes));
+    const Bytes part = tokens.first(std::min(tokens.size(), kConversionTokens * from.bytes));
     if (const auto outside = find_outside(from, part, range_of(to))) {
       const auto token = at + static_cast<std::int64_t>(*outside);
       fail(Exit::bad_data, data.bin_file().path(), ": ", describe_place(data, token), ", is ",

@@ -48,6 +48,8 @@ IdRange common_range(IdRange a, IdRange b);
 std::optional<std::size_t> find_outside(IntegerType type, std::span<const std::byte> tokens, IdRange range);
 /// Stores `tokens`, all of which must be in both types' ranges, at `out`, in the type `to`.
 void convert_ids(IntegerType from, std::span<const std::byte> tokens, IntegerType to, std::byte* out);
+/// How many tokens to convert at a time: few enough for a processor's cache.
+inline constexpr std::size_t kConversionTokens = 1 << 17;
 /// Returns the decimal value of one of `tokens`, for messages.
 std::string token_text(IntegerType type, std::span<const std::byte> tokens, std::size_t position);
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "data/integer_type.h"
+#include "data/token_formats.h"
 
 namespace mtl {
 namespace {
@@ -38,6 +39,8 @@ std::vector<std::string> find_token_files(const std::string& folder) {
     const std::string prefix = (fs::path(folder) / name).string();
     for (const char* ending : {".bin", ".idx"}) {
       if (!file_exists(prefix + ending)) {
+        const auto missing = explain_missing_index(prefix);
+        if (missing && missing->code == Exit::bad_data) fail(missing->code, missing->message);
         fail(Exit::bad_data, prefix, ending, " is missing, but the other file of the pair exists; ",
              "copy the missing file again, or remove the other one");
       }

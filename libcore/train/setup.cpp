@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/hub_cache.h"
 #include "data/blended_dataset.h"
+#include "data/token_formats.h"
 #include "train/log_rewind.h"
 #include "train/run_settings.h"
 
@@ -48,6 +49,9 @@ std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const
   if (has_idx && has_bin) {
     findings.attempt(where, [&] { out = files.open(prefix); });
     return out;
+  }
+  if (!has_idx) {
+    if (const auto missing = explain_missing_index(path)) return findings.problem(where, missing->message), out;
   }
   bool has_suffix = file_exists(prefix + "_text_document.idx");
   findings.problem(where, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " or ",
