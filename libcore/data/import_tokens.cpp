@@ -37,16 +37,36 @@ class DocumentDivider {
   }
 
  private:
+  static constexpr std::int64_t kRun = 256;
+
+  /// True if the token may be among `tokens`: an id that T cannot represent is compared by its low bits. Without an
+  /// early exit, the compiler vectorizes the loop.
+  template <class T>
+  bool has_token(Bytes tokens) const {
+    const T id = static_cast<T>(token_.id);
+    T found = 0;
+    for (std::size_t i = 0; i < tokens.size() / sizeof(T); ++i)
+      found |= load_at<T>(tokens.data() + i * sizeof(T)) == id;
+    return found != 0;
+  }
+
   template <class T, class Use>
   void add_as(Bytes tokens, const Use& use) {
     const auto count = static_cast<std::int64_t>(tokens.size() / sizeof(T));
     const std::int64_t after = token_.is_first ? 0 : 1;
     std::int64_t begin = -open_;
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (static_cast<std::int64_t>(load_at<T>(tokens.data() + i * sizeof(T))) != token_.id) continue;
-      const std::int64_t end = i + after;
-      if (end > begin) use(end - begin);
-      begin = end;
+    const auto is_token = [&](std::int64_t i) {
+      return static_cast<std::int64_t>(load_at<T>(tokens.data() + i * sizeof(T))) == token_.id;
+    };
+    for (std::int64_t run = 0; run < count; run += kRun) {
+      const std::int64_t run_end = std::min(count, run + kRun);
+      if (!has_token<T>(tokens.subspan(run * sizeof(T), (run_end - run) * sizeof(T)))) continue;
+      for (std::int64_t i = run; i < run_end; ++i) {
+        if (!is_token(i)) continue;
+        const std::int64_t end = i + after;
+        if (end > begin) use(end - begin);
+        begin = end;
+      }
     }
     open_ = count - begin;
   }
