@@ -11,6 +11,7 @@
 #include "cli/data_commands.h"
 #include "cli/run_main.h"
 #include "data/indexed_dataset.h"
+#include "data/token_formats.h"
 #include "version.h"
 
 using namespace mtl;
@@ -54,6 +55,10 @@ int refuse_command(const std::string& word) {
   if (std::ifstream(dataset_prefix(word) + ".idx").good()) {
     std::fprintf(stderr, "mtl-data: %s names token files; put a command first, for example: mtl-data info %s\n",
                  word.c_str(), word.c_str());
+    return static_cast<int>(Exit::usage);
+  }
+  if (const auto missing = explain_missing_index(word)) {
+    std::fprintf(stderr, "mtl-data: %s\n", missing->message.c_str());
     return static_cast<int>(Exit::usage);
   }
   std::vector<std::string> names;

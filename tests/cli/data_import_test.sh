@@ -104,6 +104,8 @@ for file in llm_c_train_000000.bin llm_c_train_000000 llmq.bin npy_u2.npy; do
     expect_exit 65 mtl-data $command $file
     expect_text err "$file(.bin)?: this is a token file of the format .*; convert it: mtl-data import $file"
   done
+  expect_exit 2 mtl-data $file
+  expect_text err "convert it: mtl-data import $file"
   expect_exit 2 mtl-train "${train[@]}" --data-path "$file"
   expect_text err "--data-path .*: this is a token file of the format .*; convert it: mtl-data import $file"
 done
