@@ -42,6 +42,22 @@ std::string read_head(const OpenFile& file, std::uint64_t size) {
           "nanoGPT writes them, add --format nanogpt");
 }
 
+/// Throws if a file without a header is text or compressed. Nearly all of its bytes would pass for ids.
+void refuse_other_content(std::string_view head, IntegerType type) {
+  constexpr std::size_t kEnough = 64;  // real ids are never printable for so long
+  if (head.size() < kEnough) return;
+  const bool is_gzip = starts_with(head, "\x1F\x8B\x08") && head[3] < ' ' && head[3] >= 0 && (head[8] & ~6) == 0;
+  if (is_gzip || starts_with(head, "\x28\xB5\x2F\xFD") ||
+      starts_with(head, std::string_view("\xFD"
+                                         "7zXZ\0",
+                                         6)) ||
+      starts_with(head, "PK\x03\x04"))
+    fail(Exit::bad_data, "the file is compressed; decompress it first");
+  const auto is_text = [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; };
+  if (type.bytes > 1 && std::ranges::all_of(head, is_text))
+    fail(Exit::bad_data, "the file is text, not token ids; make token files from it with mtl-preprocess");
+}
+
 }  // namespace
 
 FlatTokenFile::FlatTokenFile(const std::string& path, std::optional<TokenFormat> format, IntegerType raw_type)
@@ -82,6 +98,7 @@ void FlatTokenFile::read_header(std::string_view head, std::uint64_t size) {
       break;
     }
     case TokenFormat::nanogpt:
+      refuse_other_content(head, type_);
       tokens_ = static_cast<std::int64_t>(size / type_.bytes);
       break;
     case TokenFormat::megatron:

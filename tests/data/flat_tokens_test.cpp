@@ -241,6 +241,11 @@ TEST_CASE("flat tokens: broken headers are refused") {
   CHECK(test::contains(message(read_file(kGolden + "llm_c_questions.bin")), "multiple-choice questions"));
   CHECK(test::contains(message(read_file(kGolden + "nanogpt_u16.bin")), "add --format nanogpt"));
   CHECK(test::contains(message("abc", TokenFormat::nanogpt), "the size, 3 bytes, is not a multiple of 2"));
+  const std::string text = read_file(kGolden + "small.txt");
+  CHECK(test::contains(message(text, TokenFormat::nanogpt), "is text, not token ids; make token files"));
+  CHECK_NOTHROW(FlatTokenFile(path, TokenFormat::nanogpt, IntegerType{1, false}));  // ids of bytes may be text
+  for (const std::string_view magic : {"\x1F\x8B\x08", "\x28\xB5\x2F\xFD", "PK\x03\x04"})
+    CHECK(test::contains(message(cat(magic, std::string(100, '\0')), TokenFormat::nanogpt), "is compressed"));
   CHECK(test::contains(message("abc", TokenFormat::npy), "has no header, not that of npy"));
   CHECK(test::contains(message(""), "no header of a known format"));
   write_documents(folder.path + "pair", DataType::u16, {{{1}}});
