@@ -126,6 +126,8 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
   if (config.qk_norm && config.norm != Norm::rmsnorm)
     out.push_back("Megatron-LM uses the same normalization for queries and keys as for layers, here LayerNorm");
   if (config.first_window_layer > 0) out.push_back("Megatron-LM has no attention window that starts at a later layer");
+  if (config.rotary.scaling == RotaryOptions::Scaling::yarn || config.rotary.depends_on_length())
+    out.push_back("Megatron-LM has no argument for the scaling of these rotary frequencies");
   const RotaryOptions llama3;  // RotaryOptions defaults equal Megatron-LM's constants
   if (config.rotary.scaling == RotaryOptions::Scaling::llama3 &&
       (config.rotary.low_freq_factor != llama3.low_freq_factor ||

@@ -31,7 +31,8 @@ mkdir "$WORK/models"
 awk 'BEGIN { srand(16); for (n = 0; n < 50; ++n) { line = "{\"text\": \""; for (i = 0; i < 40; ++i)
   line = line (i ? " " : "") int(rand() * 95); print line "\"}" } }' >"$WORK/ids.jsonl"
 expect_exit 0 mtl-preprocess --input "$WORK/ids.jsonl" --output-prefix "$WORK/ids" --tokenizer-type NullTokenizer --vocab-size 96
-for model in gpt2_model/a llama_model/{llama,mistral,qwen2,neox} family_model/{gpt2_relu,gpt2_gelu,llama3,qwen3,neox_serial,neox_serial_bin}; do
+for model in gpt2_model/a llama_model/{llama,mistral,qwen2,neox} family_model/{gpt2_relu,gpt2_gelu,llama3,qwen3,neox_serial,neox_serial_bin} \
+  rotary_model/{yarn,yarn_mscale,yarn_factor}; do
   name=${model##*/}
   expect_exit 0 mtl-convert --load "$TESTS/golden/$model" --save "$WORK/$name.mtl" --to mtl --verify
   expect_exit 0 mtl-convert --load "$WORK/$name.mtl" --save "$WORK/models/$name" --dtype float32 --max-shard-size 60KB --verify
