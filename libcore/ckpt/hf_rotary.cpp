@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "ckpt/hf_config.h"
 #include "nn/rotary.h"
 
 namespace mtl {
@@ -25,6 +26,23 @@ constexpr ScalingName kScalingNames[] = {{"linear", Scaling::linear},
                                          {"dynamic", Scaling::dynamic}};
 
 constexpr const char* kOriginal = "original_max_position_embeddings";
+
+/// Returns true if transformers reads this key for this scaling.
+bool is_key_of(Scaling scaling, std::string_view key) {
+  static constexpr std::string_view kAll[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+  const auto is_one_of = [&](std::initializer_list<std::string_view> keys) {
+    return std::ranges::count(keys, key) > 0;
+  };
+  if (std::ranges::count(kAll, key) > 0) return true;
+  if (scaling == Scaling::none) return false;
+  if (key == "factor") return true;
+  if (scaling == Scaling::linear || scaling == Scaling::dynamic) return false;
+  if (key == kOriginal) return true;
+  if (scaling == Scaling::llama3) return is_one_of({"low_freq_factor", "high_freq_factor"});
+  if (key == "attention_factor") return true;
+  if (scaling == Scaling::longrope) return is_one_of({"short_factor", "long_factor"});
+  return is_one_of({"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"});
+}
 
 /// Returns the object under `key`, or nullptr if the value is absent, null, an empty object or not an object. The last
 /// is a problem.
@@ -268,6 +286,23 @@ void write_hf_rotary(const GptConfig& config, const HfRotary& family, Json& hf_c
   hf_config.set("rope_parameters", std::move(parameters)).set("rope_scaling", std::move(scaling));
   hf_config.set(family.base_key, rotary.base);
   if (family.percent_key != nullptr) hf_config.set(family.percent_key, rotary.percent);
+}
+
+RotaryOptions rotary_from_hf(const Json& rope_parameters, const GptConfig& config, std::vector<std::string>& problems) {
+  const Json nothing = Json::object();
+  const HfValues top(nothing, "", problems);
+  Json parameters = rope_parameters;
+  if (parameters.find("rope_theta") == nullptr) parameters.set("rope_theta", config.rotary.base);
+  RotaryOptions rotary = RotaryReader(top, {"rope_theta", "partial_rotary_factor", config.rotary.percent}, config)
+                             .read("rope_parameters", parameters);
+  rotary.interleaved = config.rotary.interleaved;
+  for (const auto& [key, value] : rope_parameters.as_object()) {
+    if (!is_key_of(rotary.scaling, key))
+      top.report(cat("rope_parameters has ", key, ", which has no effect there; remove it"));
+  }
+  if (is_key_of(rotary.scaling, kOriginal) && rope_parameters.find(kOriginal) == nullptr)
+    top.report(cat("rope_parameters has no ", kOriginal, "; add it"));
+  return rotary;
 }
 
 void read_hf_window(const HfValues& values, HfWindow family, GptConfig& config) {

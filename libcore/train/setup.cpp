@@ -112,13 +112,42 @@ void check_resumed_precision(const PrecisionOptions& precision, const RunStart& 
              "); use that run's flags, or start from its weights with --finetune and another --save folder"));
 }
 
+/// Describes the scaling of rotary frequencies, except for longrope's lists of factors.
+std::string scaling_text(const RotaryOptions& rotary) {
+  using Scaling = RotaryOptions::Scaling;
+  const std::string original = cat(" from ", rotary.original_positions, " positions");
+  const std::string attention = cat(", attention factor ", rotary.attention_factor);
+  switch (rotary.scaling) {
+    case Scaling::none:
+      return "none";
+    case Scaling::linear:
+      return cat("linear by ", rotary.factor);
+    case Scaling::dynamic:
+      return cat("dynamic by up to ", rotary.factor);
+    case Scaling::longrope:
+      return cat("longrope", original, attention);
+    case Scaling::llama3:
+      return cat("llama3 by ", rotary.factor, original, ", low and high frequency factors ", rotary.low_freq_factor,
+                 " and ", rotary.high_freq_factor);
+    case Scaling::yarn:
+      break;
+  }
+  return cat("yarn by ", rotary.factor, original, attention, ", betas ", rotary.beta_fast, " and ", rotary.beta_slow,
+             rotary.round_pairs ? "" : ", not rounded");
+}
+
 /// Adds to start.changes how the run extends a loaded model with rotary positions.
 void add_extension(const GptConfig& loaded, const GptConfig& config, StartPoint& start) {
   const auto settings = [](const GptConfig& from) {
-    return Json::object({{"--max-position-embeddings", from.max_positions}, {"--rotary-base", from.rotary.base}});
+    return Json::object({{"--max-position-embeddings", from.max_positions},
+                         {"--rotary-base", from.rotary.base},
+                         {"rotary scaling", scaling_text(from.rotary)}});
   };
   const std::string changes = differences_of(settings(loaded), settings(config));
   if (!changes.empty()) start.changes.push_back(cat(start.folder, " continues with ", changes));
+  const RotaryOptions &before = loaded.rotary, &after = config.rotary;
+  if (before.short_factors != after.short_factors || before.long_factors != after.long_factors)
+    start.changes.push_back(cat(start.folder, " continues with other longrope factors"));
 }
 
 }  // namespace

@@ -28,6 +28,16 @@ double error_of_frequencies(const RotaryFrequencies& frequencies, const Json& ex
   return worst;
 }
 
+/// Returns the problems of --rope-parameters for a Llama with 64 positions, one per line.
+std::string problems_of(const std::string& parameters) {
+  GptConfig config;
+  config.head_dim = 4;
+  config.max_positions = 64;
+  std::vector<std::string> problems;
+  rotary_from_hf(Json::parse(parameters), config, problems);
+  return join(problems, "\n");
+}
+
 }  // namespace
 
 TEST_CASE("hf rotary: the golden models' frequencies and attention factors equal transformers' float64") {
@@ -93,4 +103,28 @@ TEST_CASE("hf rotary: keys of rope_parameters that are absent or null have trans
   json = Json::read("golden/rotary_model/longrope/config.json");
   CHECK(with("factor", Json()).attention_factor == longrope_attention_factor(8, 32));
   CHECK(contains(error_of([&] { with("long_factor", 3); }, Exit::bad_data), "long_factor is 3; it must be a list"));
+}
+
+TEST_CASE("hf rotary: --rope-parameters refuse what has no effect, and keep the model's other values") {
+  CHECK(problems_of(R"({"rope_type": "default", "rope_theta": 500})").empty());
+  CHECK(problems_of(R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16})").empty());
+  CHECK(contains(problems_of(R"({"rope_type": "yarn", "factor": 4})"), "has no original_max_position_embeddings; add"));
+  CHECK(contains(problems_of(R"({"rope_type": "linear"})"), "has no factor; add it"));
+  CHECK(
+      contains(problems_of(R"({"rope_type": "linear", "factor": 4, "beta_fast": 8})"), "has beta_fast, which has no"));
+  CHECK(
+      contains(problems_of(R"({"rope_type": "dynamic", "factor": 2, "low_freq_factor": 1})"), "has low_freq_factor,"));
+  CHECK(contains(problems_of(R"({"factor": 2})"), "has factor, which has no effect"));
+  CHECK(contains(problems_of(R"({"rope_type": "longrope", "short_factor": [1, 1],
+                                 "original_max_position_embeddings": 16})"),
+                 "has no long_factor"));
+  CHECK(contains(problems_of(R"({"rope_type": "mrope"})"), "mtl supports only default, linear, llama3, yarn"));
+  GptConfig config;
+  config.rotary = {.base = 700, .percent = 0.5, .interleaved = true};
+  std::vector<std::string> problems;
+  const RotaryOptions scaled = rotary_from_hf(Json::parse(R"({"type": "linear", "factor": 4})"), config, problems);
+  CHECK(problems.empty());
+  CHECK(scaled ==
+        RotaryOptions{
+            .base = 700, .percent = 0.5, .interleaved = true, .scaling = RotaryOptions::Scaling::linear, .factor = 4});
 }

@@ -48,6 +48,30 @@ continue_prompts "$WORK/models/llama.ends"
 for folder in "$WORK"/models/*; do continue_prompts "$folder"; done
 grep -q '"stop": "eos"' "$WORK/models/llama.ends/mtl.jsonl" || fail 'no continuation ended at a stop id'
 
+# Models that were continued: longer sequences with each scaling.
+mkdir "$WORK/continued"
+# continue_model NAME MODEL FLAG...: trains two steps from a golden model, and converts the result.
+continue_model() {
+  expect_exit 0 mtl-train --load "$TESTS/golden/$2" --finetune --data-path "$WORK/ids_text_document" --tokenizer-type NullTokenizer \
+    --vocab-size 96 --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-3 --split 1 \
+    --save "$WORK/$1.continued" "${@:3}"
+  expect_exit 0 mtl-convert --load "$WORK/$1.continued" --save "$WORK/continued/$1" --verify
+}
+factors='1, 1.1, 1.5, 2, 3, 4.5, 6, 8'
+continue_model yarn llama_model/llama --position-embedding-type yarn --rotary-scaling-factor 4 --max-position-embeddings 256 \
+  --yarn-original-max-position-embeddings 16
+continue_model yarn_neox llama_model/neox --position-embedding-type yarn --rotary-scaling-factor 4 --mscale 0.7 \
+  --yarn-beta-fast 2 --yarn-original-max-position-embeddings 16 --no-yarn-correction-range-round-to-int
+continue_model linear llama_model/qwen2 --rotary-seq-len-interpolation-factor 2 --rotary-base 5000
+continue_model llama3 llama_model/llama --use-rope-scaling --max-position-embeddings 128
+continue_model longrope llama_model/llama --rope-parameters \
+  "{\"rope_type\": \"longrope\", \"short_factor\": [$factors], \"long_factor\": [$factors], \"original_max_position_embeddings\": 16}"
+continue_model dynamic llama_model/llama --rope-parameters '{"rope_type": "dynamic", "factor": 4}' --max-position-embeddings 16
+expect_exit 0 mtl-convert --load "$TESTS/golden/rotary_model/longrope" --save "$WORK/longrope.mtl" --to mtl
+expect_exit 0 mtl-convert --load "$WORK/longrope.mtl" --save "$WORK/continued/longrope_loaded" --dtype float32
+for folder in "$WORK"/continued/*; do continue_prompts "$folder"; done
+"${peer[@]}" compare-passes "$WORK"/continued/* 2>"$WORK/err" || fail "transformers: $(tail -5 "$WORK/err")"
+
 # Text, through GPT-2's tokenizer.
 "${peer[@]}" make "$WORK/made" "$SHARE/gpt2" >"$WORK/out" 2>&1 ||
   fail "cannot make a model with a tokenizer: $(tail -3 "$WORK/out")"
