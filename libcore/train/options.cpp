@@ -396,7 +396,8 @@ GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> l
                          const ReportProblem& report) {
   GptConfig config = resolve_architecture(options.architecture, loaded, options.data.seq_length, report);
   // A tokenizer may have tokens that a loaded model lacks. It is an error only if the data contain them.
-  if (!loaded) config.vocab_size = vocab_size;
+  const bool adds_tokens = loaded && options.new_token_rows && vocab_size > config.vocab_size;
+  if (!loaded || adds_tokens) config.vocab_size = vocab_size;
   config.complete();
   check_length(options, config, loaded.has_value(), report);
   check_magnitude(options, config, report);

@@ -136,18 +136,38 @@ std::string scaling_text(const RotaryOptions& rotary) {
              rotary.round_pairs ? "" : ", not rounded");
 }
 
-/// Adds to start.changes how the run extends a loaded model with rotary positions.
+/// Adds to start.changes how the run extends a loaded model with rotary positions, and its vocabulary.
 void add_extension(const GptConfig& loaded, const GptConfig& config, StartPoint& start) {
   const auto settings = [](const GptConfig& from) {
     return Json::object({{"--max-position-embeddings", from.max_positions},
                          {"--rotary-base", from.rotary.base},
-                         {"rotary scaling", scaling_text(from.rotary)}});
+                         {"rotary scaling", scaling_text(from.rotary)},
+                         {"tokens", from.vocab_size}});
   };
   const std::string changes = differences_of(settings(loaded), settings(config));
   if (!changes.empty()) start.changes.push_back(cat(start.folder, " continues with ", changes));
   const RotaryOptions &before = loaded.rotary, &after = config.rotary;
   if (before.short_factors != after.short_factors || before.long_factors != after.long_factors)
     start.changes.push_back(cat(start.folder, " continues with other longrope factors"));
+}
+
+/// Reports --new-token-rows in a run that needs optimizer moments for the new tokens, and says if there are none.
+void check_new_tokens(const TrainOptions& options, const GptConfig& loaded, const GptConfig& config, RunStart& start,
+                      const ReportProblem& report) {
+  if (!options.new_token_rows) return;
+  const std::string flag = cat("--new-token-rows ", *options.new_token_rows);
+  if (config.vocab_size == loaded.vocab_size) {
+    if (!start.point.is_own)
+      start.point.changes.push_back(cat(flag, " adds nothing to ", start.point.folder, ", which has ",
+                                        with_commas(loaded.vocab_size), " tokens, as many as the tokenizer or more"));
+  } else if (start.state && start.point.is_own) {
+    report(flag, cat("cannot extend a run that resumes ", start.point.folder,
+                     "; start another with --load, --finetune and another --save folder"));
+  } else if (start.state && !options.checkpoint.no_load_optim) {
+    report(flag, cat("cannot resume ", start.point.folder, ", whose optimizer has no moments for new tokens; add ",
+                     "--finetune to start at iteration 0 from its weights, or --no-load-optim to continue with moments "
+                     "of zero"));
+  }
 }
 
 }  // namespace
@@ -243,6 +263,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, 
   }
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.config;
+  if (loaded && setup.tokenizer == nullptr) vocab_size = options.tokenizer.vocab_size.value_or(0);
   GptConfig config = resolve_config(options, loaded, vocab_size, report);
   start.point.changes.clear();
   const bool is_complete = start.state && start.state->iteration >= options.train_iters();
@@ -251,6 +272,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, 
   if (start.state && !is_complete && !resets_optimizer)
     start.point.changes = changed_settings(options, start.point.folder, start.state->extra, report);
   if (loaded) add_extension(*loaded, config, start.point);
+  if (loaded) check_new_tokens(options, *loaded, config, start, report);
   if (tokenizer_failed && !start.source) config.vocab_size = 1;  // any size will do: other problems do not depend on it
   if (complete) {
     for (const std::string& problem : config.problems()) report("model", problem);

@@ -1,9 +1,10 @@
 #!/bin/bash
-# A loaded model continues with longer sequences and another scaling of its rotary frequencies, when told so; its
-# checkpoints and conversions have the new values.
+# A loaded model continues with longer sequences, another scaling of its rotary frequencies, and more tokens, when told
+# so; its checkpoints and conversions have the new values. Every layout adds the same rows.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
 preprocess "$CORPUS" c
 # expect_lines COUNT PATTERN: that many lines in err match.
 expect_lines() {
@@ -115,4 +116,54 @@ refused '--rope-parameters +rope_parameters has no factor; add it' --load "$LLAM
 refused '--rotary-base 500 +excludes --rope-parameters' --load "$LLAMA" --rotary-base 500 \
   --rope-parameters '{"rope_type": "linear", "factor": 2}'
 refused '--rope-type yarn +chooses the positions of latent attention' --load "$LLAMA" --rope-type yarn
+
+# --- More tokens ---
+for i in $(seq 1 40); do echo "{\"text\": \"$(seq -s ' ' $((500 + i)) 4 599) $i\"}"; done >more.jsonl
+expect_exit 0 mtl-preprocess --input more.jsonl --output-prefix m --tokenizer-type NullTokenizer --vocab-size 600
+more=("${start[@]}" --vocab-size 600 --data-path m_text_document)
+expect_exit 65 "${more[@]}" --load "$LLAMA"
+expect_text err 'the token id 5[0-9]+, .* is not in the vocabulary of 512; .* --new-token-rows'
+mean=$(loss "${more[@]}" --load "$LLAMA" --new-token-rows mean --save mean)
+expect_lines 1 '^mtl-train: warning: .*/llama continues with tokens 512, now 600$'
+init=$(loss "${more[@]}" --load "$LLAMA" --new-token-rows init)
+other=$(loss "${more[@]}" --load "$LLAMA" --new-token-rows init --seed 7)
+[ "$mean" != "$init" ] && [ "$init" != "$other" ] || fail "losses do not depend on the rows: $mean, $init, $other"
+expect_exit 0 "${more[@]}" --load "$LLAMA" --new-token-rows mean --save mean --train-iters 2 --override-opt_param-scheduler
+expect_lines 0 'tokens|--new-token-rows'
+expect_exit 0 mtl-convert --load mean --save mean_hf --verify
+expect_text mean_hf/config.json '"vocab_size": 600'
+expect_exit 0 "${more[@]}" --load mean_hf --new-token-rows mean
+expect_lines 1 '^mtl-train: warning: --new-token-rows mean adds nothing to mean_hf, which has 600 tokens'
+# Optimizer moments do not exist for new tokens.
+expect_exit 0 "${start[@]}" --load "$LLAMA" --save trained
+resume=(mtl-train "${common[@]}" --seq-length 32 --lr 1e-3 --train-iters 2 --vocab-size 600 --new-token-rows mean
+  --data-path m_text_document --allow-data-change --override-opt_param-scheduler)
+expect_exit 2 "${resume[@]}" --load trained
+expect_lines 1 '^  --new-token-rows mean +cannot resume trained/iter_0000001, whose optimizer has no moments for new tokens; add --finetune '
+expect_exit 2 "${resume[@]}" --load "$LLAMA" --save trained
+expect_lines 1 '^  --new-token-rows mean +cannot extend a run that resumes trained/iter_0000001'
+expect_exit 0 "${resume[@]}" --load trained --no-load-optim
+expect_lines 1 'continues with tokens 512, now 600$'
+expect_exit 2 mtl-train "${common[@]}" --num-layers 1 --new-token-rows mean --dry-run
+expect_text err '^  --new-token-rows +needs --load PATH'
+
+# Every layout has the same rows, in an untied model and in a tied one (qwen2, 256 tokens). A learning rate of almost 0
+# keeps them.
+mpi=(mpirun --oversubscribe)
+declare -A layouts=([llama]='tensor-model-parallel-size:2 zero-stage:3' [qwen2]='tensor-model-parallel-size:2 pipeline-model-parallel-size:2')
+for model in llama qwen2; do
+  for rows in mean init; do
+    run=("${more[@]}" --load "$TESTS/golden/llama_model/$model" --new-token-rows $rows --lr 1e-38 --weight-decay 0)
+    expect_exit 0 "${run[@]}" --save one
+    for layout in ${layouts[$model]}; do
+      flags="--${layout/:/ }"
+      # shellcheck disable=SC2086
+      expect_exit 0 "${mpi[@]}" -n 2 "${run[@]}" --save two $flags </dev/null
+      same=$(mtl_compare_checkpoints one/iter_0000001 two/iter_0000001)
+      [[ $same == 'same 0.0e+00 '* ]] || fail "$model, $rows, $flags: other weights than one process: $same"
+      rm -rf two
+    done
+    rm -rf one
+  done
+done
 finish

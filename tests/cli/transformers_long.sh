@@ -48,7 +48,7 @@ continue_prompts "$WORK/models/llama.ends"
 for folder in "$WORK"/models/*; do continue_prompts "$folder"; done
 grep -q '"stop": "eos"' "$WORK/models/llama.ends/mtl.jsonl" || fail 'no continuation ended at a stop id'
 
-# Models that were continued: longer sequences with each scaling.
+# Models that were continued: longer sequences with each scaling, and more tokens, in a tied and in an untied model.
 mkdir "$WORK/continued"
 # continue_model NAME MODEL FLAG...: trains two steps from a golden model, and converts the result.
 continue_model() {
@@ -67,6 +67,8 @@ continue_model llama3 llama_model/llama --use-rope-scaling --max-position-embedd
 continue_model longrope llama_model/llama --rope-parameters \
   "{\"rope_type\": \"longrope\", \"short_factor\": [$factors], \"long_factor\": [$factors], \"original_max_position_embeddings\": 16}"
 continue_model dynamic llama_model/llama --rope-parameters '{"rope_type": "dynamic", "factor": 4}' --max-position-embeddings 16
+continue_model tokens llama_model/llama --new-token-rows mean --vocab-size 600
+continue_model tokens_tied llama_model/qwen2 --new-token-rows init --vocab-size 300
 expect_exit 0 mtl-convert --load "$TESTS/golden/rotary_model/longrope" --save "$WORK/longrope.mtl" --to mtl
 expect_exit 0 mtl-convert --load "$WORK/longrope.mtl" --save "$WORK/continued/longrope_loaded" --dtype float32
 for folder in "$WORK"/continued/*; do continue_prompts "$folder"; done
