@@ -5,6 +5,7 @@ source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
+mpi=(mpirun --oversubscribe)
 preprocess "$CORPUS" c
 # expect_lines COUNT PATTERN: that many lines in err match.
 expect_lines() {
@@ -86,6 +87,12 @@ for model in longrope dynamic_above; do
   expect_exit 2 mtl-convert --load $model --save none --to megatron
   expect_text err 'Megatron-LM has no rotary frequencies that depend on the length of the sequence'
 done
+# Context-parallel ranks, each with a part of every sequence, have the frequencies of the whole length.
+for model in yarn longrope dynamic_above; do
+  whole=$(loss "${own[@]}" "$ROTARY/$model" --seq-length 40) parts=$(loss "${mpi[@]}" -n 2 "${own[@]}" "$ROTARY/$model" \
+    --seq-length 40 --context-parallel-size 2)
+  expect_near "${parts#*: }" "${whole#*: }" 1e-6
+done
 expect_exit 2 "${own[@]}" "$ROTARY/dynamic_above" --seq-length 97
 expect_text err '^  --seq-length 97 +is longer than the 96 positions of the model'
 expect_exit 0 mtl-generate --load dynamic_above_hf --ids --prompt '1 2 3' --greedy --max-new-tokens 60
@@ -149,7 +156,6 @@ expect_text err '^  --new-token-rows +needs --load PATH'
 
 # Every layout has the same rows, in an untied model and in a tied one (qwen2, 256 tokens). A learning rate of almost 0
 # keeps them.
-mpi=(mpirun --oversubscribe)
 declare -A layouts=([llama]='tensor-model-parallel-size:2 zero-stage:3' [qwen2]='tensor-model-parallel-size:2 pipeline-model-parallel-size:2')
 for model in llama qwen2; do
   for rows in mean init; do
