@@ -334,6 +334,10 @@ GptConfig resolve_architecture(const ArchitectureOptions& given, const std::opti
   const bool is_rotary = config.position_embedding == PositionEmbedding::rotary;
   if (is_rotary)
     resolver.rotary_number(config, config.max_positions, given.max_position_embeddings, "--max-position-embeddings");
+  else if (loaded && given.max_position_embeddings.value_or(config.max_positions) > config.max_positions)
+    resolver.difference(cat("--max-position-embeddings ", *given.max_position_embeddings),
+                        cat("the loaded model has ", config.max_positions,
+                            " learned positions, and nothing to derive more of them from"));
   else
     resolver.number(config.max_positions, given.max_position_embeddings, "--max-position-embeddings", true);
   if (is_rotary && config.max_positions == 0) config.max_positions = seq_length;

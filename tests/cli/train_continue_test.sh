@@ -111,6 +111,8 @@ for flags in '--position-embedding-type yarn' '--rotary-seq-len-interpolation-fa
   # shellcheck disable=SC2086
   refused "${flags%%\{*}.*the loaded model has learned positions; leave the flag out" --load "$TESTS/golden/gpt2_model/a" $flags
 done
+refused '--max-position-embeddings 128 +the loaded model has 64 learned positions, and nothing to derive more of them from; leave' \
+  --load "$TESTS/golden/gpt2_model/a" --max-position-embeddings 128
 refused '--use-rope-scaling, --position-embedding-type yarn +scale rotary frequencies in different ways' \
   --load "$LLAMA" --use-rope-scaling "${yarn[@]}"
 refused '--use-rotary-position-embeddings +contradicts --position-embedding-type yarn' \
