@@ -1,4 +1,5 @@
 // mtl-convert: converts a model from one format to another.
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -79,7 +80,14 @@ std::string list_formats(bool as_json) {
 void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::string& transformer_impl) {
   MegatronWriteOptions& megatron = options.megatron;
   const auto to_megatron = [&options] { return options.to == "megatron"; };
+  const auto to_ranks = [&options] { return options.to == "megatron" && options.ckpt_format == "torch"; };
   const char* only = "--to megatron";
+  const char* only_ranks = "--to megatron --ckpt-format torch";
+  flags
+      .add("--ckpt-format", &options.ckpt_format, "FORMAT",
+           "files for each rank with the weights, or files for every layout with weights and optimizer state")
+      .one_of({"torch", "torch_dist"})
+      .only_with(only, to_megatron);
   flags
       .add("--tensor-model-parallel-size", &megatron.tensor_parallel, "N",
            "ranks that share each layer; each has its own files")
@@ -89,15 +97,15 @@ void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::strin
       .add("--pipeline-model-parallel-size", &megatron.pipeline_parallel, "N",
            "pipeline stages, each with consecutive layers")
       .within({1, 1 << 10})
-      .only_with(only, to_megatron);
+      .only_with(only_ranks, to_ranks);
   flags
       .add("--num-layers-per-virtual-pipeline-stage", &megatron.layers_per_virtual_stage, "N",
            "layers per chunk, for stages of several chunks")
       .within({1, kMostLayers})
-      .only_with(only, to_megatron);
+      .only_with(only_ranks, to_ranks);
   flags.add("--num-virtual-stages-per-pipeline-rank", &megatron.virtual_stages, "N", "chunks per stage")
       .within({1, kMostLayers})
-      .only_with(only, to_megatron);
+      .only_with(only_ranks, to_ranks);
   flags
       .add("--make-vocab-size-divisible-by", &megatron.make_vocab_size_divisible_by, "N",
            "pad the token embedding to a multiple of N times the tensor-parallel size")
@@ -108,6 +116,12 @@ void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::strin
            "name the norms as Megatron-LM with this implementation does")
       .one_of({"transformer_engine", "local"})
       .only_with(only, to_megatron);
+  flags.check([&flags, &options] {
+    const bool is_readable =
+        std::ranges::any_of(model_formats(), [&](const ModelFormat& row) { return row.name == options.ckpt_format; });
+    if (options.to == "megatron" && options.ckpt_format == "torch_dist" && options.verify && !is_readable)
+      flags.problem("--verify", "reads the output back, and mtl does not read torch_dist checkpoints; remove the flag");
+  });
   flags.check([&flags, &megatron, to_megatron] {
     if (to_megatron() && megatron.layers_per_virtual_stage && megatron.virtual_stages)
       flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",

@@ -51,9 +51,17 @@ void add_sizes(ArgsWriter& args, const GptConfig& config, const MegatronWriteOpt
   args.integer("context_parallel_size", 1);
   args.integer("expert_model_parallel_size", 1);
   args.none("num_experts");
-  args.integer("iteration", 0);
-  args.integer("consumed_train_samples", 0);
-  args.integer("consumed_valid_samples", 0);
+}
+
+/// Adds the run's progress. Checkpoints contain no random states, and none or all of the optimizer's.
+void add_progress(ArgsWriter& args, const MegatronProgress& progress) {
+  args.text("ckpt_format", progress.ckpt_format);
+  args.boolean("use_distributed_optimizer", progress.has_optimizer);
+  args.boolean("no_save_optim", !progress.has_optimizer);
+  args.boolean("no_save_rng", true);
+  args.integer("iteration", progress.iteration);
+  args.integer("consumed_train_samples", progress.consumed_samples);
+  args.integer("consumed_valid_samples", progress.consumed_valid_samples);
 }
 
 /// Returns the mscale that, with mscale_all_dim 0, gives yarn's attention factor.
@@ -104,7 +112,6 @@ void add_layers(ArgsWriter& args, const GptConfig& config, const MegatronWriteOp
   args.boolean("apply_residual_connection_post_layernorm", false);
   args.text("transformer_impl", options.transformer_engine ? "transformer_engine" : "local");
   args.boolean("use_mcore_models", true);
-  args.text("ckpt_format", "torch");
 }
 
 void add_rotary_problems(const RotaryOptions& rotary, std::vector<std::string>& out) {
@@ -169,7 +176,7 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
 }
 
 void write_megatron_args(TorchWriter& writer, const ModelSource& source, const MegatronWriteOptions& options,
-                         StoredDType dtype) {
+                         StoredDType dtype, const MegatronProgress& progress) {
   const GptConfig& config = source.config();
   PickleWriter& pickle = writer.pickle();
   pickle.global("argparse", "Namespace");
@@ -181,6 +188,7 @@ void write_megatron_args(TorchWriter& writer, const ModelSource& source, const M
   add_sizes(args, config, options);
   add_positions(args, config);
   add_layers(args, config, options);
+  add_progress(args, progress);
   if (const std::optional<ModelDropout>& dropout = source.dropout()) {
     args.number("hidden_dropout", dropout->hidden);
     args.number("attention_dropout", dropout->attention);

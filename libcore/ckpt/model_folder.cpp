@@ -15,6 +15,9 @@ namespace mtl {
 
 namespace {
 
+constexpr const char* kDcpMetadata =
+    ".metadata";  // by which a checkpoint of torch.distributed.checkpoint is recognized
+
 struct Entry {
   std::string name;
   bool is_file, is_folder;  // both false for links, sockets, FIFOs, devices
@@ -64,6 +67,14 @@ bool is_checkpoint_file(const std::string& name) {
   return name == kManifestName || matches(name, "shard_#.safetensors") || is_companion_file(name);
 }
 
+/// True for the files of one torch_dist checkpoint.
+bool is_torch_dist_file(const std::string& name) {
+  return name == kDcpMetadata || name == "metadata.json" || name == "common.pt" || matches(name, "__#_#.distcp") ||
+         is_companion_file(name);
+}
+
+bool holds_torch_dist(const std::string& path) { return file_exists(cat(path, "/", kDcpMetadata)); }
+
 std::string not_part(const std::string& name) { return cat("contains '", name, "', which is not part of a model"); }
 
 /// Returns "contains 'notes.txt', which is not part of a model" for the first entry for which `is_part` is false, or
@@ -109,6 +120,14 @@ std::string foreign_in_megatron(const std::string& path) {
   return "";
 }
 
+std::string foreign_in_torch_dist(const std::string& path) {
+  return foreign_entry(list_entries(path), [](const Entry& e) { return e.is_file && is_torch_dist_file(e.name); });
+}
+
+std::string foreign_in_megatron_or_torch_dist(const std::string& path) {
+  return holds_torch_dist(path) ? foreign_in_torch_dist(path) : foreign_in_megatron(path);
+}
+
 /// Sets out.problem in these cases:
 /// - There is an entry that is not a checkpoint and for which `is_own` is false.
 /// - `foreign_in` finds a foreign entry in a checkpoint.
@@ -120,7 +139,8 @@ void examine_checkpoints(const std::string& path, const std::vector<Entry>& entr
                          const ForeignIn& foreign_in, FolderContents& out) {
   std::vector<std::string> checkpoints;
   out.problem = foreign_entry(entries, [&](const Entry& e) {
-    const bool is_release = e.name == kReleaseFolder && holds_megatron_ranks(cat(path, "/", e.name));
+    const std::string inner = cat(path, "/", e.name);
+    const bool is_release = e.name == kReleaseFolder && (holds_megatron_ranks(inner) || holds_torch_dist(inner));
     const bool is_checkpoint = e.is_folder && (iteration_in_name(e.name) || is_release);
     if (is_checkpoint) checkpoints.push_back(e.name);
     return is_checkpoint || is_own(e);
@@ -136,7 +156,7 @@ void examine_checkpoints(const std::string& path, const std::vector<Entry>& entr
 FolderContents examine_megatron_folder(const std::string& path, const std::vector<Entry>& entries) {
   FolderContents out;
   const auto is_own = [](const Entry& e) { return e.is_file && (e.name == kTrackerName || is_companion_file(e.name)); };
-  examine_checkpoints(path, entries, is_own, foreign_in_megatron, out);
+  examine_checkpoints(path, entries, is_own, foreign_in_megatron_or_torch_dist, out);
   out.kind = "a Megatron-LM checkpoint";
   return out;
 }
@@ -180,8 +200,12 @@ FolderContents examine_model_folder(const std::string& path) {
   if (has_file(entries, kManifestName)) return {.kind = "a checkpoint", .problem = foreign_in_checkpoint(path)};
   if (has_file(entries, "config.json")) return examine_hf(path, entries);
   if (holds_megatron_ranks(path)) return {.kind = "a Megatron-LM checkpoint", .problem = foreign_in_megatron(path)};
-  const bool is_megatron_folder = std::ranges::any_of(
-      entries, [&](const Entry& e) { return e.is_folder && holds_megatron_ranks(cat(path, "/", e.name)); });
+  if (has_file(entries, kDcpMetadata))
+    return {.kind = "a torch_dist checkpoint", .problem = foreign_in_torch_dist(path)};
+  const bool is_megatron_folder = std::ranges::any_of(entries, [&](const Entry& e) {
+    const std::string inner = cat(path, "/", e.name);
+    return e.is_folder && (holds_megatron_ranks(inner) || holds_torch_dist(inner));
+  });
   if (is_megatron_folder) return examine_megatron_folder(path, entries);
   const bool is_save_folder = std::ranges::any_of(entries, [](const Entry& e) {
     return e.name == kLockName || e.name == kTrackerName || iteration_in_name(e.name);
@@ -197,8 +221,8 @@ std::string find_foreign_entry(const std::string& path) {
   if (!is_directory(path)) return "is a file";
   for (const Entry& e : list_entries(path)) {
     const std::string name = complete_name(e.name);
-    const bool is_part =
-        e.is_file && (is_hf_file(name) || is_checkpoint_file(name) || name == kTrackerName || name == kRankFile);
+    const bool is_part = e.is_file && (is_hf_file(name) || is_checkpoint_file(name) || is_torch_dist_file(name) ||
+                                       name == kTrackerName || name == kRankFile);
     const bool may_hold_parts =
         e.is_folder && (iteration_in_name(name) || name == kReleaseFolder || is_megatron_rank(name));
     if (!is_part && !may_hold_parts) return not_part(e.name);
