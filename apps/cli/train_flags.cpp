@@ -139,6 +139,12 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
              [&checkpoint] { return !checkpoint.load.empty() || !checkpoint.save.empty(); });
   flags.add_switch("--finetune", checkpoint.finetune, "load only the weights of --load, and start at iteration 0")
       .needs("--load PATH: the model to start from", [&checkpoint] { return !checkpoint.load.empty(); });
+  flags
+      .add("--new-token-rows", &options.new_token_rows, "HOW",
+           "add the tokenizer's tokens that the model of --load lacks: embedding rows that are the mean of the model's "
+           "rows, or initialized at random")
+      .one_of({"mean", "init"})
+      .needs("--load PATH: the model to extend", [&checkpoint] { return !checkpoint.load.empty(); });
   flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with optimizer moments of zero")
       .only_with("on a run that loads no optimizer state",
                  [&options, &start] { return start.source && !options.checkpoint.finetune; });

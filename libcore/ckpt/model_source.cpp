@@ -145,6 +145,10 @@ void ModelSource::trim_vocabulary(std::optional<std::int64_t> tokens, Console& c
   reader_->has_padded_vocabulary = false;
 }
 
+void ModelSource::extend_vocabulary(std::int64_t tokens, NewRows rows, std::uint64_t seed) {
+  reader_ = extended_vocabulary(std::move(reader_), tokens, rows, seed);
+}
+
 const GptConfig& ModelSource::config() const { return reader_->config; }
 std::string ModelSource::kind() const { return reader_->kind; }
 const std::string& ModelSource::folder() const { return reader_->folder; }

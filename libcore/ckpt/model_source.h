@@ -15,6 +15,7 @@
 
 #include "base/console.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/extended_vocabulary.h"
 #include "ckpt/model_dropout.h"
 #include "ckpt/stored_dtype.h"
 #include "layout/slice.h"
@@ -63,6 +64,9 @@ class ModelSource {
   /// layer. If `tokens` is empty, keeps all rows and warns. If the model has fewer than `tokens` rows, does nothing.
   /// `tokens` must be at least 1.
   void trim_vocabulary(std::optional<std::int64_t> tokens, Console& console);
+  /// Adds rows to the token embedding and to the output layer, up to `tokens`. Every rank computes the same rows.
+  /// load_optimizer() then fails, because there are no moments for them.
+  void extend_vocabulary(std::int64_t tokens, NewRows rows, std::uint64_t seed);
   /// Returns the format's kind in model_formats.h, such as "checkpoint" or "Hugging Face folder".
   std::string kind() const;
   /// Returns the folder that contains the model's files and possibly the tokenizer's.

@@ -185,6 +185,7 @@ struct FixedOptions {
 
 struct TrainOptions {
   ArchitectureOptions architecture;
+  std::optional<std::string> new_token_rows;  // NewRows of tokens that the loaded model lacks; absent: none
   DataOptions data;
   BatchOptions batch;
   OptimizerOptions optimizer;

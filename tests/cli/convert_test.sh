@@ -30,11 +30,11 @@ for model in llama_model/{llama,mistral,qwen2,neox} family_model/{llama3,qwen3,n
   expect_same "${golden%_bin}/model.safetensors" "$WORK/$name.hf/model.safetensors"
   expect_same <(compact "$golden/config.json") <(compact "$WORK/$name.hf/config.json")
 done
-mkdir "$WORK/yarn"
-cp "$TESTS/golden/llama_model/llama/model.safetensors" "$WORK/yarn"
-sed 's/"rope_type": "default"/"rope_type": "yarn"/; s/"silu"/"mish"/' "$TESTS/golden/llama_model/llama/config.json" >"$WORK/yarn/config.json"
-expect_exit 65 mtl-convert --load "$WORK/yarn" --save "$WORK/x"
-expect_text "$WORK/err" "yarn/config.json: hidden_act is \"mish\", but mtl supports only .*; rope_parameters.rope_type is \"yarn\""
+mkdir "$WORK/axial"
+cp "$TESTS/golden/llama_model/llama/model.safetensors" "$WORK/axial"
+sed 's/"rope_type": "default"/"rope_type": "axial"/; s/"silu"/"mish"/' "$TESTS/golden/llama_model/llama/config.json" >"$WORK/axial/config.json"
+expect_exit 65 mtl-convert --load "$WORK/axial" --save "$WORK/x"
+expect_text "$WORK/err" "axial/config.json: hidden_act is \"mish\", but mtl supports only .*; rope_parameters.rope_type is \"axial\""
 
 # --json, other dtypes, shards.
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/half" --dtype bfloat16 --max-shard-size 100KB --verify --json
