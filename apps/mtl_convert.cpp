@@ -79,7 +79,14 @@ std::string list_formats(bool as_json) {
 void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::string& transformer_impl) {
   MegatronWriteOptions& megatron = options.megatron;
   const auto to_megatron = [&options] { return options.to == "megatron"; };
+  const auto to_ranks = [&options] { return options.to == "megatron" && options.ckpt_format == "torch"; };
   const char* only = "--to megatron";
+  const char* only_ranks = "--to megatron --ckpt-format torch";
+  flags
+      .add("--ckpt-format", &options.ckpt_format, "FORMAT",
+           "files for each rank with the weights, or files for every layout with weights and optimizer state")
+      .one_of({"torch", "torch_dist"})
+      .only_with(only, to_megatron);
   flags
       .add("--tensor-model-parallel-size", &megatron.tensor_parallel, "N",
            "ranks that share each layer; each has its own files")
@@ -89,15 +96,15 @@ void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::strin
       .add("--pipeline-model-parallel-size", &megatron.pipeline_parallel, "N",
            "pipeline stages, each with consecutive layers")
       .within({1, 1 << 10})
-      .only_with(only, to_megatron);
+      .only_with(only_ranks, to_ranks);
   flags
       .add("--num-layers-per-virtual-pipeline-stage", &megatron.layers_per_virtual_stage, "N",
            "layers per chunk, for stages of several chunks")
       .within({1, kMostLayers})
-      .only_with(only, to_megatron);
+      .only_with(only_ranks, to_ranks);
   flags.add("--num-virtual-stages-per-pipeline-rank", &megatron.virtual_stages, "N", "chunks per stage")
       .within({1, kMostLayers})
-      .only_with(only, to_megatron);
+      .only_with(only_ranks, to_ranks);
   flags
       .add("--make-vocab-size-divisible-by", &megatron.make_vocab_size_divisible_by, "N",
            "pad the token embedding to a multiple of N times the tensor-parallel size")

@@ -11,6 +11,7 @@
 #include "cli/data_commands.h"
 #include "cli/run_main.h"
 #include "data/indexed_dataset.h"
+#include "data/token_formats.h"
 #include "version.h"
 
 using namespace mtl;
@@ -32,7 +33,9 @@ constexpr Command kCommands[] = {
     {"split", "divide the documents into several token files", data_split},
     {"shuffle", "put the documents into a random order", data_shuffle},
     {"repair", "compute the pointers of an .idx again", data_repair},
-    {"export", "write the tokens as a NumPy array", data_export},
+    {"import", "make token files from those of nanoGPT, llm.c, llmq or NumPy", data_import},
+    {"export", "write the tokens for nanoGPT, llm.c or NumPy", data_export},
+    {"formats", "list the formats that import and export know", data_formats},
     {"order", "print which tokens make each training sample, in the order of a run", data_order},
 };
 
@@ -52,6 +55,10 @@ int refuse_command(const std::string& word) {
   if (std::ifstream(dataset_prefix(word) + ".idx").good()) {
     std::fprintf(stderr, "mtl-data: %s names token files; put a command first, for example: mtl-data info %s\n",
                  word.c_str(), word.c_str());
+    return static_cast<int>(Exit::usage);
+  }
+  if (const auto missing = explain_missing_index(word)) {
+    std::fprintf(stderr, "mtl-data: %s\n", missing->message.c_str());
     return static_cast<int>(Exit::usage);
   }
   std::vector<std::string> names;

@@ -8,7 +8,7 @@ namespace mtl {
 namespace {
 /// Checks a gated MLP's operands; `half` (N, F) is the result or its gradient.
 void check_gated(const char* what, const Tensor& half, const Tensor& pre) {
-  require(half.shape().rank() == 2, what, ": expected (N, F), got ", half.shape().text());
+  require(half.shape().rank() == 2, what, ": expected (N, F), got ", half.shape());
   expect_computed(what, half);
   expect_tensor("gated pre", pre, half.dtype(), {half.size(0), 2 * half.size(1)});
 }

@@ -186,7 +186,7 @@ void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor
 }
 
 void attention_merge(Stream& stream, Tensor out, Tensor logsumexp, Tensor part, Tensor part_logsumexp) {
-  require(out.shape().rank() == 4, "attention: merged results must be (B, T, H, D), got ", out.shape().text());
+  require(out.shape().rank() == 4, "attention: merged results must be (B, T, H, D), got ", out.shape());
   const Shape rows{out.size(0), out.size(2), out.size(1)};
   expect_tensor("attention: merged results", out, DType::f32, out.shape());
   expect_computed("attention: a partial result", part);
@@ -198,8 +198,7 @@ void attention_merge(Stream& stream, Tensor out, Tensor logsumexp, Tensor part, 
 }
 
 void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v) {
-  require(cache.keys.shape().rank() == 5, "attention: cached keys must be (B, S, G, 1, D), got ",
-          cache.keys.shape().text());
+  require(cache.keys.shape().rank() == 5, "attention: cached keys must be (B, S, G, 1, D), got ", cache.keys.shape());
   const HeadSlice keys{cache.keys};
   const DType dtype = cache.keys.dtype();
   check_keys("attention: new keys", k, keys);

@@ -10,7 +10,7 @@ void check_logits(const Tensor& logits, const Tensor& labels, const VocabSlice& 
   expect_tensor("cross_entropy logits", logits, DType::f32, {logits.row_count(), logits.size(-1)});
   expect_tensor("cross_entropy labels", labels, DType::i32, {logits.size(0)});
   require(slice.begin >= 0 && slice.valid >= 0 && slice.valid <= logits.size(1), "cross_entropy: ", slice.valid,
-          " valid columns from ", slice.begin, " do not fit logits ", logits.shape().text());
+          " valid columns from ", slice.begin, " do not fit logits ", logits.shape());
 }
 
 void check_stats(const Tensor& stats, const Tensor& logits) {

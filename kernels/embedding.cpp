@@ -8,7 +8,7 @@ namespace mtl {
 namespace {
 
 void check_hidden(const char* what, const Tensor& hidden) {
-  require(hidden.shape().rank() == 2, what, ": expected (N, C), got ", hidden.shape().text());
+  require(hidden.shape().rank() == 2, what, ": expected (N, C), got ", hidden.shape());
   expect_computed(what, hidden);
 }
 

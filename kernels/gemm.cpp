@@ -37,9 +37,9 @@ void check_epilogue(const Epilogue& epilogue, const Tensor& c, const Operand& a,
 
 void gemm(Stream& stream, Arena& scratch, Tensor c, Operand a, Operand b, GradMode mode, const Epilogue& epilogue) {
   const MatrixShape left = shape_of("gemm A", a), right = shape_of("gemm B", b), out = shape_of("gemm C", {c});
-  require(left.columns == right.rows && out.rows == left.rows && out.columns == right.columns, "gemm: C ",
-          c.shape().text(), " is not the product of ", a.tensor.shape().text(), a.transposed ? " transposed" : "",
-          " and ", b.tensor.shape().text(), b.transposed ? " transposed" : "");
+  require(left.columns == right.rows && out.rows == left.rows && out.columns == right.columns, "gemm: C ", c.shape(),
+          " is not the product of ", a.tensor.shape(), a.transposed ? " transposed" : "", " and ", b.tensor.shape(),
+          b.transposed ? " transposed" : "");
   require(a.tensor.dtype() == b.tensor.dtype(), "gemm: A is ", name_of(a.tensor.dtype()), ", B ",
           name_of(b.tensor.dtype()), "; they must have the same dtype");
   check_epilogue(epilogue, c, a, mode);

@@ -10,14 +10,13 @@ namespace {
 void check_heads_like(const char* what, const HeadSlice& slice, const HeadSlice& x) {
   check_slice(what, slice);
   expect_tensor(what, slice.tensor, x.tensor.dtype(), slice.tensor.shape());
-  require(slice.heads() == x.heads() && slice.tensor.size(4) == x.tensor.size(4), what, ": heads ",
-          slice.heads().text(), " of ", slice.tensor.size(4), " elements, x has ", x.heads().text(), " of ",
-          x.tensor.size(4));
+  require(slice.heads() == x.heads() && slice.tensor.size(4) == x.tensor.size(4), what, ": heads ", slice.heads(),
+          " of ", slice.tensor.size(4), " elements, x has ", x.heads(), " of ", x.tensor.size(4));
 }
 
 void check_normalized(const HeadSlice& x, const Tensor& gamma) {
   check_slice("head_norm x", x);
-  require(x.tensor.size(4) > 0, "head_norm: the heads of ", x.tensor.shape().text(), " are empty");
+  require(x.tensor.size(4) > 0, "head_norm: the heads of ", x.tensor.shape(), " are empty");
   expect_tensor("head_norm gamma", gamma, x.tensor.dtype(), {x.tensor.size(4)});
 }
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 void check_cache(const LayerNormCache& cache, const Tensor& y) {
   expect_stream("layernorm x", cache.x.dtype(), y.dtype());
   expect_tensor("layernorm x", cache.x, cache.x.dtype(), y.shape());
-  require(y.exists() && y.size(-1) > 0, "layernorm: the last axis of ", y.shape().text(), " is empty");
+  require(y.exists() && y.size(-1) > 0, "layernorm: the last axis of ", y.shape(), " is empty");
   expect_tensor("layernorm mean", cache.mean.view({cache.mean.numel()}), DType::f32, {y.row_count()});
   expect_tensor("layernorm rstd", cache.rstd.view({cache.rstd.numel()}), DType::f32, {y.row_count()});
 }

@@ -13,7 +13,7 @@ struct QkNormBytes {
 };
 QkNormBytes check_qk_norm(const Tensor& x, const QkNorm& norm) {
   require(x.shape().rank() == 5 && x.size(3) >= 3 && x.size(4) > 0,
-          "qk_norm_rotary x: expected (B, T, G, R + 2, D) with R > 0, got ", x.shape().text());
+          "qk_norm_rotary x: expected (B, T, G, R + 2, D) with R > 0, got ", x.shape());
   const std::int64_t heads = x.size(3) - 2, dim = x.size(4);
   const HeadSlice q{x, 0, heads}, k{x, heads, 1};
   check_slice("qk_norm_rotary x", q);
@@ -22,7 +22,7 @@ QkNormBytes check_qk_norm(const Tensor& x, const QkNorm& norm) {
   expect_tensor("qk_norm_rotary q_rstd", norm.q_rstd, DType::f32, q.heads());
   expect_tensor("qk_norm_rotary k_rstd", norm.k_rstd, DType::f32, k.heads());
   const Tensor& angles = norm.angles;
-  require(angles.shape().rank() == 3, "qk_norm_rotary angles: expected (B T, 2, pairs), got ", angles.shape().text());
+  require(angles.shape().rank() == 3, "qk_norm_rotary angles: expected (B T, 2, pairs), got ", angles.shape());
   const std::int64_t pairs = angles.size(2);
   expect_tensor("qk_norm_rotary angles", angles, DType::f32, {x.size(0) * x.size(1), 2, pairs});
   require(pairs >= 1 && 2 * pairs <= dim, "qk_norm_rotary: ", pairs, " pairs do not fit into heads of ", dim,

@@ -9,7 +9,7 @@ namespace {
 /// Checks the branch and `hidden`, which belongs to the residual stream, or the gradients of both.
 void check_hidden(const char* what, const Tensor& hidden, const Tensor& branch, const Dropout& dropout,
                   const RowMap& rows) {
-  require(hidden.shape().rank() == 2, what, ": expected (N, C), got ", hidden.shape().text());
+  require(hidden.shape().rank() == 2, what, ": expected (N, C), got ", hidden.shape());
   expect_stream(what, hidden.dtype(), branch.dtype());
   expect_tensor(what, branch, branch.dtype(), hidden.shape());
   if (dropout.active()) check_samples(what, rows, hidden.size(0));

@@ -10,7 +10,7 @@ namespace {
 void check_rmsnorm(const RmsNormCache& cache, const Tensor& y, const Tensor& gamma) {
   expect_stream("rmsnorm x", cache.x.dtype(), y.dtype());
   expect_tensor("rmsnorm x", cache.x, cache.x.dtype(), y.shape());
-  require(y.exists() && y.size(-1) > 0, "rmsnorm: the last axis of ", y.shape().text(), " is empty");
+  require(y.exists() && y.size(-1) > 0, "rmsnorm: the last axis of ", y.shape(), " is empty");
   expect_tensor("rmsnorm rstd", cache.rstd.view({cache.rstd.numel()}), DType::f32, {y.row_count()});
   expect_tensor("rmsnorm gamma", gamma, y.dtype(), {y.size(-1)});
 }

@@ -9,7 +9,7 @@ namespace {
 /// Checks the operands and returns the bytes that a rotation moves.
 double check_rotation(const HeadSlice& heads, const Tensor& angles) {
   check_slice("rotary heads", heads);
-  require(angles.shape().rank() == 3, "rotary angles: expected (B T, 2, pairs), got ", angles.shape().text());
+  require(angles.shape().rank() == 3, "rotary angles: expected (B T, 2, pairs), got ", angles.shape());
   const Tensor& t = heads.tensor;
   const std::int64_t pairs = angles.size(2);
   expect_tensor("rotary angles", angles, DType::f32, {t.size(0) * t.size(1), 2, pairs});

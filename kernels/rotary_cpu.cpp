@@ -129,8 +129,8 @@ void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFre
       float* to = out.data<float>() + row * 2 * pairs;
       for (int i = 0; i < pairs; ++i) {
         const double angle = position * frequencies.values[i];
-        to[i] = static_cast<float>(std::cos(angle));
-        to[pairs + i] = static_cast<float>(std::sin(angle));
+        to[i] = static_cast<float>(frequencies.scale * std::cos(angle));
+        to[pairs + i] = static_cast<float>(frequencies.scale * std::sin(angle));
       }
     }
   });

@@ -22,8 +22,8 @@ __global__ void write_angles(float* out, const std::int32_t* positions,
     const int pair = static_cast<int>(i - row * pairs);
     const double angle = positions[row] * values[pair];
     float* to = out + row * 2 * pairs + pair;
-    to[0] = static_cast<float>(cos(angle));
-    to[pairs] = static_cast<float>(sin(angle));
+    to[0] = static_cast<float>(frequencies.scale * cos(angle));
+    to[pairs] = static_cast<float>(frequencies.scale * sin(angle));
   }
 }
 

@@ -172,13 +172,13 @@ class Model {
   /// Rotates each pair (a, b) in a head by its angle: (a c - b s, b c + a s). Backward rotates by -angle.
   void rotate(Matrix& heads, double direction) const {
     if (c_.position_embedding != PositionEmbedding::rotary) return;
-    const RotaryFrequencies frequencies = rotary_frequencies(c_);
+    const RotaryFrequencies frequencies = rotary_frequencies(c_, batch_.length);
     const Index step = frequencies.interleaved ? 2 : 1, distance = frequencies.interleaved ? 1 : frequencies.pairs;
     for (Index n = 0; n < rows_; ++n)
       for (Index head = 0; head < heads.width; head += c_.head_dim)
         for (Index i = 0; i < frequencies.pairs; ++i) {
-          const double angle = direction * double(batch_.positions[n]) * frequencies.values[i], c = cos(angle),
-                       s = sin(angle);
+          const double angle = direction * double(batch_.positions[n]) * frequencies.values[i],
+                       c = frequencies.scale * cos(angle), s = frequencies.scale * sin(angle);
           double &a = heads(n, head + i * step), &b = heads(n, head + i * step + distance);
           std::tie(a, b) = std::pair(a * c - b * s, b * c + a * s);
         }

@@ -118,13 +118,58 @@ void add_layers(Flags& flags, ArchitectureOptions& model) {
                    "give the output layer its own weights");
 }
 
+/// Adds Megatron-LM's flags for YaRN, some of which have the names of latent attention's.
+void add_yarn(Flags& flags, ArchitectureOptions& model, const std::function<bool()>& is_loaded) {
+  const char* yarn = "--position-embedding-type yarn";
+  const auto is_yarn = [&model, is_loaded] { return model.is_yarn() || is_loaded(); };
+  flags
+      .add("--rotary-scaling-factor", &model.rotary_scaling_factor, "X",
+           "YaRN: how much longer sequences are (default: 1)")
+      .at_least(1)
+      .at_most(1e6)
+      .only_with(yarn, is_yarn);
+  flags
+      .add("--yarn-original-max-position-embeddings", &model.yarn_original_positions, "N",
+           "YaRN: positions before scaling (default: 4096; of a loaded model without YaRN, its positions)")
+      .within({1, INT32_MAX})
+      .only_with(yarn, is_yarn);
+  flags
+      .add("--yarn-beta-fast", &model.yarn_beta_fast, "X",
+           "YaRN: keep frequencies that turn X times or more in the original positions (default: 32)")
+      .above(0)
+      .at_most(1e6)
+      .only_with(yarn, is_yarn);
+  flags
+      .add("--yarn-beta-slow", &model.yarn_beta_slow, "X",
+           "YaRN: divide frequencies that turn X times or less by the factor (default: 1)")
+      .above(0)
+      .at_most(1e6)
+      .only_with(yarn, is_yarn);
+  flags
+      .add_switch("--yarn-correction-range-round-to-int", model.yarn_round_pairs,
+                  "YaRN: interpolate between whole pairs of elements, which is the default")
+      .only_with(yarn, is_yarn);
+  flags
+      .add_switch("--no-yarn-correction-range-round-to-int", model.yarn_no_round_pairs,
+                  "YaRN: interpolate between the exact bounds")
+      .only_with(yarn, is_yarn);
+  flags.add("--mscale", &model.mscale, "X", "YaRN: multiply cosines and sines by 0.1 X ln(factor) + 1 (default: 1)")
+      .at_least(0)
+      .at_most(1e3)
+      .only_with(yarn, is_yarn);
+  flags.add("--mscale-all-dim", &model.mscale_all_dim, "X", "YaRN: divide them by 0.1 X ln(factor) + 1 (default: 0)")
+      .at_least(0)
+      .at_most(1e3)
+      .only_with(yarn, is_yarn);
+}
+
 void add_positions(Flags& flags, ArchitectureOptions& model, const std::function<bool()>& is_loaded) {
   const char* rope = "--position-embedding-type rope";
   const auto rotary = [&model, is_loaded] { return model.is_rotary() || is_loaded(); };
   flags
       .add("--position-embedding-type", &model.position_embedding_type, "NAME",
-           "learned or rotary positions (default: learned_absolute)")
-      .one_of({"learned_absolute", "rope"});
+           "learned or rotary positions, or rotary ones with YaRN's scaling (default: learned_absolute)")
+      .one_of({"learned_absolute", "rope", "yarn"});
   flags.add_switch("--use-rotary-position-embeddings", model.rotary_embeddings,
                    "same as --position-embedding-type rope");
   flags.add("--rotary-base", &model.rotary_base, "X", "base for the rotary frequencies (default: 10000)")
@@ -149,6 +194,12 @@ void add_positions(Flags& flags, ArchitectureOptions& model, const std::function
       .above(0)
       .at_most(1e6)
       .only_with("--use-rope-scaling", [&model] { return model.rope_scaling; });
+  add_yarn(flags, model, is_loaded);
+  flags
+      .add("--rope-parameters", &model.rope_parameters, "JSON",
+           "rotary base and scaling as in transformers' rope_parameters: default, linear, dynamic, llama3, yarn, "
+           "longrope")
+      .only_with(rope, rotary);
 }
 
 }  // namespace

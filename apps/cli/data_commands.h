@@ -29,8 +29,12 @@ int data_split(int argc, const char* const* argv);
 int data_shuffle(int argc, const char* const* argv);
 /// Writes an .idx with pointers computed from its lengths.
 int data_repair(int argc, const char* const* argv);
-/// Writes the tokens as a NumPy array.
+/// Makes token files from those of other tools.
+int data_import(int argc, const char* const* argv);
+/// Writes the tokens as a flat file for other tools.
 int data_export(int argc, const char* const* argv);
+/// Lists the formats of import and export.
+int data_formats(int argc, const char* const* argv);
 /// Prints the samples a training run reads, in order.
 int data_order(int argc, const char* const* argv);
 

@@ -13,7 +13,7 @@ namespace {
 
 struct DataMergeOptions {
   std::vector<std::string> prefixes;
-  std::string input;
+  std::string input, token_type;
   DataOutputOptions output;
 };
 
@@ -26,7 +26,7 @@ void merge(const DataMergeOptions& options, Console& console) {
     views.push_back(inputs.back().get());
     ranges.push_back({views.back(), 0, views.back()->documents()});
   }
-  const MergeTraits traits = check_mergeable(inputs);
+  const MergeTraits traits = check_mergeable(inputs, indexed_type_of(options.token_type));
   make_and_report(options.output, views, traits, {{options.output.output_prefix, list_of(std::move(ranges))}}, console);
 }
 
@@ -40,6 +40,9 @@ int data_merge(int argc, const char* const* argv) {
   flags.section("Input");
   flags.add("--input", &options.input, "DIR",
             "join all token files of a folder instead, by name in byte order, as Megatron-LM's merge_datasets does");
+  flags.section("Tokens");
+  add_token_type_flag(flags, options.token_type,
+                      "type in which to store all tokens; without it, all files must have the same type");
   add_data_output_flags(flags, options.output);
   flags.foreign.acknowledge(0, "has no effect, because the files record whether they have modes", "--multimodal");
   flags.check([&] {

@@ -1,6 +1,7 @@
-// Shared by the mtl-data commands that write token files: merge, split and shuffle.
+// Shared by the mtl-data commands that write token files: merge, split, shuffle and import.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,14 +18,23 @@ struct DataOutputOptions {
   std::vector<std::string> command;  // as typed, for provenance
 };
 
-/// Adds --output-prefix, --json and --threads.
+/// Adds --output-prefix and --json.
+void add_output_flags(Flags& flags, DataOutputOptions& options);
+/// Adds these and --threads.
 void add_data_output_flags(Flags& flags, DataOutputOptions& options);
+
+/// Adds --token-type, the type of tokens in new token files.
+void add_token_type_flag(Flags& flags, std::string& name, const std::string& help);
+/// Returns the value of --token-type, or nullopt if the flag was not given.
+std::optional<DataType> indexed_type_of(const std::string& name);
 
 /// Returns "mtl-data", the subcommand and its arguments, for DataOutputOptions::command.
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
-/// Calls make_token_files() and prints the result: as JSON to stdout (schema mtl-data-made/1) with --json, otherwise to
-/// stderr.
+/// Prints the result: as JSON to stdout (schema mtl-data-made/1) with --json, otherwise to stderr.
+void report_made(const DataOutputOptions& options, const TokenFilesMade& made, Console& console);
+
+/// Calls make_token_files() and report_made().
 void make_and_report(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
                      const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console);
 

@@ -32,6 +32,11 @@ std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& optio
   return names_tokenizer(options) ? load_tokenizer(options) : nullptr;
 }
 
+Json describe_tokenizer(const Tokenizer& tokenizer) {
+  return Json::object(
+      {{"type", tokenizer.type()}, {"vocab_size", tokenizer.vocab_size()}, {"xxh3", hash_text(tokenizer.hash())}});
+}
+
 void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer, Console& console) {
   const auto provenance = read_provenance(data.prefix());
   const Json* made_with = provenance ? provenance->find("tokenizer") : nullptr;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/console.h"
+#include "base/json.h"
 #include "cli/flags.h"
 #include "data/indexed_dataset.h"
 #include "data/verify.h"
@@ -33,6 +34,9 @@ void add_inspection_flags(Flags& flags, DataInspection& options, const std::stri
 
 /// Returns the tokenizer that flags name, or null if they name none.
 std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& options);
+
+/// Returns a tokenizer's record for PREFIX.json (mtl-idx(5)).
+Json describe_tokenizer(const Tokenizer& tokenizer);
 
 /// Warns if, according to PREFIX.json, the data was made with another tokenizer.
 void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer, Console& console);

@@ -13,6 +13,7 @@ void add_model_flags(Flags& flags, ModelOptions& options) {
   flags.add("--load", &options.load, "PATH", "model: a checkpoint of mtl or Megatron-LM, or a Hugging Face folder")
       .required();
   add_heads_flag(flags, options.num_attention_heads);
+  add_hf_config_flag(flags, options.hf_config);
   flags.add("--dtype", &options.dtype, "TYPE", "dtype for computation, weights and key-value cache")
       .one_of({"float32", "bfloat16", "float16"});
 }
@@ -23,7 +24,9 @@ void add_running_flags(Flags& flags, ModelOptions& options) {
 }
 
 ModelSource open_source(const ModelOptions& options, Console& console) {
-  return ModelSource::open(options.load, console, supplement_of(options.tokenizer, options.num_attention_heads));
+  ModelSupplement given = supplement_of(options.tokenizer, options.num_attention_heads);
+  given.hf_config = options.hf_config;
+  return ModelSource::open(options.load, console, given);
 }
 
 Model load_model(const ModelOptions& options, const ModelSource& source, Console& console) {

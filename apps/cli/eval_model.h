@@ -11,13 +11,14 @@ namespace mtl {
 struct ModelOptions {
   std::string load;
   std::optional<std::int64_t> num_attention_heads;  // for model files that do not say
+  std::string hf_config;                            // likewise
   std::string dtype = "float32";                    // for computation, weights and key-value cache
   TokenizerOptions tokenizer;
   std::string device = "auto";
   std::int64_t threads = 0;
 };
 
-/// Adds the section Model: --load, --num-attention-heads and --dtype.
+/// Adds the section Model: --load, --num-attention-heads, --hf-config and --dtype.
 void add_model_flags(Flags& flags, ModelOptions& options);
 /// Adds --device and --threads.
 void add_running_flags(Flags& flags, ModelOptions& options);

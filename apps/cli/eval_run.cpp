@@ -18,10 +18,10 @@ constexpr std::int64_t kTokensPerPass = 4096;
 
 std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& config) {
   std::int64_t length = options.seq_length.value_or(config.max_positions);
-  if (length > config.max_positions) {
-    throw UsageError(
-        {{cat("--seq-length ", length), cat("is longer than the ", config.max_positions,
-                                            " positions of the model; use at most ", config.max_positions)}});
+  const std::int64_t longest = config.longest_sequence();
+  if (length > longest) {
+    throw UsageError({{cat("--seq-length ", length),
+                       cat("is longer than the ", longest, " positions of the model; use at most ", longest)}});
   }
   return length;
 }

@@ -8,7 +8,9 @@ namespace mtl {
 
 /// Adds --num-attention-heads.
 void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads);
-/// Adds --num-attention-heads, and --vocab-size for programs without tokenizer flags.
+/// Adds --hf-config.
+Flags::Flag& add_hf_config_flag(Flags& flags, std::string& path);
+/// Adds --num-attention-heads, --hf-config, and --vocab-size for programs without tokenizer flags.
 void add_supplement_flags(Flags& flags, ModelSupplement& given);
 
 }  // namespace mtl

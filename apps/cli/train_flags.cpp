@@ -5,6 +5,7 @@
 #include "cli/device_flags.h"
 #include "cli/layout_flags.h"
 #include "cli/megatron_flags.h"
+#include "cli/model_flags.h"
 #include "cli/precision_flags.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
@@ -126,7 +127,10 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
       .at_least(0)
       .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });
   flags.add("--load", &checkpoint.load, "PATH",
-            "checkpoint of mtl or Megatron-LM to resume, or Hugging Face folder to start from");
+            "checkpoint of mtl, Megatron-LM or torchtitan to resume, or Hugging Face folder to start from");
+  add_hf_config_flag(flags, checkpoint.hf_config).only_with("--load", [&checkpoint] {
+    return !checkpoint.load.empty();
+  });
   flags
       .add("--ckpt-step", &checkpoint.ckpt_step, "N",
            "resume the checkpoint of iteration N, and rename later ones in --save")
@@ -135,6 +139,12 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
              [&checkpoint] { return !checkpoint.load.empty() || !checkpoint.save.empty(); });
   flags.add_switch("--finetune", checkpoint.finetune, "load only the weights of --load, and start at iteration 0")
       .needs("--load PATH: the model to start from", [&checkpoint] { return !checkpoint.load.empty(); });
+  flags
+      .add("--new-token-rows", &options.new_token_rows, "HOW",
+           "add the tokenizer's tokens that the model of --load lacks: embedding rows that are the mean of the model's "
+           "rows, or initialized at random")
+      .one_of({"mean", "init"})
+      .needs("--load PATH: the model to extend", [&checkpoint] { return !checkpoint.load.empty(); });
   flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with optimizer moments of zero")
       .only_with("on a run that loads no optimizer state",
                  [&options, &start] { return start.source && !options.checkpoint.finetune; });

@@ -325,11 +325,15 @@ void MappedFile::Unmap::operator()(void* data) const {
   ::munmap(data, size);
 }
 
-void MappedFile::will_need(std::size_t offset, std::size_t bytes) const {
+void MappedFile::will_need(std::size_t offset, std::size_t bytes) const { advise(offset, bytes, MADV_WILLNEED); }
+
+void MappedFile::release(std::size_t offset, std::size_t bytes) const { advise(offset, bytes, MADV_DONTNEED); }
+
+void MappedFile::advise(std::size_t offset, std::size_t bytes, int advice) const {
   if (bytes == 0 || offset + bytes > size()) return;
   const std::size_t page = ::sysconf(_SC_PAGESIZE);
   const std::size_t begin = offset / page * page;
-  ::madvise(static_cast<char*>(data_.get()) + begin, offset + bytes - begin, MADV_WILLNEED);
+  ::madvise(static_cast<char*>(data_.get()) + begin, offset + bytes - begin, advice);
 }
 
 }  // namespace mtl

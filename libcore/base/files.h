@@ -139,8 +139,13 @@ class MappedFile {
   /// Starts prefetching `bytes` bytes from `offset` and returns immediately. Does nothing if the range ends beyond the
   /// file.
   void will_need(std::size_t offset, std::size_t bytes) const;
+  /// Removes `bytes` bytes from `offset` from this process's memory; reading them again maps them again. Does nothing
+  /// if the range ends beyond the file.
+  void release(std::size_t offset, std::size_t bytes) const;
 
  private:
+  void advise(std::size_t offset, std::size_t bytes, int advice) const;
+
   struct Unmap {
     std::size_t size;
     void operator()(void* data) const;

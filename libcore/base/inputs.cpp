@@ -26,12 +26,24 @@ std::vector<std::string> matches(const std::string& pattern) {
   return out;
 }
 
+/// Describes a folder, which is not a text. Datasets of Hugging Face are folders with Arrow files.
+std::string folder_problem(const std::string& folder) {
+  if (file_exists(folder + "/dataset_dict.json"))
+    return cat(folder, " has several datasets of Hugging Face; use one of its folders, such as ", folder, "/train");
+  if (!matches(folder + "/*.arrow").empty())
+    return cat(
+        folder,
+        " is a folder of Arrow files (a dataset of Hugging Face); convert it to JSON lines with pyarrow: python3 "
+        "-c \"import glob, json, pyarrow as p; any(print(json.dumps(r, default=str)) for f in sorted(glob.glob('",
+        folder, "/*.arrow')) for b in p.ipc.open_stream(p.memory_map(f)) for r in b.to_pylist())\" | ... --input -");
+  return cat(folder, " is a folder; use its files, or a pattern that matches them: '", folder, "/*'");
+}
+
 /// Returns why the file cannot be read, or "" if it can.
 std::string problem_with(const std::string& file) {
   if (file == "-") return "";
   std::error_code error;
-  if (fs::is_directory(file, error))
-    return cat(file, " is a folder; use its files, or a pattern that matches them: '", file, "/*'");
+  if (fs::is_directory(file, error)) return folder_problem(file);
   if (::access(file.c_str(), R_OK) != 0) return cat(file, ": cannot read: ", std::strerror(errno));
   return "";
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace mtl {
@@ -25,6 +26,14 @@ requires(std::is_integral_v<T> && !std::is_same_v<T, char> &&
          !std::is_same_v<T, bool>) void append_part(std::string& out, T part) {
   char digits[24];
   out.append(digits, std::to_chars(digits, digits + sizeof digits, part).ptr);
+}
+
+/// Parts of other types are formatted by their text(): pass a Shape rather than its text(), so that a check that holds
+/// formats nothing.
+template <class T>
+requires(std::same_as<decltype(std::declval<const T&>().text()), std::string>) void append_part(std::string& out,
+                                                                                                const T& part) {
+  out += part.text();
 }
 
 /// Appends the parts to `out`, one after another.

@@ -37,7 +37,7 @@ constexpr Field<bool GptConfig::*> kSwitches[] = {{"gated_mlp", &GptConfig::gate
 constexpr const char* kNorms[] = {"layernorm", "rmsnorm"};
 constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"};
 constexpr const char* kPositions[] = {"learned", "rotary"};
-constexpr const char* kScalings[] = {"none", "linear", "llama3"};
+constexpr const char* kScalings[] = {"none", "linear", "llama3", "yarn", "longrope", "dynamic"};
 
 template <class Enum, std::size_t N>
 Json name_in(const char* const (&names)[N], Enum value) {
@@ -81,15 +81,39 @@ std::int64_t checkpoint_bytes(const GptConfig& config, DType weights, const std:
 
 namespace {
 
+Json numbers_to_json(const std::vector<double>& numbers) { return Json::Array(numbers.begin(), numbers.end()); }
+
+std::vector<double> numbers_from_json(const Json& json, const char* key) {
+  std::vector<double> out;
+  if (const Json* list = json.find(key)) {
+    for (const Json& number : list->as_array()) out.push_back(number.as_number());
+  }
+  return out;
+}
+
 Json rotary_to_json(const RotaryOptions& rotary) {
   Json out = Json::object({{"base", rotary.base}, {"percent", rotary.percent}, {"interleaved", rotary.interleaved}});
   if (rotary.scaling == RotaryOptions::Scaling::none) return out;
   out.set("scaling", name_in(kScalings, rotary.scaling));
-  out.set("factor", rotary.factor);
-  if (rotary.scaling == RotaryOptions::Scaling::linear) return out;
-  out.set("low_freq_factor", rotary.low_freq_factor);
-  out.set("high_freq_factor", rotary.high_freq_factor);
-  out.set("original_positions", rotary.original_positions);
+  using Scaling = RotaryOptions::Scaling;
+  const Scaling scaling = rotary.scaling;
+  if (scaling != Scaling::longrope) out.set("factor", rotary.factor);
+  if (scaling == Scaling::llama3) {
+    out.set("low_freq_factor", rotary.low_freq_factor);
+    out.set("high_freq_factor", rotary.high_freq_factor);
+  }
+  if (scaling == Scaling::yarn) {
+    out.set("beta_fast", rotary.beta_fast);
+    out.set("beta_slow", rotary.beta_slow);
+    out.set("round_pairs", rotary.round_pairs);
+  }
+  if (scaling == Scaling::longrope) {
+    out.set("short_factors", numbers_to_json(rotary.short_factors));
+    out.set("long_factors", numbers_to_json(rotary.long_factors));
+  }
+  if (scaling == Scaling::yarn || scaling == Scaling::longrope) out.set("attention_factor", rotary.attention_factor);
+  if (scaling != Scaling::linear && scaling != Scaling::dynamic)
+    out.set("original_positions", rotary.original_positions);
   return out;
 }
 
@@ -102,6 +126,12 @@ RotaryOptions rotary_from_json(const Json& json) {
   rotary.factor = json.number_or("factor", rotary.factor);
   rotary.low_freq_factor = json.number_or("low_freq_factor", rotary.low_freq_factor);
   rotary.high_freq_factor = json.number_or("high_freq_factor", rotary.high_freq_factor);
+  rotary.beta_fast = json.number_or("beta_fast", rotary.beta_fast);
+  rotary.beta_slow = json.number_or("beta_slow", rotary.beta_slow);
+  rotary.round_pairs = json.bool_or("round_pairs", rotary.round_pairs);
+  rotary.short_factors = numbers_from_json(json, "short_factors");
+  rotary.long_factors = numbers_from_json(json, "long_factors");
+  rotary.attention_factor = json.number_or("attention_factor", rotary.attention_factor);
   rotary.original_positions = json.int_or("original_positions", rotary.original_positions);
   return rotary;
 }

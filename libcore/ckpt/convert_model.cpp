@@ -8,6 +8,7 @@
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_folder.h"
 #include "ckpt/output_folder.h"
+#include "ckpt/torch_dist_writer.h"
 #include "comm/groups.h"
 #include "nn/model_params.h"
 
@@ -33,8 +34,12 @@ std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor&
   Slice whole = whole_slice(tensor.shape);
   std::size_t count = whole.count();
   std::vector<std::byte> stored(count * bits_of(tensor.dtype) / 8);
-  std::vector<std::byte> out(count * bits_of(dtype) / 8);
   source.read(tensor.name, whole, stored);
+  if (dtype == tensor.dtype) {
+    if (on_conversion) on_conversion(tensor.name, dtype, stored, dtype, stored);
+    return stored;
+  }
+  std::vector<std::byte> out(count * bits_of(dtype) / 8);
   convert_elements(tensor.dtype, stored, dtype, out);
   if (on_conversion) on_conversion(tensor.name, tensor.dtype, stored, dtype, out);
   return out;
@@ -109,6 +114,7 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   for (const SavedTensor& tensor : source.tensors()) {
     StoredDType target = target_dtype(tensor, dtype);
     tensors.push_back({{tensor.name, target, tensor.shape}, whole_slice(tensor.shape), [&, tensor, target] {
+                         buffer = {};  // before the next tensor is read
                          buffer = read_tensor(source, tensor, target, on_conversion);
                          return std::span<const std::byte>(buffer);
                        }});
@@ -119,6 +125,10 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   SelfCommunicator alone;
   const auto no_warning = [](const std::string&) {};  // a new folder has no older checkpoints
   commit_checkpoint(folder, {source.config(), state, [&] { return std::move(tensors); }}, save, alone, no_warning);
+}
+
+bool writes_torch_dist(const ConvertOptions& options) {
+  return options.to == "megatron" && options.ckpt_format == "torch_dist";
 }
 
 void check_tensors(const ModelSource& source, const ModelSource& written, std::optional<StoredDType> dtype) {
@@ -135,6 +145,8 @@ void check_tensors(const ModelSource& source, const ModelSource& written, std::o
 
 void verify_output(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
                    std::optional<StoredDType> dtype, Console& console) {
+  // A torch_dist checkpoint with optimizer state is read from its main weights, which --dtype does not round.
+  if (writes_torch_dist(options) && source.has_optimizer()) dtype = StoredDType::f32;
   ModelSource written = ModelSource::open(folder, console, {source.config().vocab_size, {}});
   written.verify();
   check_tensors(source, written, dtype);
@@ -155,7 +167,7 @@ void write_model(const ModelSource& source, const std::string& folder, const Con
     MegatronWriteOptions write = options.megatron;
     write.dtype = dtype;
     write.on_conversion = on_conversion;
-    return write_megatron(source, folder, write);
+    return writes_torch_dist(options) ? write_torch_dist(source, folder, write) : write_megatron(source, folder, write);
   }
   HfWriteOptions write{.dtype = dtype,
                        .max_shard_bytes = *parse_size(options.max_shard_size),
@@ -206,6 +218,10 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
             source.folder(), ", which has ", vocabulary, " tokens; remove the flag");
   if (const std::string& problem = source.optimizer_problem(); !problem.empty())
     console.warn(cat("converting the weights without the optimizer state: ", problem));
+  if (writes_torch_dist(options) && source.has_optimizer() && !states_adam_settings(source))
+    console.warn(cat(source.folder(),
+                     " does not state Adam's betas and epsilon; writing Megatron-LM's defaults, 0.9, "
+                     "0.999 and 1e-8, which Megatron-LM uses in place of its flags"));
   OutputFolder output({.path = options.save, .replace = options.force, .source = source.folder()}, guard, console);
   ConvertReport report;
   report.source = source.folder();

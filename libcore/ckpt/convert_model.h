@@ -19,7 +19,8 @@ struct ConvertOptions {
   ModelSupplement given;             // facts that the --load files may not contain
   std::optional<std::string> dtype;  // float32, float16, bfloat16; empty: as stored
   std::string max_shard_size = "5GB";
-  MegatronWriteOptions megatron;  // only if to == "megatron": parallel sizes and names
+  MegatronWriteOptions megatron;      // only if to == "megatron": parallel sizes and names
+  std::string ckpt_format = "torch";  // likewise: torch or torch_dist
   bool verify = false;
   bool force = false;
   std::string command_line;

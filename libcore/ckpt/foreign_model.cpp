@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* kReadRemedy = "; use it with --load, and choose another folder for --save";
 constexpr const char* kDistributedRemedy =
-    ", which mtl does not read; convert the checkpoint with Megatron-LM's --ckpt-convert-format torch, or export it to "
-    "a Hugging Face folder (Megatron Bridge, or torchtitan's convert_to_hf.py), and load the result";
+    ", which mtl reads only with .metadata (--ckpt-format torch_dist); copy all of its files, or convert a zarr "
+    "checkpoint with Megatron-LM's --ckpt-convert-format torch_dist";
 constexpr const char* kPyTorchRemedy =
     "; move it to a folder as pytorch_model.bin, next to the config.json of its model, and use that folder";
 
@@ -31,7 +31,7 @@ ForeignModel find_by_names(const std::vector<std::string>& names) {
     if (is_deepspeed_file(name)) return {cat("is a DeepSpeed or GPT-NeoX checkpoint (", name, ")"), kReadRemedy};
     if (starts_with(name, "mp_rank_")) return {cat("is a Megatron-LM checkpoint (", name, ")"), kReadRemedy};
     if (name == ".metadata" || ends_with(name, ".distcp"))
-      return {cat("is a distributed Megatron-LM or PyTorch checkpoint (torch_dist: ", name, ")"), kDistributedRemedy};
+      return {cat("is a distributed checkpoint of Megatron-LM or PyTorch (", name, ")"), kReadRemedy};
     if (name == "common.pt" || name == "metadata.json")
       return {cat("is a distributed Megatron-LM checkpoint (", name, ")"), kDistributedRemedy};
     if (starts_with(name, "adapter_model.") || name == "adapter_config.json")

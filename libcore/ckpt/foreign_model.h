@@ -12,7 +12,7 @@ bool is_deepspeed_file(std::string_view path);
 bool is_optimizer_file(std::string_view path);
 
 struct ForeignModel {
-  std::string what;    // "is a distributed Megatron-LM checkpoint (common.pt)"; empty if not recognized
+  std::string what;    // "is a distributed Megatron-LM checkpoint (metadata.json)"; empty if not recognized
   std::string remedy;  // how to make it a model that mtl reads: "; convert it with ..."
 };
 /// Recognizes a checkpoint of Megatron-LM (in torch, torch_dist or zarr format), PyTorch, DeepSpeed or GPT-NeoX, the

@@ -21,6 +21,12 @@ const HfFamily& hf_family_of(const Json& hf_config);
 /// transformers ignores, too. Does not check whether the sizes are consistent; GptConfig::problems() does.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 
+/// Returns `config`'s rotary positions with the values of a rope_parameters object, for messages about a flag: adds
+/// what is wrong to `problems`, also keys without an effect, and a missing original_max_position_embeddings, for which
+/// transformers takes the number of positions. An absent rope_theta or partial_rotary_factor stays as in `config`,
+/// whose number of positions must be set.
+RotaryOptions rotary_from_hf(const Json& rope_parameters, const GptConfig& config, std::vector<std::string>& problems);
+
 /// Returns the dropout in a config.json. Missing keys get transformers' defaults. Throws Error(bad_data) if a value is
 /// not a probability.
 ModelDropout dropout_from_hf(const Json& hf_config);

@@ -1,15 +1,48 @@
 #include "ckpt/hf_rotary.h"
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/str.h"
+#include "ckpt/hf_config.h"
+#include "nn/rotary.h"
 
 namespace mtl {
 
 namespace {
 
 using Scaling = RotaryOptions::Scaling;
+
+struct ScalingName {
+  std::string_view hf;  // the value of rope_type
+  Scaling scaling;
+};
+constexpr ScalingName kScalingNames[] = {{"linear", Scaling::linear},
+                                         {"llama3", Scaling::llama3},
+                                         {"yarn", Scaling::yarn},
+                                         {"longrope", Scaling::longrope},
+                                         {"dynamic", Scaling::dynamic}};
+
+constexpr const char* kOriginal = "original_max_position_embeddings";
+
+/// Returns true if transformers reads this key for this scaling.
+bool is_key_of(Scaling scaling, std::string_view key) {
+  static constexpr std::string_view kAll[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+  const auto is_one_of = [&](std::initializer_list<std::string_view> keys) {
+    return std::ranges::count(keys, key) > 0;
+  };
+  if (std::ranges::count(kAll, key) > 0) return true;
+  if (scaling == Scaling::none) return false;
+  if (key == "factor") return true;
+  if (scaling == Scaling::linear || scaling == Scaling::dynamic) return false;
+  if (key == kOriginal) return true;
+  if (scaling == Scaling::llama3) return is_one_of({"low_freq_factor", "high_freq_factor"});
+  if (key == "attention_factor") return true;
+  if (scaling == Scaling::longrope) return is_one_of({"short_factor", "long_factor"});
+  return is_one_of({"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"});
+}
 
 /// Returns the object under `key`, or nullptr if the value is absent, null, an empty object or not an object. The last
 /// is a problem.
@@ -45,26 +78,106 @@ class RotaryReader {
     const std::size_t problems = top_.problem_count();
     const std::string type = values.text(type_key, "default");
     if (type == "default" || top_.problem_count() > problems) return rotary;
-    if (type != "linear" && type != "llama3") {
-      values.add_problem(type_key, ", but mtl supports only default, linear and llama3");
+    const auto named = std::ranges::find(kScalingNames, type, &ScalingName::hf);
+    if (named == std::end(kScalingNames)) {
+      values.add_problem(type_key,
+                         cat(", but mtl supports only default, ", join(kScalingNames, ", ", &ScalingName::hf)));
       return rotary;
     }
-    rotary.scaling = type == "linear" ? Scaling::linear : Scaling::llama3;
-    rotary.factor = required_number(key, values, "factor");
-    if (rotary.scaling == Scaling::linear) return rotary;
-    rotary.low_freq_factor = required_number(key, values, "low_freq_factor");
-    rotary.high_freq_factor = required_number(key, values, "high_freq_factor");
-    // transformers ignores the same key at the top level for these families; mtl refuses another value there.
-    constexpr const char* kOriginal = "original_max_position_embeddings";
-    rotary.original_positions = values.integer(kOriginal, config_.max_positions);
-    if (top_.integer(kOriginal, rotary.original_positions) != rotary.original_positions)
-      top_.add_problem(kOriginal,
-                       cat(", but transformers reads ", values.name(kOriginal), " (default: the number of ",
-                           "positions), which is ", rotary.original_positions, "; set both to the same value"));
+    rotary.scaling = named->scaling;
+    switch (rotary.scaling) {
+      case Scaling::none:
+        break;
+      case Scaling::linear:
+      case Scaling::dynamic:
+        rotary.factor = required_number(key, values, "factor");
+        break;
+      case Scaling::llama3:
+        read_llama3(key, values, rotary);
+        break;
+      case Scaling::yarn:
+        read_yarn(key, values, rotary);
+        break;
+      case Scaling::longrope:
+        read_longrope(key, values, rotary);
+        break;
+    }
     return rotary;
   }
 
  private:
+  void read_llama3(const char* where, const HfValues& values, RotaryOptions& rotary) {
+    rotary.factor = required_number(where, values, "factor");
+    rotary.low_freq_factor = required_number(where, values, "low_freq_factor");
+    rotary.high_freq_factor = required_number(where, values, "high_freq_factor");
+    rotary.original_positions = original_positions(values);
+  }
+
+  void read_yarn(const char* where, const HfValues& values, RotaryOptions& rotary) {
+    rotary.original_positions = original_positions(values);
+    rotary.factor = is_null(values, "factor") ? ratio_of_positions(rotary) : required_number(where, values, "factor");
+    const RotaryOptions defaults;  // transformers replaces null and 0, too
+    rotary.beta_fast = nonzero_number(values, "beta_fast").value_or(defaults.beta_fast);
+    rotary.beta_slow = nonzero_number(values, "beta_slow").value_or(defaults.beta_slow);
+    rotary.round_pairs = values.boolean("truncate", true);
+    const std::optional<double> mscale = nonzero_number(values, "mscale"),
+                                all = nonzero_number(values, "mscale_all_dim");
+    rotary.attention_factor = number_or_null(
+        values, "attention_factor",
+        mscale && all ? yarn_attention_factor(rotary.factor, *mscale, *all) : yarn_attention_factor(rotary.factor));
+  }
+
+  void read_longrope(const char* where, const HfValues& values, RotaryOptions& rotary) {
+    rotary.original_positions = original_positions(values);
+    rotary.short_factors = required_numbers(where, values, "short_factor");
+    rotary.long_factors = required_numbers(where, values, "long_factor");
+    const double factor = number_or_null(values, "factor", ratio_of_positions(rotary));
+    rotary.attention_factor =
+        number_or_null(values, "attention_factor", longrope_attention_factor(factor, rotary.original_positions));
+  }
+
+  /// Returns `fallback` if the value is absent or null.
+  static double number_or_null(const HfValues& values, const char* key, double fallback) {
+    return is_null(values, key) ? fallback : values.number(key, fallback);
+  }
+
+  std::vector<double> required_numbers(const char* where, const HfValues& values, const char* key) {
+    const Json* list = values.find(key);
+    if (list == nullptr) top_.report(cat(where, " has no ", key, "; add it"));
+    if (list == nullptr) return {};
+    const bool is_list =
+        list->is_array() && std::ranges::all_of(list->as_array(), [](const Json& one) { return one.is_number(); });
+    if (!is_list) values.add_problem(key, "; it must be a list of numbers");
+    if (!is_list) return {};
+    std::vector<double> out;
+    for (const Json& one : list->as_array()) out.push_back(one.as_number());
+    return out;
+  }
+
+  std::int64_t original_positions(const HfValues& values) {
+    // transformers ignores the same key at the top level for these families; mtl refuses another value there.
+    const std::int64_t positions = values.integer(kOriginal, config_.max_positions);
+    if (top_.integer(kOriginal, positions) != positions)
+      top_.add_problem(kOriginal, cat(", but transformers reads ", values.name(kOriginal), " (default: the number of ",
+                                      "positions), which is ", positions, "; set both to the same value"));
+    return positions;
+  }
+
+  /// Returns how much longer the model's sequences are than they originally were.
+  double ratio_of_positions(const RotaryOptions& rotary) const {
+    return static_cast<double>(config_.max_positions) / static_cast<double>(rotary.original_positions);
+  }
+
+  static bool is_null(const HfValues& values, const char* key) {
+    return values.find(key) != nullptr && values.find(key)->is_null();
+  }
+
+  /// Returns empty if the value is absent, null or 0.
+  static std::optional<double> nonzero_number(const HfValues& values, const char* key) {
+    const double value = is_null(values, key) ? 0 : values.number(key, 0);
+    return value == 0 ? std::nullopt : std::optional(value);
+  }
+
   /// Returns the value of `key` in `values`. If it is absent, returns the value of `top_key` at the top level; if both
   /// are absent, `fallback`. Adds a problem if both keys exist and differ.
   double number(const HfValues& values, const char* key, const char* top_key, double fallback) {
@@ -133,24 +246,63 @@ void read_hf_rotary(const HfValues& values, const HfRotary& family, GptConfig& c
     values.report("rope_scaling and rope_parameters differ; remove one of them");
 }
 
+namespace {
+
+/// Returns null without scaling. A value that equals the default that transformers derives is left out, because other
+/// programs know fewer keys.
+Json scaling_to_hf(const GptConfig& config) {
+  const RotaryOptions& rotary = config.rotary;
+  if (rotary.scaling == Scaling::none) return {};
+  const double ratio =  // longrope's factor
+      static_cast<double>(config.max_positions) / static_cast<double>(rotary.original_positions);
+  Json out = Json::object({{"factor", rotary.scaling == Scaling::longrope ? ratio : rotary.factor}});
+  if (rotary.scaling == Scaling::llama3)
+    out.set("high_freq_factor", rotary.high_freq_factor).set("low_freq_factor", rotary.low_freq_factor);
+  if (rotary.scaling == Scaling::yarn) {
+    out.set("beta_fast", rotary.beta_fast).set("beta_slow", rotary.beta_slow);
+    if (!rotary.round_pairs) out.set("truncate", false);
+    if (rotary.attention_factor != yarn_attention_factor(rotary.factor))
+      out.set("attention_factor", rotary.attention_factor);
+  }
+  if (rotary.scaling == Scaling::longrope) {
+    out.set("short_factor", Json::Array(rotary.short_factors.begin(), rotary.short_factors.end()));
+    out.set("long_factor", Json::Array(rotary.long_factors.begin(), rotary.long_factors.end()));
+    if (rotary.attention_factor != longrope_attention_factor(ratio, rotary.original_positions))
+      out.set("attention_factor", rotary.attention_factor);
+  }
+  if (rotary.scaling != Scaling::linear && rotary.scaling != Scaling::dynamic)
+    out.set("original_max_position_embeddings", rotary.original_positions);
+  return out.set("rope_type", std::string(std::ranges::find(kScalingNames, rotary.scaling, &ScalingName::scaling)->hf));
+}
+
+}  // namespace
+
 void write_hf_rotary(const GptConfig& config, const HfRotary& family, Json& hf_config) {
   const RotaryOptions& rotary = config.rotary;
-  Json scaling;
-  if (rotary.scaling != Scaling::none) {
-    scaling = Json::object({{"factor", rotary.factor}});
-    if (rotary.scaling == Scaling::llama3) {
-      scaling.set("high_freq_factor", rotary.high_freq_factor)
-          .set("low_freq_factor", rotary.low_freq_factor)
-          .set("original_max_position_embeddings", rotary.original_positions);
-    }
-    scaling.set("rope_type", rotary.scaling == Scaling::llama3 ? "llama3" : "linear");
-  }
+  Json scaling = scaling_to_hf(config);
   Json parameters = scaling.is_null() ? Json::object({{"rope_type", "default"}}) : scaling;
   parameters.set("rope_theta", rotary.base);
   if (family.percent_key != nullptr) parameters.set("partial_rotary_factor", rotary.percent);
   hf_config.set("rope_parameters", std::move(parameters)).set("rope_scaling", std::move(scaling));
   hf_config.set(family.base_key, rotary.base);
   if (family.percent_key != nullptr) hf_config.set(family.percent_key, rotary.percent);
+}
+
+RotaryOptions rotary_from_hf(const Json& rope_parameters, const GptConfig& config, std::vector<std::string>& problems) {
+  const Json nothing = Json::object();
+  const HfValues top(nothing, "", problems);
+  Json parameters = rope_parameters;
+  if (parameters.find("rope_theta") == nullptr) parameters.set("rope_theta", config.rotary.base);
+  RotaryOptions rotary = RotaryReader(top, {"rope_theta", "partial_rotary_factor", config.rotary.percent}, config)
+                             .read("rope_parameters", parameters);
+  rotary.interleaved = config.rotary.interleaved;
+  for (const auto& [key, value] : rope_parameters.as_object()) {
+    if (!is_key_of(rotary.scaling, key))
+      top.report(cat("rope_parameters has ", key, ", which has no effect there; remove it"));
+  }
+  if (is_key_of(rotary.scaling, kOriginal) && rope_parameters.find(kOriginal) == nullptr)
+    top.report(cat("rope_parameters has no ", kOriginal, "; add it"));
+  return rotary;
 }
 
 void read_hf_window(const HfValues& values, HfWindow family, GptConfig& config) {

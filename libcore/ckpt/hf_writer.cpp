@@ -154,7 +154,7 @@ void write_hf_folder(const ModelSource& source, const std::string& folder, const
   Json config = make_config(source, family, dtype, options);
   write_json(folder + "/config.json", config);
   copy_companion_files(source.folder(), folder);
-  if (source.kind() == "checkpoint") set_model_max_length(folder, source.config().max_positions);
+  if (source.kind() == "checkpoint") set_model_max_length(folder, source.config().longest_sequence());
   if (!file_exists(folder + "/generation_config.json")) write_generation_config(folder, config);
   std::vector<std::vector<Item>> shards = cut_into_shards(std::move(items), options.max_shard_bytes);
   if (shards.size() == 1) return write_tensors(source, folder + "/model.safetensors", shards[0], options);

@@ -20,7 +20,7 @@ class MappedReader : public TensorReader {
   /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated.
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
   /// Verifies the CRC-32 of the zip entries that contain the pieces from which the slice is read.
-  void verify_slice(std::size_t index, const Slice& slice) const final;
+  void verify_slice(std::size_t index, const Slice& slice) const override;
   std::vector<NonfiniteTensor> find_nonfinite(std::size_t index) const final;
   /// Names the first of the file tensors that contain it, and its file.
   std::string stored_name(std::size_t index) const final;

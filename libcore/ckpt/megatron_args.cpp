@@ -1,7 +1,10 @@
 #include "ckpt/megatron_args.h"
 
+#include <cmath>
+
 #include "base/str.h"
 #include "layout/stages.h"
+#include "nn/rotary.h"
 
 namespace mtl {
 
@@ -48,16 +51,31 @@ void add_sizes(ArgsWriter& args, const GptConfig& config, const MegatronWriteOpt
   args.integer("context_parallel_size", 1);
   args.integer("expert_model_parallel_size", 1);
   args.none("num_experts");
-  args.integer("iteration", 0);
-  args.integer("consumed_train_samples", 0);
-  args.integer("consumed_valid_samples", 0);
+}
+
+/// Adds the run's progress. Checkpoints contain no random states, and none or all of the optimizer's.
+void add_progress(ArgsWriter& args, const MegatronProgress& progress) {
+  args.text("ckpt_format", progress.ckpt_format);
+  args.boolean("use_distributed_optimizer", progress.has_optimizer);
+  args.boolean("no_save_optim", !progress.has_optimizer);
+  args.boolean("no_save_rng", true);
+  args.integer("iteration", progress.iteration);
+  args.integer("consumed_train_samples", progress.consumed_samples);
+  args.integer("consumed_valid_samples", progress.consumed_valid_samples);
+}
+
+/// Returns the mscale that, with mscale_all_dim 0, gives yarn's attention factor.
+double mscale_of(const RotaryOptions& rotary) {
+  if (rotary.attention_factor == yarn_attention_factor(rotary.factor)) return 1;
+  return (rotary.attention_factor - 1) / (0.1 * std::log(rotary.factor));
 }
 
 void add_positions(ArgsWriter& args, const GptConfig& config) {
   const bool is_rotary = config.position_embedding == PositionEmbedding::rotary;
   const RotaryOptions& rotary = config.rotary;
-  args.text("position_embedding_type", is_rotary ? "rope" : "learned_absolute");
-  args.boolean("use_rotary_position_embeddings", is_rotary);
+  const bool is_yarn = is_rotary && rotary.scaling == RotaryOptions::Scaling::yarn;
+  args.text("position_embedding_type", is_yarn ? "yarn" : is_rotary ? "rope" : "learned_absolute");
+  args.boolean("use_rotary_position_embeddings", is_rotary && !is_yarn);  // which would select rope
   args.boolean("add_position_embedding", true);
   if (!is_rotary) return;
   args.number("rotary_base", rotary.base);
@@ -67,6 +85,14 @@ void add_positions(ArgsWriter& args, const GptConfig& config) {
     args.number("rotary_seq_len_interpolation_factor", rotary.factor);
   args.boolean("use_rope_scaling", rotary.scaling == RotaryOptions::Scaling::llama3);
   if (rotary.scaling == RotaryOptions::Scaling::llama3) args.number("rope_scaling_factor", rotary.factor);
+  if (!is_yarn) return;
+  args.number("rotary_scaling_factor", rotary.factor);
+  args.integer("yarn_original_max_position_embeddings", rotary.original_positions);
+  args.number("yarn_beta_fast", rotary.beta_fast);
+  args.number("yarn_beta_slow", rotary.beta_slow);
+  args.boolean("yarn_correction_range_round_to_int", rotary.round_pairs);
+  args.number("mscale", mscale_of(rotary));
+  args.number("mscale_all_dim", 0);
 }
 
 void add_layers(ArgsWriter& args, const GptConfig& config, const MegatronWriteOptions& options) {
@@ -86,7 +112,25 @@ void add_layers(ArgsWriter& args, const GptConfig& config, const MegatronWriteOp
   args.boolean("apply_residual_connection_post_layernorm", false);
   args.text("transformer_impl", options.transformer_engine ? "transformer_engine" : "local");
   args.boolean("use_mcore_models", true);
-  args.text("ckpt_format", "torch");
+}
+
+void add_rotary_problems(const RotaryOptions& rotary, std::vector<std::string>& out) {
+  using Scaling = RotaryOptions::Scaling;
+  if (rotary.depends_on_length())
+    out.push_back("Megatron-LM has no rotary frequencies that depend on the length of the sequence");
+  if (rotary.scaling == Scaling::yarn && (rotary.percent != 1 || rotary.interleaved))
+    out.push_back("Megatron-LM's yarn rotates the halves of entire heads");
+  if (rotary.scaling == Scaling::yarn && rotary.factor <= 1 && rotary.attention_factor != 1)
+    out.push_back(cat("Megatron-LM's yarn has no attention factor such as ", rotary.attention_factor,
+                      " if it does not stretch positions"));
+  const RotaryOptions llama3;  // RotaryOptions defaults equal Megatron-LM's constants
+  if (rotary.scaling == Scaling::llama3 &&
+      (rotary.low_freq_factor != llama3.low_freq_factor || rotary.high_freq_factor != llama3.high_freq_factor ||
+       rotary.original_positions != llama3.original_positions))
+    out.push_back(cat("Megatron-LM's rotary scaling has low_freq_factor ", llama3.low_freq_factor,
+                      ", high_freq_factor ", llama3.high_freq_factor, " and ", llama3.original_positions,
+                      " original positions; this model's are ", rotary.low_freq_factor, ", ", rotary.high_freq_factor,
+                      " and ", rotary.original_positions));
 }
 
 /// Adds sizes that are not multiples of the parallel sizes, and chunks without other stages.
@@ -126,21 +170,13 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
   if (config.qk_norm && config.norm != Norm::rmsnorm)
     out.push_back("Megatron-LM uses the same normalization for queries and keys as for layers, here LayerNorm");
   if (config.first_window_layer > 0) out.push_back("Megatron-LM has no attention window that starts at a later layer");
-  const RotaryOptions llama3;  // RotaryOptions defaults equal Megatron-LM's constants
-  if (config.rotary.scaling == RotaryOptions::Scaling::llama3 &&
-      (config.rotary.low_freq_factor != llama3.low_freq_factor ||
-       config.rotary.high_freq_factor != llama3.high_freq_factor ||
-       config.rotary.original_positions != llama3.original_positions))
-    out.push_back(cat("Megatron-LM's rotary scaling has low_freq_factor ", llama3.low_freq_factor,
-                      ", high_freq_factor ", llama3.high_freq_factor, " and ", llama3.original_positions,
-                      " original positions; this model's are ", config.rotary.low_freq_factor, ", ",
-                      config.rotary.high_freq_factor, " and ", config.rotary.original_positions));
+  if (config.position_embedding == PositionEmbedding::rotary) add_rotary_problems(config.rotary, out);
   add_size_problems(config, options, out);
   return out;
 }
 
 void write_megatron_args(TorchWriter& writer, const ModelSource& source, const MegatronWriteOptions& options,
-                         StoredDType dtype) {
+                         StoredDType dtype, const MegatronProgress& progress) {
   const GptConfig& config = source.config();
   PickleWriter& pickle = writer.pickle();
   pickle.global("argparse", "Namespace");
@@ -152,6 +188,7 @@ void write_megatron_args(TorchWriter& writer, const ModelSource& source, const M
   add_sizes(args, config, options);
   add_positions(args, config);
   add_layers(args, config, options);
+  add_progress(args, progress);
   if (const std::optional<ModelDropout>& dropout = source.dropout()) {
     args.number("hidden_dropout", dropout->hidden);
     args.number("attention_dropout", dropout->attention);

@@ -1,6 +1,8 @@
 #include "ckpt/megatron_checkpoint.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "base/count_of.h"
 #include "base/files.h"
@@ -29,6 +31,30 @@ bool same_elements(const TorchTensor& a, const TorchTensor& b) {
 bool same_shards(const MegatronParameter& a, const MegatronParameter& b) {
   return std::equal(a.shards.begin(), a.shards.end(), b.shards.begin(), b.shards.end(),
                     [](const MegatronShard& x, const MegatronShard& y) { return same_elements(*x.tensor, *y.tensor); });
+}
+
+/// True if every element of `main` (fp32), rounded to the dtype of `weights`, equals the one there. All NaN are equal.
+bool rounds_to(const TorchTensor& main, const TorchTensor& weights) {
+  constexpr std::int64_t kBlock = 1 << 16;
+  std::vector<std::byte> exact, rounded, stored;
+  std::vector<float> expected, found;
+  for (std::int64_t begin = 0; begin < main.count(); begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, main.count() - begin);
+    exact.resize(count * sizeof(float));
+    rounded.resize(count * bits_of(weights.dtype) / 8);
+    stored.resize(rounded.size());
+    read_elements(main, begin, exact);
+    read_elements(weights, begin, stored);
+    convert_elements(main.dtype, exact, weights.dtype, rounded);
+    if (rounded == stored) continue;
+    expected.resize(count);
+    found.resize(count);
+    to_float(weights.dtype, rounded, expected);
+    to_float(weights.dtype, stored, found);
+    const auto is_same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+    if (!std::ranges::equal(expected, found, is_same)) return false;
+  }
+  return true;
 }
 
 /// The canonical axes that a shard merges into its row axis. Strides are in rows.
@@ -77,18 +103,31 @@ class MegatronReader : public MappedReader {
   }
 
   void verify() const override {
-    for (const auto& file : model_.files) file->verify();
+    for (const TorchFile* file : files()) file->verify();
     if (head_copy_ && !same_shards(*head_copy_, model_.parameters.at(kTokens)))
       fail_at(
           Exit::bad_data, head_copy_->shards.front().file->path(), "tensor '", head_copy_->name,
           "' differs from the token embedding, but must equal it, because args.untie_embeddings_and_output_weights is "
           "off; copy the checkpoint again");
-    for (const auto& [name, parameter] : model_.parameters) check_replicas(parameter);
+    for (const auto& [name, parameter] : model_.parameters) {
+      check_replicas(parameter);
+      check_main(name, parameter);
+    }
+    if (head_copy_) check_main(kHead, *head_copy_);
+  }
+
+  /// Also compares main weights in a distrib_optim.pt with the parameter's weights.
+  void verify_slice(std::size_t index, const Slice& slice) const override {
+    MappedReader::verify_slice(index, slice);
+    const std::string& name = tensors[index].name;
+    if (!starts_with(name, "param.")) return;
+    const std::string canonical = name.substr(6);
+    if (const MegatronParameter* parameter = find(canonical)) check_main(canonical, *parameter);
   }
 
   std::string identity() const override {
     std::string lines;
-    for (const auto& file : model_.files) {
+    for (const TorchFile* file : files()) {
       const fs::path path(file->path());
       Hasher hasher;
       hash_sample(hasher, file->bytes(), 64);
@@ -99,6 +138,14 @@ class MegatronReader : public MappedReader {
   }
 
  private:
+  std::vector<const TorchFile*> files() const {
+    std::vector<const TorchFile*> out;
+    for (const auto& file : model_.files) out.push_back(file.get());
+    if (!optimizer_) return out;
+    for (const auto& file : optimizer_->files) out.push_back(file.get());
+    return out;
+  }
+
   const MegatronParameter* find(const std::string& name) const {
     const auto found = model_.parameters.find(name);
     return found == model_.parameters.end() ? nullptr : &found->second;
@@ -110,9 +157,8 @@ class MegatronReader : public MappedReader {
     const MegatronParameter *head = find(kHead), *tokens = find(kTokens);
     if (head == nullptr) return;
     bool is_copy = true;
-    if (const auto args = model_.args()) {
-      const auto untie = args->find("untie_embeddings_and_output_weights");
-      is_copy = !untie || !untie->is(PickleKind::boolean) || !untie->as_bool();
+    if (model_.args()) {
+      is_copy = !model_.has_untied_output();
     } else {
       is_copy = model_.pipeline_parallel > 1 && tokens != nullptr && same_shards(*head, *tokens);
     }
@@ -234,8 +280,23 @@ class MegatronReader : public MappedReader {
     }
   }
 
+  /// Throws Error(bad_data) if main weights from a distrib_optim.pt do not round to the weights of the same rank: then
+  /// the two files are of different checkpoints or ranks, and so are the moments.
+  void check_main(const std::string& name, const MegatronParameter& parameter) const {
+    if (!optimizer_ || optimizer_->files.empty() || !checked_main_.insert(name).second) return;
+    const MegatronParameter& main = optimizer_->main.at(name);
+    for (int rank = 0; rank < model_.tensor_parallel; ++rank) {
+      if (!rounds_to(*main.shards[rank].tensor, *parameter.shards[rank].tensor))
+        refuse_shard(main, rank, "does not round to the weights in ",
+                     fs::path(parameter.shards[rank].file->path()).filename().string(),
+                     ", so that the two files are not of the same rank and checkpoint; copy the checkpoint again, or "
+                     "move the distrib_optim.pt files away to use the weights alone");
+    }
+  }
+
   MegatronModel model_;
   std::string path_;
+  mutable std::set<std::string> checked_main_;  // names
   std::optional<MegatronParameter> head_copy_;
   std::optional<MegatronOptimizer> optimizer_;
 };

@@ -2,6 +2,7 @@
 
 #include "base/printable.h"
 #include "base/usage_error.h"
+#include "nn/rotary.h"
 
 namespace mtl {
 
@@ -171,16 +172,31 @@ std::string position_type_of(const MegatronArgs& args) {
   }
 }
 
+/// Sets Megatron-LM's YaRN, which rotates entire heads whatever rotary_percent says.
+void set_yarn(const MegatronArgs& args, RotaryOptions& rotary) {
+  constexpr std::int64_t kDefaultPositions = 4096;
+  rotary.scaling = RotaryOptions::Scaling::yarn;
+  rotary.base = args.number_or("rotary_base", 10000);
+  rotary.factor = args.number_or("rotary_scaling_factor", 1);
+  rotary.original_positions = args.integer("yarn_original_max_position_embeddings").value_or(kDefaultPositions);
+  rotary.beta_fast = args.number_or("yarn_beta_fast", rotary.beta_fast);
+  rotary.beta_slow = args.number_or("yarn_beta_slow", rotary.beta_slow);
+  rotary.round_pairs = args.boolean("yarn_correction_range_round_to_int").value_or(true);
+  rotary.attention_factor =
+      yarn_attention_factor(rotary.factor, args.number_or("mscale", 1), args.number_or("mscale_all_dim", 0));
+}
+
 void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptConfig& config,
                    std::vector<std::string>& problems) {
   const std::string type = position_type_of(args);
-  const bool is_rotary = type == "rope" || args.is_on("use_rotary_position_embeddings");
+  const bool is_yarn = type == "yarn";
+  const bool is_rotary = type == "rope" || is_yarn || args.is_on("use_rotary_position_embeddings");
   if (!is_rotary && type != "learned_absolute")
     problems.push_back(cat("args.position_embedding_type is '", printable_text(type), "', which is not supported"));
   if (is_rotary) {
     config.position_embedding = PositionEmbedding::rotary;
     config.max_positions = args.integer("max_position_embeddings").value_or(args.integer("seq_length").value_or(0));
-    set_rotary(args, config.rotary);
+    is_yarn ? set_yarn(args, config.rotary) : set_rotary(args, config.rotary);
   } else if (shapes.positions == 0) {
     problems.push_back("the checkpoint has no position embeddings, and no args that specify another kind");
   } else {

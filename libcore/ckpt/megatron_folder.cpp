@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/foreign_model.h"
+#include "ckpt/megatron_dist.h"
 #include "ckpt/model_folder.h"
 
 namespace mtl {
@@ -63,20 +64,24 @@ bool holds_megatron_ranks(const std::string& folder) {
   return std::ranges::any_of(names, is_like_rank);
 }
 
+bool holds_megatron_iteration(const std::string& folder) {
+  return holds_megatron_ranks(folder) || holds_megatron_dist(folder);
+}
+
 bool holds_megatron(const std::string& path) {
   if (is_directory(path)) return file_exists(cat(path, "/", kRankFile)) || holds_megatron_ranks(path);
   return ends_with(path, ".pt") && !is_deepspeed_file(path) && !is_optimizer_file(path);
 }
 
-// A release counts as iteration 0. If the one that the tracker names has no ranks' folders, or is in a format that mtl
-// does not read, this throws: an older one would repeat iterations without being asked to.
+// A release counts as iteration 0. If the one that the tracker names is incomplete, or is in a format that mtl does not
+// read, this throws: an older one would repeat iterations without being asked to.
 std::optional<std::string> current_megatron_checkpoint(const std::string& path, Console& console) {
   std::string newest;
   std::int64_t newest_iteration = -1;
   for (const std::string& name : names_in_folder(path)) {
     const std::optional<std::int64_t> iteration =
         name == kReleaseFolder ? std::optional<std::int64_t>(0) : iteration_in_name(name);
-    if (!iteration || *iteration < newest_iteration || !holds_megatron_ranks(cat(path, "/", name))) continue;
+    if (!iteration || *iteration < newest_iteration || !holds_megatron_iteration(cat(path, "/", name))) continue;
     newest = name;
     newest_iteration = *iteration;
   }
@@ -84,12 +89,12 @@ std::optional<std::string> current_megatron_checkpoint(const std::string& path, 
   refuse_two_programs(path);
   const std::string tracked = tracked_folder(path);
   const std::string tracked_path = cat(path, "/", tracked);
-  if (!tracked.empty() && holds_megatron_ranks(tracked_path)) return tracked_path;
+  if (!tracked.empty() && holds_megatron_iteration(tracked_path)) return tracked_path;
   if (!tracked.empty() && file_exists(tracked_path)) {
     const std::string foreign = describe_foreign_model(tracked_path);
     fail_at(Exit::bad_data, tracked_path, "the folder ",
-            foreign.empty() ? "contains no mp_rank_* folders; copy the checkpoint again" : foreign, ", or use ", path,
-            "/", newest, " to go back to that checkpoint");
+            foreign.empty() ? "contains neither mp_rank_* folders nor .metadata; copy the checkpoint again" : foreign,
+            ", or use ", path, "/", newest, " to go back to that checkpoint");
   }
   const std::string tracker = cat(path, "/", kTrackerName);
   const char* problem = file_exists(tracker) ? " does not name a checkpoint" : " is missing";

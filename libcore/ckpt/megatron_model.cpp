@@ -116,12 +116,13 @@ void add_stage(MegatronModel& model, std::size_t chunk, int stage) {
     MegatronRank& rank = model.ranks[stage * model.tensor_parallel + tensor_rank];
     const std::vector<NamedEntry> entries = EntryCollector(*rank.file).collect(chunks_of(*rank.file)[chunk]);
     if (tensor_rank == 0) layers = layers_in(entries);
+    std::vector<std::string>& names = rank.chunks.emplace_back();
     for (const NamedEntry& entry : entries) {
       const MegatronName& parsed = entry.parsed;
       std::string name = parsed.canonical;
       if (parsed.layer) name = cat("layers.", model.layers + *parsed.layer, ".", name);
       add_entry(model, tensor_rank, *rank.file, entry, name);
-      rank.order.push_back(name);
+      names.push_back(name);
     }
   }
   model.layers += layers;
@@ -142,9 +143,20 @@ void check_parallel_sizes(const MegatronModel& model) {
 
 }  // namespace
 
+std::vector<std::string> MegatronRank::names() const {
+  std::vector<std::string> out;
+  for (const std::vector<std::string>& chunk : chunks) out.insert(out.end(), chunk.begin(), chunk.end());
+  return out;
+}
+
 std::optional<PickleValue> MegatronModel::args() const {
   const std::optional<PickleValue> args = root().find("args");
   return args && args->is(PickleKind::object) ? args : std::nullopt;
+}
+
+bool MegatronModel::has_untied_output() const {
+  const std::optional<PickleValue> stated = args() ? args()->find("untie_embeddings_and_output_weights") : std::nullopt;
+  return stated && stated->is(PickleKind::boolean) && stated->as_bool();
 }
 
 MegatronModel read_megatron_model(const MegatronRankFiles& files) {

@@ -29,7 +29,8 @@ struct MegatronParameter {
 /// One rank's parameters in module order, in which optimizers number parameters.
 struct MegatronRank {
   const TorchFile* file = nullptr;
-  std::vector<std::string> order;  // canonical names
+  std::vector<std::vector<std::string>> chunks;  // canonical names, by model chunk
+  std::vector<std::string> names() const;        // of all chunks
 };
 
 struct MegatronModel {
@@ -43,6 +44,8 @@ struct MegatronModel {
   PickleValue root() const { return files.front()->root(); }
   /// Returns the run's arguments from the first file. Empty if it has none.
   std::optional<PickleValue> args() const;
+  /// True if the arguments state that the output layer has weights of its own.
+  bool has_untied_output() const;
 };
 
 /// Opens all files and collects the parameters. Throws Error(bad_data) if a tensor is not a GPT parameter, if the ranks

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/count_of.h"
+#include "base/files.h"
+#include "ckpt/megatron_distributed.h"
 
 namespace mtl {
 
@@ -19,15 +21,6 @@ PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
   return *value;
 }
 
-/// Throws because the optimizer dict lists its parameters' groups but not their states. With
-/// --use-distributed-optimizer, Megatron-LM gathers the states in distrib_optim.pt instead, for the buffers of all
-/// parameters together.
-[[noreturn]] void refuse_distributed(const TorchFile& file) {
-  fail_at(Exit::bad_data, file.path(),
-          "Adam's moments and the fp32 weights are in distrib_optim.pt, where Megatron-LM's distributed optimizer "
-          "(--use-distributed-optimizer) saves them and which mtl does not read");
-}
-
 /// Returns a dict's entries with integer keys. Empty if `dict` is not a dict.
 std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
   std::map<std::int64_t, PickleValue> out;
@@ -36,6 +29,16 @@ std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
       out.insert_or_assign(dict.key(i).as_int(), dict.value(i));
   }
   return out;
+}
+
+/// Returns a group's number of optimizer steps: an integer or, with PyTorch's own Adam, a real number. Empty if it is
+/// missing or of another type, such as a tensor.
+std::optional<std::int64_t> steps_in(PickleValue group) {
+  const std::optional<PickleValue> step = group.find("step");
+  if (step && step->is(PickleKind::integer)) return step->as_int();
+  const double number = step && step->is(PickleKind::real) ? step->as_number() : -1;
+  if (!(number >= 0 && number < 9e15)) return std::nullopt;
+  return static_cast<std::int64_t>(number);
 }
 
 /// Adds the optimizer state in a rank's file to the model's optimizer state.
@@ -49,7 +52,6 @@ class RankState {
     PickleValue optimizer = at_key(file(), file().root(), "optimizer");
     std::optional<PickleValue> main;
     if (const std::optional<PickleValue> inner = optimizer.find("optimizer")) {
-      if (inner->find("param_groups") && !inner->find("state")) refuse_distributed(file());
       main = at_key(file(), optimizer, "fp32_from_fp16_params");
       optimizer = *inner;
     }
@@ -65,8 +67,7 @@ class RankState {
         add(out_.exp_avg_sq, names[g][i], at_key(file(), state->second, "exp_avg_sq"));
         if (main) add(out_.main, names[g][i], main_of(*main, g, i, names[g].size()));
       }
-      if (const std::optional<PickleValue> step = groups.at(g).find("step"); step && step->is(PickleKind::integer))
-        steps_ = step->as_int();
+      steps_ = steps_in(groups.at(g)).value_or(steps_);
     }
   }
 
@@ -80,9 +81,9 @@ class RankState {
   /// Returns the parameter names in each group. Without weight decay, there is only one group.
   std::vector<std::vector<std::string>> grouped_names(PickleValue groups) const {
     std::vector<std::string> decayed, others;
-    for (const std::string& name : rank_.order) (weight(name).shape.size() > 1 ? decayed : others).push_back(name);
+    for (const std::string& name : rank_.names()) (weight(name).shape.size() > 1 ? decayed : others).push_back(name);
     std::vector<std::vector<std::string>> names = {decayed, others};
-    if (groups.size() == 1) names = {rank_.order};
+    if (groups.size() == 1) names = {rank_.names()};
     if (groups.size() != names.size())
       refuse_state(file(), "has ", groups.size(), " groups of parameters, but mtl reads only 1 or 2");
     const auto size_of_group = [&](std::size_t g) { return at_key(file(), groups.at(g), "params").size(); };
@@ -127,15 +128,15 @@ std::int64_t count_at(const std::optional<PickleValue>& value, const char* what)
   return count;
 }
 
-/// Reads the training state. Iterations without an optimizer step count as skipped, and so do samples that the
-/// learning-rate schedule did not count. `optimizer_steps` is 0 if the optimizer state does not tell.
-TrainState read_train_state(const MegatronModel& model, std::int64_t optimizer_steps) {
+}  // namespace
+
+TrainState megatron_train_state(PickleValue root, const std::optional<PickleValue>& args,
+                                std::int64_t optimizer_steps) {
   TrainState state;
   state.optimizer_steps = optimizer_steps;
-  const std::optional<PickleValue> args = model.args();
-  if (!args || !model.root().find("iteration"))
+  if (!args || !root.find("iteration"))
     fail(Exit::bad_data, "the checkpoint has no args or no iteration to continue from");
-  state.iteration = count_at(model.root().find("iteration"), "iteration");
+  state.iteration = count_at(root.find("iteration"), "iteration");
   state.consumed_samples = count_at(args->find("consumed_train_samples"), "consumed_train_samples");
   state.consumed_valid_samples = count_at(args->find("consumed_valid_samples"), "consumed_valid_samples");
   if (state.optimizer_steps == 0) state.optimizer_steps = state.iteration;
@@ -144,12 +145,32 @@ TrainState read_train_state(const MegatronModel& model, std::int64_t optimizer_s
          " iterations");
   state.skipped_iterations = state.iteration - state.optimizer_steps;
   for (const char* name : {"opt_param_scheduler", "lr_scheduler"}) {
-    const std::optional<PickleValue> scheduler = model.root().find(name);
+    const std::optional<PickleValue> scheduler = root.find(name);
     const std::optional<PickleValue> scheduled = scheduler ? scheduler->find("num_steps") : std::nullopt;
     if (!scheduled || !scheduled->is(PickleKind::integer)) continue;
     state.extra.set("skipped_samples", std::max<std::int64_t>(0, state.consumed_samples - scheduled->as_int()));
   }
   return state;
+}
+
+namespace {
+
+/// Reads every rank's states. Sets `steps` to the number of optimizer steps if a file states it.
+MegatronOptimizer read_states(const MegatronModel& model, std::int64_t& steps) {
+  MegatronOptimizer states;
+  for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) RankState(model, rank, states, steps).read();
+  return states;
+}
+
+/// Returns the number of optimizer steps in the first rank's groups of parameters, or 0 if it is missing.
+std::int64_t distributed_steps(const MegatronModel& model) {
+  const PickleValue groups = *model.root().find("optimizer")->find("optimizer")->find("param_groups");
+  const bool has_groups = groups.is(PickleKind::list) && groups.size() > 0;
+  return has_groups ? steps_in(groups.at(0)).value_or(0) : 0;
+}
+
+bool has_distributed_file(const MegatronModel& model) {
+  return std::ranges::any_of(model.files, [](const auto& file) { return file_exists(distributed_file_of(*file)); });
 }
 
 }  // namespace
@@ -158,20 +179,29 @@ MegatronTraining read_megatron_training(const MegatronModel& model) {
   MegatronTraining out;
   const std::optional<PickleValue> optimizer = model.root().find("optimizer");
   if (!optimizer || !optimizer->is(PickleKind::dict)) return out;
-  MegatronOptimizer states;
+  const TorchFile& first = *model.files.front();
   std::int64_t steps = 0;
-  try {
-    for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) RankState(model, rank, states, steps).read();
-  } catch (const Error& error) {
-    out.problem = error.what();
-    steps = 0;
+  if (!has_distributed_state(first)) {
+    try {
+      out.optimizer = read_states(model, steps);
+    } catch (const Error& error) {
+      out.problem = error.what();
+      steps = 0;
+    }
+  } else if (has_distributed_file(model)) {
+    out.optimizer = read_distributed_optimizer(model);
+    steps = distributed_steps(model);
+  } else {
+    out.problem = cat(distributed_file_of(first),
+                      " is missing, where Megatron-LM's distributed optimizer (--use-distributed-optimizer) has Adam's "
+                      "moments and the fp32 weights");
   }
   try {
-    out.state = read_train_state(model, steps);
+    out.state = megatron_train_state(model.root(), model.args(), steps);
   } catch (const Error& error) {
     if (out.problem.empty()) out.problem = error.what();
   }
-  if (out.problem.empty()) out.optimizer = std::move(states);
+  if (!out.problem.empty()) out.optimizer.reset();
   return out;
 }
 

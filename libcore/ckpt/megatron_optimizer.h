@@ -8,12 +8,16 @@
 // matrices (with weight decay) and vectors (without), or a single group with all parameters. The reader checks the
 // group sizes and all shapes.
 //
-// The distributed optimizer saves only the param_groups here. Its tensors are in distrib_optim.pt, which is not read.
+// The distributed optimizer saves only the param_groups here, without `params`. Its tensors are in distrib_optim.pt,
+// which megatron_distributed.h reads.
 #pragma once
 
+#include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ckpt/checkpoint.h"
 #include "ckpt/megatron_model.h"
@@ -23,7 +27,10 @@ namespace mtl {
 struct MegatronOptimizer {
   // By canonical name, including a tied copy of the token embedding.
   std::map<std::string, MegatronParameter> exp_avg, exp_avg_sq;
-  std::map<std::string, MegatronParameter> main;  // a 16-bit model's fp32 weights; empty for an fp32 model
+  // Fp32 weights. Empty for an fp32 model, except with the distributed optimizer.
+  std::map<std::string, MegatronParameter> main;
+  std::vector<std::unique_ptr<TorchFile>> files;  // every rank's distrib_optim.pt; otherwise empty
+  std::deque<TorchTensor> views;                  // the shards' tensors, if they are parts of tensors in `files`
 };
 
 struct MegatronTraining {
@@ -33,7 +40,13 @@ struct MegatronTraining {
 };
 
 /// Reads and merges all ranks' optimizer state, and the training state. Returns an empty MegatronTraining if the files
-/// have no optimizer state. Does not throw if they are not usable, because the weights still are.
+/// have no optimizer state. Does not throw if they are not usable, or if all distrib_optim.pt are missing, because the
+/// weights still are. Throws Error(bad_data) for a damaged distrib_optim.pt, and if only some of them are missing.
 MegatronTraining read_megatron_training(const MegatronModel& model);
+
+/// Reads the training state from a checkpoint's dict and its arguments. Iterations without an optimizer step count as
+/// skipped, and so do samples that the learning-rate schedule did not count. `optimizer_steps` is 0 if the optimizer
+/// state does not tell. Throws Error(bad_data) if the iteration or the arguments are missing or out of range.
+TrainState megatron_train_state(PickleValue root, const std::optional<PickleValue>& args, std::int64_t optimizer_steps);
 
 }  // namespace mtl

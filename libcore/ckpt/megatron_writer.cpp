@@ -6,6 +6,7 @@
 #include "ckpt/companion_files.h"
 #include "ckpt/megatron_args.h"
 #include "ckpt/megatron_names.h"
+#include "ckpt/megatron_tensor.h"
 #include "ckpt/torch_writer.h"
 #include "layout/stages.h"
 #include "nn/model_params.h"
@@ -14,42 +15,18 @@ namespace mtl {
 
 namespace {
 
-/// A tensor in a rank's file.
-struct RankTensor {
-  std::string name;
-  std::string source;               // name in the source: "param.NAME"
-  Slice slice;                      // of the canonical tensor
-  std::vector<std::int64_t> shape;  // in the file, including vocabulary padding, which is zeros
-};
-
-/// Returns the part of a parameter on tensor parallel rank `rank` of `ranks`. A weight with multiple axes becomes a
-/// matrix; every other parameter becomes a vector.
-RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::int64_t ranks) {
-  const RankGrid grid({.tensor = static_cast<int>(ranks)});
-  const std::vector<std::int64_t> stored = held_shape(spec.ownership, spec.shape, spec.padded_rows, grid);
-  RankTensor out{.name = std::move(name),
-                 .source = "param." + spec.name,
-                 .slice = held(spec.ownership, spec.shape, spec.padded_rows, grid, static_cast<int>(rank)),
-                 .shape = {}};
-  const bool is_matrix = spec.name.ends_with(".weight") && spec.shape.size() > 1;
-  const std::int64_t width = is_matrix ? stored.back() : 1;
-  const std::int64_t elements = whole_slice(stored).count();
-  out.shape = is_matrix ? std::vector{elements / width, width} : std::vector{elements};
-  return out;
-}
-
 /// Returns the tensors of a stage's chunk on tensor parallel rank `tensor`.
-std::vector<RankTensor> chunk_tensors(const GptConfig& config, const MegatronWriteOptions& options, std::int64_t tensor,
-                                      int stage, int chunk) {
+std::vector<MegatronTensor> chunk_tensors(const GptConfig& config, const MegatronWriteOptions& options,
+                                          std::int64_t tensor, int stage, int chunk) {
   const Layout pipeline = options.pipeline(config.num_layers);
   const LayerRange layers = split_layers(pipeline, config.num_layers)[stage][chunk];
   const bool begins_model = pipeline.places().begins_model({stage, chunk});
   const bool ends_model = pipeline.places().ends_model({stage, chunk});
   const std::int64_t padded =
       padded_vocab_size(config.vocab_size, options.make_vocab_size_divisible_by, options.tensor_parallel);
-  std::vector<RankTensor> out;
+  std::vector<MegatronTensor> out;
   auto add = [&](const ParamSpec& spec, std::string name) {
-    out.push_back(cut(spec, std::move(name), tensor, options.tensor_parallel));
+    out.push_back(cut_for_rank(spec, std::move(name), tensor, options.tensor_parallel));
   };
   std::optional<ParamSpec> embedding;
   for (ParamSpec& spec : model_params(config)) {
@@ -69,44 +46,32 @@ std::vector<RankTensor> chunk_tensors(const GptConfig& config, const MegatronWri
   return out;
 }
 
-/// Returns a tensor's elements in dtype `to`, with zeros in padding rows.
-std::vector<std::byte> rank_elements(const ModelSource& source, const RankTensor& tensor, StoredDType from,
-                                     StoredDType to, const ConversionHook& on_conversion) {
-  std::vector<std::byte> stored(tensor.slice.count() * bits_of(from) / 8);
-  std::vector<std::byte> out(whole_slice(tensor.shape).count() * bits_of(to) / 8);
-  source.read(tensor.source, tensor.slice, stored);
-  const std::span converted = std::span(out).first(tensor.slice.count() * bits_of(to) / 8);
-  convert_elements(from, stored, to, converted);
-  if (on_conversion) on_conversion(tensor.name, from, stored, to, converted);
-  return out;
-}
-
 /// Writes a rank's file, with the tensors of each of its chunks.
 void write_rank(const ModelSource& source, const std::string& path, const MegatronWriteOptions& options,
-                const std::vector<std::vector<RankTensor>>& chunks) {
-  const auto stored_dtype = [&](const RankTensor& tensor) { return source.find_tensor(tensor.source)->dtype; };
-  const auto dtype_of = [&](const RankTensor& tensor) { return options.dtype.value_or(stored_dtype(tensor)); };
+                const std::vector<std::vector<MegatronTensor>>& chunks) {
+  const auto stored_dtype = [&](const MegatronTensor& tensor) { return source.find_tensor(tensor.source)->dtype; };
+  const auto dtype_of = [&](const MegatronTensor& tensor) { return options.dtype.value_or(stored_dtype(tensor)); };
   AtomicFile file(path);
   TorchWriter writer(file.out(), "model_optim_rng");
   PickleWriter& pickle = writer.pickle();
   pickle.begin_dict();
   pickle.text("args");
-  write_megatron_args(writer, source, options, dtype_of(chunks.front().front()));
+  write_megatron_args(writer, source, options, dtype_of(chunks.front().front()), {});
   pickle.text("checkpoint_version"), pickle.number(3);
   pickle.text("iteration"), pickle.integer(0);
   for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
     pickle.text(chunks.size() == 1 ? "model" : cat("model", chunk));
     pickle.begin_dict();
-    for (const RankTensor& tensor : chunks[chunk]) {
+    for (const MegatronTensor& tensor : chunks[chunk]) {
       pickle.text(tensor.name);
       writer.tensor(dtype_of(tensor), tensor.shape);
     }
     pickle.end_dict();
   }
   pickle.end_dict();
-  for (const std::vector<RankTensor>& tensors : chunks) {
-    for (const RankTensor& tensor : tensors)
-      writer.write_data(rank_elements(source, tensor, stored_dtype(tensor), dtype_of(tensor), options.on_conversion));
+  for (const std::vector<MegatronTensor>& tensors : chunks) {
+    for (const MegatronTensor& tensor : tensors)
+      writer.write_data(megatron_elements(source, tensor, dtype_of(tensor), options.on_conversion));
   }
   writer.finish();
   file.commit();
@@ -136,7 +101,7 @@ void write_megatron(const ModelSource& source, const std::string& folder, const 
       if (pipeline.stages() > 1) rank += format("_%03d", stage);
       const std::string rank_folder = cat(release, "/", rank);
       fs::create_directories(rank_folder);
-      std::vector<std::vector<RankTensor>> chunks;
+      std::vector<std::vector<MegatronTensor>> chunks;
       for (int chunk = 0; chunk < pipeline.chunks; ++chunk)
         chunks.push_back(chunk_tensors(config, options, tensor, stage, chunk));
       write_rank(source, rank_folder + "/model_optim_rng.pt", options, chunks);

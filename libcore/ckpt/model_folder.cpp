@@ -7,8 +7,10 @@
 #include "base/output_lock.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/companion_files.h"
+#include "ckpt/dcp_folder.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/manifest.h"
+#include "ckpt/megatron_dist.h"
 #include "ckpt/megatron_folder.h"
 
 namespace mtl {
@@ -109,6 +111,19 @@ std::string foreign_in_megatron(const std::string& path) {
   return "";
 }
 
+bool is_dcp_file(const std::string& name) {
+  return name == kDcpMetadataName || matches(name, "__#_#.distcp") || name == kDistMetadataName ||
+         name == "common.pt" || is_companion_file(name);
+}
+
+std::string foreign_in_dcp(const std::string& path) {
+  return foreign_entry(list_entries(path), [](const Entry& e) { return e.is_file && is_dcp_file(e.name); });
+}
+
+std::string foreign_in_iteration(const std::string& path) {
+  return holds_dcp(path) ? foreign_in_dcp(path) : foreign_in_megatron(path);
+}
+
 /// Sets out.problem in these cases:
 /// - There is an entry that is not a checkpoint and for which `is_own` is false.
 /// - `foreign_in` finds a foreign entry in a checkpoint.
@@ -120,7 +135,7 @@ void examine_checkpoints(const std::string& path, const std::vector<Entry>& entr
                          const ForeignIn& foreign_in, FolderContents& out) {
   std::vector<std::string> checkpoints;
   out.problem = foreign_entry(entries, [&](const Entry& e) {
-    const bool is_release = e.name == kReleaseFolder && holds_megatron_ranks(cat(path, "/", e.name));
+    const bool is_release = e.name == kReleaseFolder && holds_megatron_iteration(cat(path, "/", e.name));
     const bool is_checkpoint = e.is_folder && (iteration_in_name(e.name) || is_release);
     if (is_checkpoint) checkpoints.push_back(e.name);
     return is_checkpoint || is_own(e);
@@ -136,7 +151,7 @@ void examine_checkpoints(const std::string& path, const std::vector<Entry>& entr
 FolderContents examine_megatron_folder(const std::string& path, const std::vector<Entry>& entries) {
   FolderContents out;
   const auto is_own = [](const Entry& e) { return e.is_file && (e.name == kTrackerName || is_companion_file(e.name)); };
-  examine_checkpoints(path, entries, is_own, foreign_in_megatron, out);
+  examine_checkpoints(path, entries, is_own, foreign_in_iteration, out);
   out.kind = "a Megatron-LM checkpoint";
   return out;
 }
@@ -180,8 +195,9 @@ FolderContents examine_model_folder(const std::string& path) {
   if (has_file(entries, kManifestName)) return {.kind = "a checkpoint", .problem = foreign_in_checkpoint(path)};
   if (has_file(entries, "config.json")) return examine_hf(path, entries);
   if (holds_megatron_ranks(path)) return {.kind = "a Megatron-LM checkpoint", .problem = foreign_in_megatron(path)};
+  if (holds_dcp(path)) return {.kind = "a distributed checkpoint", .problem = foreign_in_dcp(path)};
   const bool is_megatron_folder = std::ranges::any_of(
-      entries, [&](const Entry& e) { return e.is_folder && holds_megatron_ranks(cat(path, "/", e.name)); });
+      entries, [&](const Entry& e) { return e.is_folder && holds_megatron_iteration(cat(path, "/", e.name)); });
   if (is_megatron_folder) return examine_megatron_folder(path, entries);
   const bool is_save_folder = std::ranges::any_of(entries, [](const Entry& e) {
     return e.name == kLockName || e.name == kTrackerName || iteration_in_name(e.name);

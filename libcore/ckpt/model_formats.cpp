@@ -4,11 +4,14 @@
 #include <iterator>
 
 #include "base/files.h"
+#include "ckpt/dcp_folder.h"
+#include "ckpt/dcp_llama.h"
 #include "ckpt/deepspeed_checkpoint.h"
 #include "ckpt/deepspeed_folder.h"
 #include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/megatron_checkpoint.h"
+#include "ckpt/megatron_dist.h"
 #include "ckpt/megatron_folder.h"
 
 namespace mtl {
@@ -36,6 +39,26 @@ constexpr ModelFormat kModelFormats[] = {
      .holds = holds_megatron,
      .current = current_megatron_checkpoint,
      .open = open_megatron},
+    {.name = "torch_dist",
+     .kind = "distributed Megatron-LM checkpoint",
+     .recognized = "metadata.json and .metadata",
+     .versions = "megatron-core 0.12.3, 0.16.1; Megatron-LM d98e8a64",
+     .reads = "weights, Adam's moments, training state",
+     .writes = "--to megatron --ckpt-format torch_dist",
+     .proof = "ckpt/dcp_golden_test.cpp",
+     .holds = holds_megatron_dist,
+     .current = nullptr,
+     .open = open_megatron_dist},
+    {.name = "dcp",
+     .kind = "PyTorch distributed checkpoint",
+     .recognized = ".metadata",
+     .versions = "torchtitan's checkpoints of Llama models",
+     .reads = "weights, Adam's moments, step",
+     .writes = "",
+     .proof = "ckpt/dcp_golden_test.cpp",
+     .holds = holds_dcp,
+     .current = current_dcp_step,
+     .open = open_dcp_llama},
     {.name = "neox",
      .kind = "GPT-NeoX checkpoint",
      .recognized = "layer_00-*-model_states.pt",

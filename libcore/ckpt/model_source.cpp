@@ -8,6 +8,7 @@
 #include "base/hub_cache.h"
 #include "base/mapped_faults.h"
 #include "ckpt/canonical.h"
+#include "ckpt/dcp_llama.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
 #include "ckpt/model_formats.h"
@@ -102,11 +103,15 @@ std::string ModelSource::find(const std::string& name, Console& console) {
   refuse_foreign(path);
   fail(Exit::bad_data, path, " contains no model, which would have ", kManifestName,
        " (one checkpoint), config.json (a Hugging Face folder), folders iter_* (where mtl-train saves) or mp_rank_* "
-       "(Megatron-LM), or files mp_rank_*_model_states.pt (DeepSpeed); use another path");
+       "(Megatron-LM), files mp_rank_*_model_states.pt (DeepSpeed), or .metadata (a distributed checkpoint); use another "
+       "path");
 }
 
 ModelSource ModelSource::open(const std::string& path, Console& console, const ModelSupplement& given) {
   const std::string found = find(path, console);
+  if (!given.hf_config.empty() && find_model_format(found)->open != open_dcp_llama)
+    fail_at(Exit::usage, "--hf-config " + given.hf_config, "has no use for the model in ", found,
+            ", whose files state its configuration; remove the flag");
   ModelSource source = read_mapped([&] {
     const ModelFormat& format = *find_model_format(found);
     std::unique_ptr<TensorReader> reader = format.open(found, given, console);
@@ -139,6 +144,10 @@ void ModelSource::trim_vocabulary(std::optional<std::int64_t> tokens, Console& c
   }
   rows = *tokens;
   reader_->has_padded_vocabulary = false;
+}
+
+void ModelSource::extend_vocabulary(std::int64_t tokens, NewRows rows, std::uint64_t seed) {
+  reader_ = extended_vocabulary(std::move(reader_), tokens, rows, seed);
 }
 
 const GptConfig& ModelSource::config() const { return reader_->config; }

@@ -1,5 +1,5 @@
 // A model on disk in any format of model_formats.h: an mtl checkpoint, a Hugging Face folder, a checkpoint of
-// Megatron-LM or DeepSpeed.
+// Megatron-LM, DeepSpeed or torchtitan.
 //
 // Every layout can load every format: a rank reads only the slices of canonical tensors that it needs (from a
 // checkpoint, the blocks that contain them). Opening a model checks names, shapes and dtypes. Before loading copies the
@@ -16,6 +16,7 @@
 
 #include "base/console.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/extended_vocabulary.h"
 #include "ckpt/model_dropout.h"
 #include "ckpt/stored_dtype.h"
 #include "layout/slice.h"
@@ -29,10 +30,11 @@ class TensorReader;
 /// Facts that another program's files may not state, and that the user then gives as flags. Files that state their
 /// vocabulary size ignore `vocab_size`; a number of heads that differs from the files' is an error unless `may_differ`.
 struct ModelSupplement {
-  std::optional<std::int64_t> vocab_size;  // tokens without padding
-  std::optional<std::int64_t> num_attention_heads;
+  std::optional<std::int64_t> vocab_size = {};  // tokens without padding
+  std::optional<std::int64_t> num_attention_heads = {};
   std::string heads_flag = "--num-attention-heads";  // for messages
   bool may_differ = false;                           // the caller compares the number of heads
+  std::string hf_config = {};                        // config.json, or its folder, for files without a configuration
 };
 
 class ModelSource {
@@ -42,8 +44,9 @@ class ModelSource {
   /// - A folder that mtl-train saves into: its newest valid checkpoint.
   /// - A single checkpoint (SAVE/iter_0001000).
   /// - A Hugging Face folder with config.json.
-  /// - A Megatron-LM folder or file (megatron_folder.h).
+  /// - A Megatron-LM folder or file (megatron_folder.h, megatron_dist.h).
   /// - A folder of DeepSpeed or GPT-NeoX (deepspeed_folder.h).
+  /// - A folder that torchtitan saved (dcp_llama.h).
   ///
   /// If no format fits, the error says what open() looked for. Warns about each checkpoint that it skips. Throws
   /// Error(usage) if given.num_attention_heads contradicts the files and !given.may_differ.
@@ -63,6 +66,9 @@ class ModelSource {
   /// layer. If `tokens` is empty, keeps all rows and warns. If the model has fewer than `tokens` rows, does nothing.
   /// `tokens` must be at least 1.
   void trim_vocabulary(std::optional<std::int64_t> tokens, Console& console);
+  /// Adds rows to the token embedding and to the output layer, up to `tokens`. Every rank computes the same rows.
+  /// load_optimizer() then fails, because there are no moments for them.
+  void extend_vocabulary(std::int64_t tokens, NewRows rows, std::uint64_t seed);
   /// Returns the format's kind in model_formats.h, such as "checkpoint" or "Hugging Face folder".
   std::string kind() const;
   /// Returns the folder that contains the model's files and possibly the tokenizer's.

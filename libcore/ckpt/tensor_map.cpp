@@ -117,10 +117,18 @@ void copy_strided(std::size_t element_bytes, const std::vector<CopyAxis>& axes, 
   }
 }
 
-/// Cuts the row-major element range [begin, end) of a box with size `size` into smaller boxes. Calls found(first index,
-/// size) for each.
-template <class Found>
-void for_each_box(const Sizes& size, std::int64_t begin, std::int64_t end, const Found& found) {
+void check_extent(const TensorPiece& piece, std::size_t element_bytes, std::size_t file_bytes) {
+  std::int64_t last = piece.file_offset;
+  for (std::size_t axis = 0; axis < piece.box.size.size(); ++axis)
+    last += (piece.box.size[axis] - 1) * piece.file_strides[axis];
+  require(piece.file_offset >= 0 && (last + 1) * element_bytes <= file_bytes, "a piece ends at element ", last,
+          " of a file tensor of ", file_bytes, " bytes");
+}
+
+}  // namespace
+
+void for_each_box(const Sizes& size, std::int64_t begin, std::int64_t end,
+                  const std::function<void(const Sizes& first, const Sizes& size)>& found) {
   const Sizes strides = row_major_strides(size);
   Sizes offset(size.size(), 0);
   while (begin < end) {
@@ -143,16 +151,6 @@ void for_each_box(const Sizes& size, std::int64_t begin, std::int64_t end, const
     begin += count;
   }
 }
-
-void check_extent(const TensorPiece& piece, std::size_t element_bytes, std::size_t file_bytes) {
-  std::int64_t last = piece.file_offset;
-  for (std::size_t axis = 0; axis < piece.box.size.size(); ++axis)
-    last += (piece.box.size[axis] - 1) * piece.file_strides[axis];
-  require(piece.file_offset >= 0 && (last + 1) * element_bytes <= file_bytes, "a piece ends at element ", last,
-          " of a file tensor of ", file_bytes, " bytes");
-}
-
-}  // namespace
 
 TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<int>& order, std::int64_t file_offset) {
   TensorPiece piece{.box = box, .file = file, .file_offset = file_offset, .file_strides = row_major_strides(box.size)};

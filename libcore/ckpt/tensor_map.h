@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,11 @@ struct TensorPiece {
 TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<int>& order = {},
                         std::int64_t file_offset = 0);
 
+/// Cuts the row-major element range [begin, end) of a box with size `size` into smaller boxes. Calls found(first index,
+/// size) for each, in order.
+void for_each_box(
+    const std::vector<std::int64_t>& size, std::int64_t begin, std::int64_t end,
+    const std::function<void(const std::vector<std::int64_t>& first, const std::vector<std::int64_t>& size)>& found);
 /// Cuts the row-major element range [begin, end) of a box into boxes. The elements of each are consecutive in the
 /// range, and the boxes are in order.
 std::vector<Slice> split_range(const Slice& box, std::int64_t begin, std::int64_t end);

@@ -31,7 +31,7 @@ class ZipRecord {
 }  // namespace
 
 void ZipWriter::add(const std::string& name, std::span<const std::byte> data) {
-  const Entry entry{.name = name, .offset = out_.bytes(), .bytes = data.size(), .crc = crc32(data)};
+  const Entry entry{.name = name, .offset = offset(), .bytes = data.size(), .crc = crc32(data)};
   const bool is_large = needs_zip64(entry.bytes);
   ZipRecord extra;
   if (is_large) extra.u16(kExtra64).u16(16).u64(entry.bytes).u64(entry.bytes);
@@ -49,7 +49,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> data) {
 }
 
 void ZipWriter::finish() {
-  const std::uint64_t begin = out_.bytes();
+  const std::uint64_t begin = offset();
   for (const Entry& entry : entries_) {
     const bool is_large = needs_zip64(entry.bytes), is_far = needs_zip64(entry.offset);
     ZipRecord extra;
@@ -63,7 +63,7 @@ void ZipWriter::finish() {
     record.u16(0).u16(0).u16(0).u32(0).u32(in32(entry.offset)).text(entry.name).text(extra.bytes());
     out_.write(record.bytes());
   }
-  const std::uint64_t end = out_.bytes(), bytes = end - begin, count = entries_.size();
+  const std::uint64_t end = offset(), bytes = end - begin, count = entries_.size();
   ZipRecord record;
   if (needs_zip64(begin) || count >= 0xFFFF) {
     record.u32(kEndMark64).u64(44).u16(kZipVersion64).u16(kZipVersion64).u32(0).u32(0);

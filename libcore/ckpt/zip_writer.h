@@ -17,9 +17,10 @@ class ZipWriter {
  public:
   static constexpr std::uint64_t kBeyond32 = 0xFFFFFFFF;  // marks a number that is in a zip64 field instead
 
-  /// `out` must be empty, and the caller must keep it alive. Numbers of at least `zip64_from` go into zip64 fields;
-  /// tests lower this limit.
-  explicit ZipWriter(OutputFile& out, std::uint64_t zip64_from = kBeyond32) : out_(out), zip64_from_(zip64_from) {}
+  /// The archive begins at the end of `out`, which the caller must keep alive. Numbers of at least `zip64_from` go into
+  /// zip64 fields; tests lower this limit.
+  explicit ZipWriter(OutputFile& out, std::uint64_t zip64_from = kBeyond32)
+      : out_(out), start_(out.bytes()), zip64_from_(zip64_from) {}
   void add(const std::string& name, std::span<const std::byte> data);
   void add(const std::string& name, std::string_view text) { add(name, std::as_bytes(std::span(text))); }
   /// Writes the central directory. Must be the last call.
@@ -35,7 +36,10 @@ class ZipWriter {
   /// Returns `number`, or kBeyond32 if it goes into a zip64 field.
   std::uint64_t in32(std::uint64_t number) const { return needs_zip64(number) ? kBeyond32 : number; }
 
+  std::uint64_t offset() const { return out_.bytes() - start_; }
+
   OutputFile& out_;
+  std::uint64_t start_;  // of the archive in `out_`; the archive counts offsets from there
   std::uint64_t zip64_from_;
   std::vector<Entry> entries_;
 };

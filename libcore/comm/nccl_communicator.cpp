@@ -87,7 +87,7 @@ Work NcclCommunicator::start(OperationKind kind, Stream& stream, CountedChannel&
   const OperationLabel label = make_label(kind, identity_, on.started, data, peer, transport_.check());
   ++on.started;
   if (label.bytes == 0) return {};
-  require(stream.device() == Device::cuda, label.text(), ": the stream is on the cpu; this group needs one on a GPU");
+  require(stream.device() == Device::cuda, label, ": the stream is on the cpu; this group needs one on a GPU");
   NcclChannel& channel = *on.channel;
   auto operation = std::make_shared<NcclOperation>(label);
   operation->begin.record(stream);

@@ -41,7 +41,7 @@ void sum_doubles(double* out, const std::vector<const std::byte*>& inputs, std::
 
 void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size) {
   require(whole.numel() == part.numel() * size && whole.dtype() == part.dtype(), "group '", group, "' of ", size, ": ",
-          whole.shape().text(), " ", name_of(whole.dtype()), " is not ", size, " times ", part.shape().text(), " ",
+          whole.shape(), " ", name_of(whole.dtype()), " is not ", size, " times ", part.shape(), " ",
           name_of(part.dtype()));
 }
 

@@ -7,8 +7,8 @@ namespace mtl {
 namespace {
 
 void copy_to_self(Stream& stream, Tensor out, Tensor in) {
-  require(out.bytes() == in.bytes() && out.dtype() == in.dtype(), "group of one: cannot copy ", in.shape().text(), " ",
-          name_of(in.dtype()), " to ", out.shape().text(), " ", name_of(out.dtype()));
+  require(out.bytes() == in.bytes() && out.dtype() == in.dtype(), "group of one: cannot copy ", in.shape(), " ",
+          name_of(in.dtype()), " to ", out.shape(), " ", name_of(out.dtype()));
   copy_on_device(stream, out, in);
 }
 

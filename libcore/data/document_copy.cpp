@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "data/indexed_format.h"
+#include "data/integer_type.h"
 #include "data/number_writer.h"
+#include "data/token_counts.h"
 
 namespace mtl {
 namespace {
@@ -74,6 +76,32 @@ SequenceRange sequences_of(const DocumentRange& range) {
   return {*range.data, range.data->document_begin(range.begin), range.data->document_begin(range.end)};
 }
 
+/// Returns the tokens of a range as they are stored.
+Bytes stored_tokens(const SequenceRange& range) { return range.data.stored_tokens(range.begin, range.end); }
+
+/// Writes a range's tokens in another type. Throws Error(bad_data) for the first token that does not fit.
+void write_converted(const SequenceRange& range, IntegerType to, OutputFile& out, const CopyProgress& progress) {
+  const IndexedDataset& data = range.data;
+  const IntegerType from = integer_type(data.type());
+  std::vector<std::byte> converted(kConversionTokens * to.bytes);
+  std::int64_t at = data.token_begin(range.begin);
+  for (Bytes tokens = stored_tokens(range); !tokens.empty();) {
+    const Bytes part = tokens.first(std::min(tokens.size(), kConversionTokens * from.bytes));
+    if (const auto outside = find_outside(from, part, range_of(to))) {
+      const auto token = at + static_cast<std::int64_t>(*outside);
+      fail(Exit::bad_data, data.bin_file().path(), ": ", describe_place(data, token), ", is ",
+           token_text(from, part, *outside), ", which does not fit in ", name_of(to), " (byte ", token * from.bytes,
+           "); choose a larger --token-type");
+    }
+    const std::size_t count = part.size() / from.bytes;
+    convert_ids(from, part, to, converted.data());
+    out.write(converted.data(), count * to.bytes);
+    progress(count * to.bytes);
+    at += static_cast<std::int64_t>(count);
+    tokens = tokens.subspan(part.size());
+  }
+}
+
 template <class Visit>
 void for_each_range(const DocumentList& list, const Visit& visit) {
   for (std::int64_t i = 0; i < list.size; ++i) visit(list.at(i));
@@ -94,9 +122,9 @@ DocumentCopy::DocumentCopy(const std::string& prefix, DataType type, bool has_mo
 void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgress& progress) {
   for_each_range(list, [&](const DocumentRange& range) {
     const IndexedDataset& data = *range.data;
-    if (data.type() != written().type) {
-      fail(Exit::bad_data, data.idx_file().path(), " stores tokens as ", name_of(data.type()), ", not as ",
-           name_of(written().type));
+    if (data.type() != written().type && !(is_integer(data.type()) && is_integer(written().type))) {
+      fail(Exit::bad_data, data.idx_file().path(), " stores ", name_of(data.type()),
+           " values, which cannot be converted to ", name_of(written().type));
     }
     if (data.sequences() > 0 && data.is_multimodal() != has_modes_) {
       fail(Exit::bad_data, data.idx_file().path(), " has ", has_modes_ ? "no modes" : "modes (multimodal)");
@@ -116,7 +144,9 @@ void DocumentCopy::write_bin(const DocumentList& list, int threads, const CopyPr
   Gatherer gatherer(files_.bin.out(), threads, progress);
   for_each_range(list, [&](const DocumentRange& range) {
     const SequenceRange sequences = sequences_of(range);
-    gatherer.add(sequences.data.stored_tokens(sequences.begin, sequences.end));
+    if (range.data->type() == written().type) return gatherer.add(stored_tokens(sequences));
+    gatherer.flush();
+    write_converted(sequences, integer_type(written().type), files_.bin.out(), progress);
   });
   gatherer.flush();
   files_.written.tokens = static_cast<std::int64_t>(files_.bin.out().bytes() / item_size(written().type));

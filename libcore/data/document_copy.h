@@ -1,8 +1,8 @@
 // Writes token files built from documents in existing token files: the core of mtl-data's merge, split and shuffle.
 //
-// Tokens, lengths and modes of every type are copied byte for byte, without decoding. Memory use is bounded, because we
-// need only fixed-size buffers: write() traverses the list once to check it, once to write the .bin, and once for each
-// array in the .idx.
+// Lengths and modes are copied byte for byte, and so are tokens of the new files' type; other tokens are converted.
+// Memory use is bounded, because we need only fixed-size buffers: write() traverses the list once to check it, once to
+// write the .bin, and once for each array in the .idx.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,11 @@ class DocumentCopy {
  public:
   DocumentCopy(const std::string& prefix, DataType type, bool has_modes);
 
-  /// Writes all documents in `list`. Must be called only once. Throws Error(bad_data) if a data set's type is not
-  /// the constructor's, or if a data set that has sequences does not match the constructor's `has_modes`, and Error(io)
-  /// if a file cannot be written. Reads through memory maps: afterwards, call every data set's check_sizes(). Up to
-  /// `threads` threads read small, scattered ranges in parallel; the output does not depend on `threads`.
+  /// Writes all documents in `list`. Must be called only once. Throws Error(bad_data) if a token does not fit the
+  /// constructor's type, if only one of the two types is an integer type, or if a data set that has sequences does not
+  /// match the constructor's `has_modes`, and Error(io) if a file cannot be written. Reads through memory maps:
+  /// afterwards, call every data set's check_sizes(). Up to `threads` threads read small, scattered ranges in parallel;
+  /// the output does not depend on `threads`.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
   /// Returns the files, which write() has sealed, to commit() them.
   TokenFilePair& files() { return files_; }

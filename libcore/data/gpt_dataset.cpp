@@ -95,7 +95,7 @@ void GptDataset::check_ids(const std::vector<std::int32_t>& ids, std::int64_t in
     if (id >= 0 && (id < options_.vocab_size || id == options_.pad)) continue;
     fail(Exit::bad_data, data_->name(), ": the token id ", id, ", in sequences ", describe(index).documents.front(),
          " and following, is not in the vocabulary of ", options_.vocab_size,
-         "; select the tokenizer that made the data");
+         "; select the tokenizer that made the data, or extend the loaded model with --new-token-rows");
   }
 }
 

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/mapped_pages.h"
 #include "data/indexed_format.h"
+#include "data/token_formats.h"
 
 namespace mtl {
 namespace {
@@ -28,6 +29,14 @@ void convert_tokens(std::span<const std::byte> from, std::span<std::int32_t> out
 /// character type.
 void convert_signed_bytes(std::span<const std::byte> from, std::span<std::int32_t> out) {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = (std::to_integer<std::int32_t>(from[i]) ^ 0x80) - 0x80;
+}
+
+/// Returns the path of the .idx. If there is none, explains files of other tools.
+std::string index_path(const std::string& path) {
+  const std::string idx = dataset_prefix(path) + ".idx";
+  if (file_exists(idx)) return idx;
+  if (const auto missing = explain_missing_index(path)) fail(missing->code, missing->message);
+  return idx;
 }
 
 }  // namespace
@@ -66,7 +75,7 @@ std::string dataset_prefix(std::string_view path) {
 
 IndexedDataset::IndexedDataset(std::string_view path)
     : prefix_(dataset_prefix(path)),
-      idx_(prefix_ + ".idx"),
+      idx_(index_path(std::string(path))),
       bin_(prefix_ + ".bin"),
       open_idx_(idx_.path()),
       open_bin_(bin_.path()) {

@@ -79,8 +79,9 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
   refuse_overwriting(read, files);
   std::uint64_t bin_bytes = 0, bytes = 0;
   for (const IndexedDataset* input : inputs) {
-    bin_bytes += input->bin_bytes();
-    bytes += input->bin_bytes() + input->idx_bytes();
+    const std::uint64_t written = input->tokens() * item_size(traits.type);
+    bin_bytes += written;
+    bytes += written + input->idx_bytes();
   }
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,15 @@ namespace mtl {
 /// Error(io) if the folder cannot be listed.
 std::vector<std::string> find_token_files(const std::string& folder);
 
-/// The traits that all inputs to a merge share.
+/// The traits of merged files.
 struct MergeTraits {
   DataType type;
   bool has_modes;
 };
-/// Returns the common traits of `inputs`, which must not be empty. Throws Error(bad_data), with the names of two
-/// conflicting files, if the types differ or only some inputs have modes. Data sets without sequences may have either.
-MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& inputs);
+/// Returns the traits for `inputs`, which must not be empty: their type, or `type` if it is given. Throws
+/// Error(bad_data), with the names of two conflicting files, if the types differ and no type is given, or if only some
+/// inputs have modes. Data sets without sequences may have either.
+MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& inputs,
+                            std::optional<DataType> type = {});
 
 }  // namespace mtl

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "data/indexed_dataset.h"
@@ -19,5 +20,9 @@ std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads);
 /// Throws BrokenRule with rule "integers" if the tokens are floats, and Error(io) if a file has been truncated. Reads
 /// the entire .bin.
 void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int threads);
+
+/// Returns where a token is, for messages: "token 3 of sequence 2, in document 1". `token` is its index among all
+/// tokens in the .bin.
+std::string describe_place(const IndexedDataset& data, std::int64_t token);
 
 }  // namespace mtl

@@ -31,7 +31,7 @@ void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from) {
 }
 
 void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from) {
-  require(to.bytes() == from.bytes(), "a copy of ", from.shape().text(), " to ", to.shape().text());
+  require(to.bytes() == from.bytes(), "a copy of ", from.shape(), " to ", to.shape());
   if (stream.is_meta() || to.raw() == from.raw() || to.bytes() == 0) return;
   if (stream.device() == Device::cuda) return cuda::copy_within(stream.handle(), to.raw(), from.raw(), to.bytes());
   std::memcpy(to.raw(), from.raw(), to.bytes());

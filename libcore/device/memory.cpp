@@ -82,7 +82,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Tensor Buffer::tensor(DType dtype, Shape shape, std::size_t offset) const {
   Tensor out(data_ == nullptr ? nullptr : data_ + offset, dtype, shape);
-  require(offset + out.bytes() <= bytes_, "a tensor of ", shape.text(), " does not fit its buffer");
+  require(offset + out.bytes() <= bytes_, "a tensor of ", shape, " does not fit its buffer");
   return out;
 }
 

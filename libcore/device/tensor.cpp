@@ -24,13 +24,13 @@ std::string Shape::text() const {
 }
 
 Tensor Tensor::view(Shape shape) const {
-  require(shape.numel() == numel(), "cannot view ", shape_.text(), " as ", shape.text());
+  require(shape.numel() == numel(), "cannot view ", shape_, " as ", shape);
   return {data_, dtype_, shape};
 }
 
 Tensor Tensor::flat(std::int64_t begin, std::int64_t count) const {
   require(begin >= 0 && count >= 0 && begin + count <= numel(), "elements ", begin, " + ", count, " are not within ",
-          shape_.text());
+          shape_);
   auto* start = static_cast<char*>(data_);
   return {data_ == nullptr ? nullptr : start + begin * size_of(dtype_), dtype_, {count}};
 }

@@ -83,14 +83,17 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
   }
 }
 
-/// Runs `count` new tokens in each of `rows` sequences. on_host_ holds their ids and positions.
-void Decoder::run(std::int64_t rows, std::int64_t count, Chunk::Cache& past) {
+/// Runs `count` new tokens in each of `rows` sequences, which then have `length` tokens; only models whose rotary
+/// frequencies depend on it read `length`. on_host_ holds the new tokens' ids and positions. Writes logits from row
+/// `first` on.
+void Decoder::run(std::int64_t first, std::int64_t rows, std::int64_t count, std::int64_t length, Chunk::Cache& past) {
   Batch batch;
   batch.tokens = tokens_.flat(0, rows * count).view({rows, count});
   batch.positions = positions_.flat(0, rows * count).view({rows, count});
+  batch.decoded = length;
   Ctx ctx = workspace_.context();
   for (const HostView* view : {&on_host_->lengths, &on_host_->tokens, &on_host_->positions}) view->send();
-  model_.chunk().logits(ctx, logits_.rows(0, rows), batch, past);
+  model_.chunk().logits(ctx, logits_.rows(first, rows), batch, past);
 }
 
 std::span<const float> Decoder::host_logits(std::int64_t rows) {
@@ -103,12 +106,13 @@ std::span<const float> Decoder::append(std::int64_t sequence, std::span<const st
   std::int32_t& length = lengths()[sequence];
   require(length + std::ssize(ids) <= capacity_, "Decoder::append: ", ids.size(), " ids after ", length,
           " tokens, but a sequence has ", capacity_, " positions");
+  const std::int64_t total = length + std::ssize(ids);
   while (!ids.empty()) {
     auto piece = ids.first(std::min<std::size_t>(ids.size(), kPiece));
     std::copy(piece.begin(), piece.end(), on_host_->tokens.tensor().data<std::int32_t>());
     auto count = static_cast<std::int32_t>(piece.size());
     for (std::int32_t i = 0; i < count; ++i) on_host_->positions.tensor().data<std::int32_t>()[i] = length + i;
-    run(1, count, each_[sequence]);
+    run(0, 1, count, total, each_[sequence]);
     length += count;
     ids = ids.subspan(piece.size());
   }
@@ -120,12 +124,15 @@ std::span<const float> Decoder::step(std::span<const std::int32_t> ids) {
   for (std::size_t b = 0; b < ids.size(); ++b)
     require(ids[b] < 0 || lengths()[b] < capacity_, "Decoder::step: sequence ", b, " already has ", capacity_,
             " tokens");
+  const bool apart = model_.config().depends_on_length();  // sequences have different frequencies
   for (std::size_t b = 0; b < ids.size(); ++b) {
     if (ids[b] < 0) lengths()[b] = 0;
-    on_host_->tokens.tensor().data<std::int32_t>()[b] = std::max(ids[b], 0);
-    on_host_->positions.tensor().data<std::int32_t>()[b] = lengths()[b];
+    const std::size_t row = apart ? 0 : b;
+    on_host_->tokens.tensor().data<std::int32_t>()[row] = std::max(ids[b], 0);
+    on_host_->positions.tensor().data<std::int32_t>()[row] = lengths()[b];
+    if (apart && ids[b] >= 0) run(static_cast<std::int64_t>(b), 1, 1, lengths()[b] + 1, each_[b]);
   }
-  run(sequences_, 1, all_);
+  if (!apart) run(0, sequences_, 1, 1, all_);
   for (std::size_t b = 0; b < ids.size(); ++b) lengths()[b] += ids[b] < 0 ? 0 : 1;
   return host_logits(sequences_);
 }

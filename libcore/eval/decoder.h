@@ -1,5 +1,8 @@
 // Decodes multiple sequences token by token. Caches keys and values, so that a new token needs a pass over only one
-// position, no matter how long the sequence is. Does not allocate buffers after construction.
+// position, no matter how long the sequence is. If the model's rotary frequencies depend on the length of the sequence,
+// those of a call are for the length after it, and keys of earlier calls keep theirs. For the same frequencies
+// everywhere, clear the sequence and append all of it (rotary_frequencies_change()). Does not allocate buffers after
+// construction.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +37,7 @@ class Decoder {
 
  private:
   std::int32_t* lengths() const { return on_host_->lengths.tensor().data<std::int32_t>(); }
-  void run(std::int64_t rows, std::int64_t count, Chunk::Cache& past);
+  void run(std::int64_t first, std::int64_t rows, std::int64_t count, std::int64_t length, Chunk::Cache& past);
   std::span<const float> host_logits(std::int64_t rows);
 
   Model& model_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/rotary.h"
+
 namespace mtl {
 
 struct Generator::Sequence {
@@ -59,11 +61,15 @@ bool Generator::step(std::vector<Sequence>& sequences) {
   auto active = [](const Sequence& sequence) { return !sequence.done; };
   if (std::ranges::none_of(sequences, active)) return false;
   std::ranges::fill(step_ids_, -1);
-  std::vector<Sequence*> full;
+  std::vector<std::pair<Sequence*, std::int64_t>> again;  // sequences to start again from their last tokens
   for (Sequence& sequence : sequences) {
     if (sequence.done) continue;
-    if (decoder_.length_of(sequence.index) == model_.positions()) {
-      full.push_back(&sequence);
+    const std::int64_t length = decoder_.length_of(sequence.index);
+    if (length == model_.positions()) {
+      ++sequence.result.slides;
+      again.emplace_back(&sequence, std::max<std::int64_t>(1, model_.positions() / 2));
+    } else if (rotary_frequencies_change(model_.config(), length)) {
+      again.emplace_back(&sequence, length + 1);
     } else {
       step_ids_[sequence.index] = sequence.ids.back();
     }
@@ -73,11 +79,8 @@ bool Generator::step(std::vector<Sequence>& sequences) {
   for (Sequence& sequence : sequences) {
     if (step_ids_[sequence.index] >= 0) choose(sequence, all_logits.subspan(sequence.index * width, width));
   }
-  for (Sequence* sequence : full) {  // the step emptied their caches
-    ++sequence->result.slides;
-    auto kept = last_ids(sequence->ids, std::max<std::int64_t>(1, model_.positions() / 2));
-    choose(*sequence, decoder_.append(sequence->index, kept));
-  }
+  for (const auto& [sequence, kept] : again)  // the step emptied their caches
+    choose(*sequence, decoder_.append(sequence->index, last_ids(sequence->ids, kept)));
   return true;
 }
 

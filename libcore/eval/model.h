@@ -34,7 +34,7 @@ class Model {
 
   const GptConfig& config() const { return config_; }
   std::int64_t vocab() const { return config_.vocab_size; }
-  std::int64_t positions() const { return config_.max_positions; }
+  std::int64_t positions() const { return config_.longest_sequence(); }
   int threads() const { return stream_.threads(); }
   Device device() const { return stream_.device(); }
   const Precision& precision() const { return params_.precision(); }

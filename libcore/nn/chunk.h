@@ -123,7 +123,7 @@ class Chunk {
   std::int64_t offloaded_ = 0;
   DType residual_;
   TpRegion region_;
-  RotaryFrequencies frequencies_;
+  std::optional<GptConfig> rotary_;  // in a model with rotary positions, to compute their frequencies
   std::vector<Unit> units_;
   std::vector<Span> spans_;  // in order, covering all units
 };

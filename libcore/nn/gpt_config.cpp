@@ -1,5 +1,7 @@
 #include "nn/gpt_config.h"
 
+#include <algorithm>
+
 #include "base/str.h"
 
 namespace mtl {
@@ -50,6 +52,34 @@ std::vector<std::string> GptConfig::problems() const {
   return out;
 }
 
+std::int64_t GptConfig::longest_sequence() const {
+  const bool stretches =
+      position_embedding == PositionEmbedding::rotary && rotary.scaling == RotaryOptions::Scaling::dynamic;
+  if (!stretches) return max_positions;
+  return static_cast<std::int64_t>(std::min<double>(INT32_MAX, rotary.factor * static_cast<double>(max_positions)));
+}
+
+namespace {
+
+void check_yarn(const RotaryOptions& rotary, std::vector<std::string>& out) {
+  if (rotary.base <= 1) out.push_back(cat("rotary base is ", rotary.base, "; yarn needs a base above 1"));
+  if (!(rotary.beta_slow > 0 && rotary.beta_fast >= rotary.beta_slow && rotary.beta_fast < 1e30))
+    out.push_back(cat("beta_fast and beta_slow of yarn are ", rotary.beta_fast, " and ", rotary.beta_slow,
+                      "; they must be positive, and beta_fast at least beta_slow"));
+}
+
+void check_longrope(const RotaryOptions& rotary, std::int64_t pairs, std::vector<std::string>& out) {
+  for (const auto& [name, factors] :
+       {std::pair("short_factor", &rotary.short_factors), std::pair("long_factor", &rotary.long_factors)}) {
+    const bool is_positive = std::ranges::all_of(*factors, [](double factor) { return factor > 0 && factor < 1e30; });
+    if (std::ssize(*factors) != pairs || !is_positive)
+      out.push_back(cat(name, " of longrope has ", factors->size(), " numbers; it must have ", pairs,
+                        ", one for each pair of elements that is rotated, all positive"));
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> GptConfig::rotary_problems() const {
   std::vector<std::string> out;
   auto positive = [&](const char* name, double value) {
@@ -63,16 +93,34 @@ std::vector<std::string> GptConfig::rotary_problems() const {
     out.push_back(cat("the rotary embedding covers ", dims, " elements of a head of ", head_dim,
                       "; they must be an even number from 2 to ", kMaxRotaryDims));
   }
-  if (rotary.scaling == RotaryOptions::Scaling::none) return out;
+  using Scaling = RotaryOptions::Scaling;
+  const Scaling scaling = rotary.scaling;
+  if (scaling == Scaling::none) return out;
   positive("rotary scaling factor", rotary.factor);
-  if (rotary.scaling == RotaryOptions::Scaling::linear) return out;
+  if (scaling == Scaling::linear) return out;
+  if (scaling == Scaling::dynamic) {
+    if (!(rotary.factor >= 1 && rotary.factor * static_cast<double>(max_positions) <= INT32_MAX))
+      out.push_back(cat("dynamic rotary scaling stretches ", max_positions, " positions by ", rotary.factor,
+                        "; use a factor of at least 1, and at most ", INT32_MAX, " positions in all"));
+    if (rotary.percent * double(head_dim) < 4)
+      out.emplace_back("dynamic rotary scaling needs at least 4 elements of each head to be rotated");
+    return out;
+  }
+  if (rotary.original_positions < 1)
+    out.push_back(
+        cat("original positions of rotary scaling are ", rotary.original_positions, "; they must be at least 1"));
+  if (scaling != Scaling::llama3) {
+    positive("attention factor of rotary scaling", rotary.attention_factor);
+    if (scaling == Scaling::yarn)
+      check_yarn(rotary, out);
+    else
+      check_longrope(rotary, static_cast<std::int64_t>(rotary.percent * double(head_dim)) / 2, out);
+    return out;
+  }
   positive("low frequency factor", rotary.low_freq_factor);
   if (!(rotary.high_freq_factor > rotary.low_freq_factor && rotary.high_freq_factor < 1e30))
     out.push_back(cat("high frequency factor is ", rotary.high_freq_factor,
                       "; it must be more than the low frequency factor ", rotary.low_freq_factor));
-  if (rotary.original_positions < 1)
-    out.push_back(
-        cat("original positions of rotary scaling are ", rotary.original_positions, "; they must be at least 1"));
   return out;
 }
 

@@ -17,7 +17,7 @@ inline constexpr std::int64_t kMaxRotaryDims = 256;
 /// Rotary positions (Su et al. 2021). Pair i in a head is rotated by position * frequency_i, where frequency_i =
 /// base^(-2 i / dims) before scaling and dims = percent * head_dim.
 struct RotaryOptions {
-  enum class Scaling { none, linear, llama3 };
+  enum class Scaling { none, linear, llama3, yarn, longrope, dynamic };
 
   double base = 10000;
   double percent = 1;        // fraction of each head's elements; the rest pass through unchanged
@@ -25,9 +25,19 @@ struct RotaryOptions {
   Scaling scaling = Scaling::none;
   // linear divides all frequencies by `factor`. llama3 divides those with wavelengths above original_positions /
   // low_freq_factor, keeps those below original_positions / high_freq_factor, and interpolates in between (as in Llama
-  // 3.1's reference code).
-  double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
+  // 3.1's reference code). yarn keeps pairs that turn beta_fast times or more within original_positions, divides those
+  // that turn beta_slow times or less, and interpolates in between over the index of the pair, whose bounds it rounds
+  // outwards to whole pairs if round_pairs (Peng et al. 2023). longrope divides each frequency by a factor of its own,
+  // from short_factors or, in sequences longer than original_positions, from long_factors (Ding et al. 2024). dynamic
+  // raises the base in sequences longer than the model's max_positions, which may be `factor` times as long.
+  double factor = 1, low_freq_factor = 1, high_freq_factor = 4, beta_fast = 32, beta_slow = 1;
+  bool round_pairs = true;
+  std::vector<double> short_factors{}, long_factors{};  // one for each pair
+  double attention_factor = 1;                          // yarn and longrope: multiplies cosines and sines
   std::int64_t original_positions = 8192;
+
+  /// Returns true if the frequencies depend on the length of the sequence.
+  bool depends_on_length() const { return scaling == Scaling::longrope || scaling == Scaling::dynamic; }
 
   bool operator==(const RotaryOptions&) const = default;
 };
@@ -47,7 +57,7 @@ struct GptConfig {
   std::int64_t num_query_groups = 0;  // G: key/value heads; H for GPT-2
   std::int64_t head_dim = 0;          // D; C / H for GPT-2
   std::int64_t ffn_hidden_size = 0;   // F; 4 C for GPT-2
-  std::int64_t max_positions = 0;     // P: rows of the position embedding; with rotary positions the longest sequence
+  std::int64_t max_positions = 0;     // P: rows of the position embedding; with rotary positions see longest_sequence()
 
   Norm norm = Norm::layernorm;
   double norm_eps = 1e-5;
@@ -67,6 +77,12 @@ struct GptConfig {
 
   /// Returns a layer's sliding window in tokens; 0: none.
   std::int64_t window_of(std::int64_t layer) const { return layer < first_window_layer ? 0 : sliding_window; }
+  /// Returns the most tokens that a sequence can have: max_positions, or more with dynamic rotary scaling.
+  std::int64_t longest_sequence() const;
+  /// Returns true if the frequencies of its rotary positions depend on the length of the sequence.
+  bool depends_on_length() const {
+    return position_embedding == PositionEmbedding::rotary && rotary.depends_on_length();
+  }
   /// Replaces sizes that are 0 with GPT-2's: num_query_groups = H, head_dim = C / H if H divides C, ffn_hidden_size = 4
   /// C.
   void complete();

@@ -39,20 +39,27 @@ constexpr FileFormat kFileFormats[] = {
     {"7z\xBC\xAF", "a 7-Zip archive", "unpack it: 7z x -so FILE | ... --input -"},
     {"Rar!\x1A\x07", "a RAR archive", "unpack it: unrar p -inul FILE | ... --input -"},
     {"PAR1\x15", "a Parquet file",
-     "convert it to JSON lines: python3 -c \"import datasets; "
-     "datasets.Dataset.from_parquet('FILE').to_json('FILE.jsonl')\""},
-    {"\xFF\xFF\xFF\xFF", "an Arrow file of Hugging Face's datasets",
-     "convert it to JSON lines: python3 -c \"import datasets; "
-     "datasets.Dataset.from_file('FILE').to_json('FILE.jsonl')\""},
+     "convert it to JSON lines with pyarrow: python3 -c \"import json, pyarrow.parquet as p; "
+     "any(print(json.dumps(r, default=str)) for b in p.ParquetFile('FILE').iter_batches() for r in b.to_pylist())\" | "
+     "... --input -"},
+    {"\xFF\xFF\xFF\xFF", "an Arrow stream, as in a data-*.arrow file of Hugging Face's datasets",
+     "convert it to JSON lines with pyarrow: python3 -c \"import json, pyarrow as p; any(print(json.dumps(r, "
+     "default=str)) for b in p.ipc.open_stream(p.memory_map('FILE')) for r in b.to_pylist())\" | ... --input -"},
     {std::string_view("ARROW1\0\0", 8), "an Arrow (Feather) file",
-     "convert it to JSON lines: python3 -c \"import pandas; pandas.read_feather('FILE').to_json('FILE.jsonl', "
-     "orient='records', lines=True)\""},
+     "convert it to JSON lines with pyarrow: python3 -c \"import json, pyarrow as p; f = "
+     "p.ipc.open_file(p.memory_map('FILE')); any(print(json.dumps(r, default=str)) for i in "
+     "range(f.num_record_batches) for r in f.get_batch(i).to_pylist())\" | ... --input -"},
+    {"FEA1", "a Feather file of version 1",
+     "convert it to JSON lines with a pyarrow that still reads it, such as 26: python3 -c \"import json, "
+     "pyarrow.feather as f; any(print(json.dumps(r, default=str)) for r in f.read_table('FILE').to_pylist())\" | ... "
+     "--input -"},
     {"Obj\x01", "an Avro file", "convert it to JSON lines: avro-tools tojson FILE | ... --input -"},
     {"\x80\x02", kPickle, kFromPickle},
     {"\x80\x03", kPickle, kFromPickle},
     {"\x80\x04", kPickle, kFromPickle},
     {"\x80\x05", kPickle, kFromPickle},
-    {"\x93NUMPY", "a NumPy array", "use the text from which it was made"},
+    {"\x93NUMPY", "a NumPy array",
+     "use the text from which it was made, or if it is token ids, convert it with mtl-data import"},
     {"\x89HDF\r\n", "an HDF5 file", "use the text from which it was made, or convert it to JSON lines"},
     {std::string_view("SQLite format 3\0", 16), "an SQLite database", "convert it to JSON lines"},
     {"%PDF-", "a PDF document", "extract its text: pdftotext FILE"},

@@ -2,7 +2,11 @@
 
 #include <set>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "base/str.h"
+#include "ckpt/hf_config.h"
+#include "nn/rotary.h"
 
 namespace mtl {
 
@@ -44,6 +48,23 @@ std::optional<std::int64_t> window_of(const std::string& text) {
   return *left + 1;
 }
 
+/// Returns the first given flag that acts with yarn only, with its value, or "".
+std::string first_yarn_flag(const ArchitectureOptions& given) {
+  const std::pair<const char*, const std::optional<double>*> numbers[] = {
+      {"--rotary-scaling-factor", &given.rotary_scaling_factor},
+      {"--mscale", &given.mscale},
+      {"--mscale-all-dim", &given.mscale_all_dim},
+      {"--yarn-beta-fast", &given.yarn_beta_fast},
+      {"--yarn-beta-slow", &given.yarn_beta_slow}};
+  for (const auto& [flag, value] : numbers) {
+    if (*value) return cat(flag, " ", **value);
+  }
+  if (given.yarn_original_positions)
+    return cat("--yarn-original-max-position-embeddings ", *given.yarn_original_positions);
+  if (given.yarn_round_pairs) return "--yarn-correction-range-round-to-int";
+  return given.yarn_no_round_pairs ? "--no-yarn-correction-range-round-to-int" : "";
+}
+
 /// Applies flags to a new configuration, or compares them with a loaded one.
 class FlagResolver {
  public:
@@ -64,10 +85,8 @@ class FlagResolver {
   /// Resolves a number that a loaded model with rotary positions may continue with, if the user gave it.
   template <class T>
   void rotary_number(const GptConfig& config, T& member, const std::optional<T>& given, const char* flag) const {
-    if (!given) return;
-    if (is_loaded_ && config.position_embedding != PositionEmbedding::rotary)
-      difference(cat(flag, " ", *given), "the loaded model has learned positions");
-    else if (given_.preset_flags.contains(flag))
+    if (!given || !may_change_rotary(config, cat(flag, " ", *given))) return;
+    if (is_preset(flag))
       number(member, given, flag);
     else
       member = *given;
@@ -81,6 +100,14 @@ class FlagResolver {
     if (!is_loaded_) member = value;
   }
 
+  /// Returns true if the flag may change the positions of the model: of every new one, and of a loaded one with rotary
+  /// positions. Reports it otherwise.
+  bool may_change_rotary(const GptConfig& config, const std::string& flag) const {
+    if (!is_loaded_ || config.position_embedding == PositionEmbedding::rotary) return true;
+    difference(flag, "the loaded model has learned positions");
+    return false;
+  }
+  bool is_preset(const char* flag) const { return given_.preset_flags.contains(flag); }
   bool is_loaded() const { return is_loaded_; }
   /// Reports a problem, unless one with this flag has been reported.
   void problem(std::string flag, std::string what) const {
@@ -145,29 +172,89 @@ void resolve_attention(GptConfig& config, const ArchitectureOptions& given, cons
   }
 }
 
+/// Returns the options with another scaling, whose values are the defaults, or the same options if they have it.
+RotaryOptions scaled_as(RotaryOptions::Scaling scaling, const RotaryOptions& rotary) {
+  if (rotary.scaling == scaling) return rotary;
+  return {.base = rotary.base, .percent = rotary.percent, .interleaved = rotary.interleaved, .scaling = scaling};
+}
+
+void resolve_llama3(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
+  constexpr const char* kSwitch = "--use-rope-scaling";
+  constexpr double kDefaultFactor = 8;  // Megatron-LM's
+  using Scaling = RotaryOptions::Scaling;
+  RotaryOptions& rotary = config.rotary;
+  if (!given.rope_scaling) return;
+  if (resolver.is_preset(kSwitch)) {
+    resolver.choice(rotary.scaling, Scaling::llama3, true, kSwitch, "does not scale rotary frequencies as Llama 3.1");
+    if (rotary.scaling == Scaling::llama3)
+      resolver.number(rotary.factor, given.rope_scaling_factor, "--rope-scaling-factor");
+    return;
+  }
+  if (!resolver.may_change_rotary(config, kSwitch)) return;
+  const double factor = rotary.scaling == Scaling::llama3 ? rotary.factor : kDefaultFactor;
+  rotary = scaled_as(Scaling::llama3, rotary);
+  rotary.factor = given.rope_scaling_factor.value_or(factor);
+}
+
+/// Applies Megatron-LM's yarn flags. Without a length, a loaded model was trained for its number of positions.
+void resolve_yarn(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
+  constexpr std::int64_t kDefaultPositions = 4096;  // Megatron-LM's
+  using Scaling = RotaryOptions::Scaling;
+  RotaryOptions& rotary = config.rotary;
+  const std::string first = first_yarn_flag(given);
+  if (!given.is_yarn()) {
+    const bool is_yarn = config.position_embedding == PositionEmbedding::rotary && rotary.scaling == Scaling::yarn;
+    if (!first.empty() && resolver.is_loaded() && !is_yarn && resolver.may_change_rotary(config, first))
+      resolver.problem(first, "needs --position-embedding-type yarn, because the loaded model has no yarn scaling");
+    if (!is_yarn) return;
+  }
+  if (config.position_embedding != PositionEmbedding::rotary) return;  // reported
+  const bool is_new = rotary.scaling != Scaling::yarn;
+  rotary = scaled_as(Scaling::yarn, rotary);
+  if (is_new) rotary.original_positions = resolver.is_loaded() ? config.max_positions : kDefaultPositions;
+  rotary.original_positions = given.yarn_original_positions.value_or(rotary.original_positions);
+  rotary.factor = given.rotary_scaling_factor.value_or(rotary.factor);
+  rotary.beta_fast = given.yarn_beta_fast.value_or(rotary.beta_fast);
+  rotary.beta_slow = given.yarn_beta_slow.value_or(rotary.beta_slow);
+  rotary.round_pairs = given.yarn_round_pairs || (rotary.round_pairs && !given.yarn_no_round_pairs);
+  if (is_new || given.rotary_scaling_factor || given.mscale || given.mscale_all_dim)
+    rotary.attention_factor =
+        yarn_attention_factor(rotary.factor, given.mscale.value_or(1), given.mscale_all_dim.value_or(0));
+}
+
 void resolve_positions(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
   RotaryOptions& rotary = config.rotary;
   const bool is_learned = given.position_embedding_type == "learned_absolute";
   resolver.choice(config.position_embedding, PositionEmbedding::rotary, given.is_rotary(),
-                  given.rotary_embeddings ? "--use-rotary-position-embeddings" : "--position-embedding-type rope",
+                  given.rotary_embeddings
+                      ? "--use-rotary-position-embeddings"
+                      : cat("--position-embedding-type ", given.position_embedding_type.value_or("rope")),
                   "has learned positions");
   resolver.choice(config.position_embedding, PositionEmbedding::learned, is_learned,
                   "--position-embedding-type learned_absolute", "has rotary positions");
   resolver.rotary_number(config, rotary.base, given.rotary_base, "--rotary-base");
   resolver.number(rotary.percent, given.rotary_percent, "--rotary-percent");
   resolver.choice(rotary.interleaved, true, given.rotary_interleaved, "--rotary-interleaved", "rotates halves");
-  const auto scale = [&](RotaryOptions::Scaling scaling, const char* flag, const char* other,
-                         const std::optional<double>& factor, const char* factor_flag) {
-    resolver.choice(rotary.scaling, scaling, true, flag, other);
-    if (rotary.scaling == scaling) resolver.number(rotary.factor, factor, factor_flag);
-  };
-  if (const char* flag = "--rotary-seq-len-interpolation-factor"; given.rotary_interpolation)
-    scale(RotaryOptions::Scaling::linear, flag, "does not interpolate positions", given.rotary_interpolation, flag);
-  std::optional<double> factor = given.rope_scaling_factor;
-  if (!factor && !resolver.is_loaded()) factor = 8;  // Megatron-LM's default
-  if (given.rope_scaling)
-    scale(RotaryOptions::Scaling::llama3, "--use-rope-scaling", "does not scale rotary frequencies as Llama 3.1",
-          factor, "--rope-scaling-factor");
+  if (const char* flag = "--rotary-seq-len-interpolation-factor";
+      given.rotary_interpolation && resolver.may_change_rotary(config, cat(flag, " ", *given.rotary_interpolation))) {
+    rotary = scaled_as(RotaryOptions::Scaling::linear, rotary);
+    rotary.factor = *given.rotary_interpolation;
+  }
+  resolve_llama3(config, given, resolver);
+  resolve_yarn(config, given, resolver);
+}
+
+/// Applies --rope-parameters. The number of positions must be resolved.
+void resolve_rope_parameters(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
+  if (!given.rope_parameters || !resolver.may_change_rotary(config, "--rope-parameters")) return;
+  if (config.position_embedding != PositionEmbedding::rotary) return;  // no effect: see its flag
+  std::vector<std::string> problems;
+  try {
+    const RotaryOptions rotary = rotary_from_hf(Json::parse(*given.rope_parameters), config, problems);
+    if (problems.empty()) config.rotary = rotary;
+  } catch (const Error&) {  // not JSON: see check_architecture()
+  }
+  for (const std::string& problem : problems) resolver.problem("--rope-parameters", problem);
 }
 
 void resolve_bias(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
@@ -177,6 +264,23 @@ void resolve_bias(GptConfig& config, const ArchitectureOptions& given, const Fla
   resolver.choice(config.bias, wanted, given.disable_bias_linear, "--disable-bias-linear", "has other biases");
   resolver.choice(config.bias.qkv, true, given.add_qkv_bias, "--add-qkv-bias",
                   "has no bias on queries, keys and values");
+}
+
+/// Reports what is wrong with --rope-parameters in every model.
+void check_rope_parameters(const ArchitectureOptions& given, const ReportProblem& report) {
+  constexpr const char* kFlag = "--rope-parameters";
+  for (const auto& [flag, value] :
+       {std::pair("--rotary-base", given.rotary_base), std::pair("--rotary-percent", given.rotary_percent)}) {
+    if (value && !given.preset_flags.contains(flag))
+      report(cat(flag, " ", *value), cat("excludes ", kFlag, ", which can state it; use only one of them"));
+  }
+  try {
+    if (!Json::parse(*given.rope_parameters).is_object())
+      report(kFlag, "must be a JSON object, such as {\"rope_type\": \"dynamic\", \"factor\": 4}");
+  } catch (const Error& error) {
+    report(kFlag, cat("is not JSON (", error.what(),
+                      "); it must be an object, such as {\"rope_type\": \"dynamic\", \"factor\": 4}"));
+  }
 }
 
 }  // namespace
@@ -190,14 +294,28 @@ std::vector<std::string> activation_flags(const ArchitectureOptions& given) {
   return flags;
 }
 
+std::vector<std::string> scaling_flags(const ArchitectureOptions& given) {
+  std::vector<std::string> flags;
+  if (given.rotary_interpolation)
+    flags.push_back(cat("--rotary-seq-len-interpolation-factor ", *given.rotary_interpolation));
+  if (given.rope_scaling) flags.emplace_back("--use-rope-scaling");
+  if (given.is_yarn()) flags.emplace_back("--position-embedding-type yarn");
+  if (given.rope_parameters) flags.emplace_back("--rope-parameters");
+  return flags;
+}
+
 void check_architecture(const ArchitectureOptions& given, const ReportProblem& report) {
   const std::vector<std::string> activations = activation_flags(given);
   if (activations.size() > 1) report(join(activations, ", "), "choose different activations; use only one of them");
-  if (given.rotary_embeddings && given.position_embedding_type == "learned_absolute")
+  if (given.rotary_embeddings && given.position_embedding_type && given.position_embedding_type != "rope")
     report("--use-rotary-position-embeddings",
-           "contradicts --position-embedding-type learned_absolute; use only one of them");
-  if (given.rotary_interpolation && given.rope_scaling)
-    report("--use-rope-scaling", "excludes --rotary-seq-len-interpolation-factor; use only one of them");
+           cat("contradicts --position-embedding-type ", *given.position_embedding_type, "; use only one of them"));
+  if (const std::vector<std::string> scalings = scaling_flags(given); scalings.size() > 1)
+    report(join(scalings, ", "), "scale rotary frequencies in different ways; use only one of them");
+  if (given.yarn_round_pairs && given.yarn_no_round_pairs)
+    report("--no-yarn-correction-range-round-to-int",
+           "contradicts --yarn-correction-range-round-to-int; use only one of them");
+  if (given.rope_parameters) check_rope_parameters(given, report);
   if (given.window_size && !window_of(*given.window_size))
     report(cat("--window-size ", *given.window_size),
            "must be LEFT,0 (each token sees LEFT tokens before its own, and none after it)");
@@ -216,9 +334,14 @@ GptConfig resolve_architecture(const ArchitectureOptions& given, const std::opti
   const bool is_rotary = config.position_embedding == PositionEmbedding::rotary;
   if (is_rotary)
     resolver.rotary_number(config, config.max_positions, given.max_position_embeddings, "--max-position-embeddings");
+  else if (loaded && given.max_position_embeddings.value_or(config.max_positions) > config.max_positions)
+    resolver.difference(cat("--max-position-embeddings ", *given.max_position_embeddings),
+                        cat("the loaded model has ", config.max_positions,
+                            " learned positions, and nothing to derive more of them from"));
   else
     resolver.number(config.max_positions, given.max_position_embeddings, "--max-position-embeddings", true);
   if (is_rotary && config.max_positions == 0) config.max_positions = seq_length;
+  resolve_rope_parameters(config, given, resolver);
   resolver.choice(config.norm, given.normalization == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm,
                   given.normalization.has_value(), cat("--normalization ", given.normalization.value_or("")),
                   "has the other norm");

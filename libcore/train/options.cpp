@@ -374,19 +374,19 @@ namespace {
 /// Reports samples that are longer than the model's positions.
 void check_length(const TrainOptions& options, const GptConfig& config, bool is_loaded, const ReportProblem& report) {
   const std::int64_t length = options.data.seq_length;
-  if (config.max_positions == 0 || length <= config.max_positions) return;
-  const std::string what = cat("is longer than the ", config.max_positions, " positions of the model");
+  const std::int64_t longest = config.longest_sequence();
+  if (longest <= 0 || length <= longest) return;
+  const std::string what = cat("is longer than the ", longest, " positions of the model");
   const ArchitectureOptions& model = options.architecture;
   if (!model.preset_flags.contains("--seq-length")) {
     const bool can_extend = is_loaded && config.position_embedding == PositionEmbedding::rotary;
-    report(
-        cat("--seq-length ", length),
-        cat(what, can_extend  ? cat("; add --max-position-embeddings ", length, " to extend them")
-                  : is_loaded ? cat("; use at most ", config.max_positions)
-                              : cat("; use at most ", config.max_positions, ", or raise --max-position-embeddings")));
+    report(cat("--seq-length ", length),
+           cat(what, can_extend  ? cat("; add --max-position-embeddings ", length, " to extend them")
+                     : is_loaded ? cat("; use at most ", longest)
+                                 : cat("; use at most ", longest, ", or raise --max-position-embeddings")));
   } else if (!is_loaded || !model.preset_flags.contains("--max-position-embeddings")) {  // else a difference
-    report(cat("--model ", *model.preset), cat("sets --seq-length ", length, ", which ", what,
-                                               "; add --seq-length with at most ", config.max_positions));
+    report(cat("--model ", *model.preset),
+           cat("sets --seq-length ", length, ", which ", what, "; add --seq-length with at most ", longest));
   }
 }
 
@@ -396,7 +396,8 @@ GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> l
                          const ReportProblem& report) {
   GptConfig config = resolve_architecture(options.architecture, loaded, options.data.seq_length, report);
   // A tokenizer may have tokens that a loaded model lacks. It is an error only if the data contain them.
-  if (!loaded) config.vocab_size = vocab_size;
+  const bool adds_tokens = loaded && options.new_token_rows && vocab_size > config.vocab_size;
+  if (!loaded || adds_tokens) config.vocab_size = vocab_size;
   config.complete();
   check_length(options, config, loaded.has_value(), report);
   check_magnitude(options, config, report);

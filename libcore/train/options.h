@@ -81,6 +81,7 @@ struct OptimizerOptions {
 
 struct CheckpointOptions {
   std::string save, load;
+  std::string hf_config;                      // config.json for a --load without a configuration; empty: none
   std::optional<std::int64_t> save_interval;  // absent or 0: save only at the end
   std::int64_t keep_last = 0;                 // 0: all
   std::optional<std::int64_t> ckpt_step;      // the iteration to load; empty: the newest
@@ -184,6 +185,7 @@ struct FixedOptions {
 
 struct TrainOptions {
   ArchitectureOptions architecture;
+  std::optional<std::string> new_token_rows;  // NewRows of tokens that the loaded model lacks; absent: none
   DataOptions data;
   BatchOptions batch;
   OptimizerOptions optimizer;

@@ -136,9 +136,9 @@ void merge_positions(Merger& merger, ArchitectureOptions& given, const Architect
   if (given.position_embedding_type == "learned_absolute") return;
   merger.merge("--rotary-base", given.rotary_base, preset.rotary_base);
   merger.merge("--rotary-percent", given.rotary_percent, preset.rotary_percent);
-  if (given.rotary_interpolation && preset.rope_scaling) {
-    merger.changes.push_back(
-        cat("--rotary-seq-len-interpolation-factor ", *given.rotary_interpolation, " in place of --use-rope-scaling"));
+  const std::vector<std::string> scalings = scaling_flags(given);
+  if (!scalings.empty() && !given.rope_scaling && preset.rope_scaling) {
+    merger.changes.push_back(cat(scalings.front(), " in place of --use-rope-scaling"));
     return;
   }
   merger.merge("--use-rope-scaling", given.rope_scaling, preset.rope_scaling);

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/hub_cache.h"
 #include "data/blended_dataset.h"
+#include "data/token_formats.h"
 #include "train/log_rewind.h"
 #include "train/run_settings.h"
 
@@ -48,6 +49,9 @@ std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const
   if (has_idx && has_bin) {
     findings.attempt(where, [&] { out = files.open(prefix); });
     return out;
+  }
+  if (!has_idx) {
+    if (const auto missing = explain_missing_index(path)) return findings.problem(where, missing->message), out;
   }
   bool has_suffix = file_exists(prefix + "_text_document.idx");
   findings.problem(where, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " or ",
@@ -108,13 +112,62 @@ void check_resumed_precision(const PrecisionOptions& precision, const RunStart& 
              "); use that run's flags, or start from its weights with --finetune and another --save folder"));
 }
 
-/// Adds to start.changes how the run extends a loaded model with rotary positions.
+/// Describes the scaling of rotary frequencies, except for longrope's lists of factors.
+std::string scaling_text(const RotaryOptions& rotary) {
+  using Scaling = RotaryOptions::Scaling;
+  const std::string original = cat(" from ", rotary.original_positions, " positions");
+  const std::string attention = cat(", attention factor ", rotary.attention_factor);
+  switch (rotary.scaling) {
+    case Scaling::none:
+      return "none";
+    case Scaling::linear:
+      return cat("linear by ", rotary.factor);
+    case Scaling::dynamic:
+      return cat("dynamic by up to ", rotary.factor);
+    case Scaling::longrope:
+      return cat("longrope", original, attention);
+    case Scaling::llama3:
+      return cat("llama3 by ", rotary.factor, original, ", low and high frequency factors ", rotary.low_freq_factor,
+                 " and ", rotary.high_freq_factor);
+    case Scaling::yarn:
+      break;
+  }
+  return cat("yarn by ", rotary.factor, original, attention, ", betas ", rotary.beta_fast, " and ", rotary.beta_slow,
+             rotary.round_pairs ? "" : ", not rounded");
+}
+
+/// Adds to start.changes how the run extends a loaded model with rotary positions, and its vocabulary.
 void add_extension(const GptConfig& loaded, const GptConfig& config, StartPoint& start) {
   const auto settings = [](const GptConfig& from) {
-    return Json::object({{"--max-position-embeddings", from.max_positions}, {"--rotary-base", from.rotary.base}});
+    return Json::object({{"--max-position-embeddings", from.max_positions},
+                         {"--rotary-base", from.rotary.base},
+                         {"rotary scaling", scaling_text(from.rotary)},
+                         {"tokens", from.vocab_size}});
   };
   const std::string changes = differences_of(settings(loaded), settings(config));
   if (!changes.empty()) start.changes.push_back(cat(start.folder, " continues with ", changes));
+  const RotaryOptions &before = loaded.rotary, &after = config.rotary;
+  if (before.short_factors != after.short_factors || before.long_factors != after.long_factors)
+    start.changes.push_back(cat(start.folder, " continues with other longrope factors"));
+}
+
+/// Reports --new-token-rows in a run that needs optimizer moments for the new tokens, and says if there are none.
+void check_new_tokens(const TrainOptions& options, const GptConfig& loaded, const GptConfig& config, RunStart& start,
+                      const ReportProblem& report) {
+  if (!options.new_token_rows) return;
+  const std::string flag = cat("--new-token-rows ", *options.new_token_rows);
+  if (config.vocab_size == loaded.vocab_size) {
+    if (!start.point.is_own)
+      start.point.changes.push_back(cat(flag, " adds nothing to ", start.point.folder, ", which has ",
+                                        with_commas(loaded.vocab_size), " tokens, as many as the tokenizer or more"));
+  } else if (start.state && start.point.is_own) {
+    report(flag, cat("cannot extend a run that resumes ", start.point.folder,
+                     "; start another with --load, --finetune and another --save folder"));
+  } else if (start.state && !options.checkpoint.no_load_optim) {
+    report(flag, cat("cannot resume ", start.point.folder, ", whose optimizer has no moments for new tokens; add ",
+                     "--finetune to start at iteration 0 from its weights, or --no-load-optim to continue with moments "
+                     "of zero"));
+  }
 }
 
 }  // namespace
@@ -210,6 +263,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, 
   }
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.config;
+  if (loaded && setup.tokenizer == nullptr) vocab_size = options.tokenizer.vocab_size.value_or(0);
   GptConfig config = resolve_config(options, loaded, vocab_size, report);
   start.point.changes.clear();
   const bool is_complete = start.state && start.state->iteration >= options.train_iters();
@@ -218,6 +272,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, 
   if (start.state && !is_complete && !resets_optimizer)
     start.point.changes = changed_settings(options, start.point.folder, start.state->extra, report);
   if (loaded) add_extension(*loaded, config, start.point);
+  if (loaded) check_new_tokens(options, *loaded, config, start, report);
   if (tokenizer_failed && !start.source) config.vocab_size = 1;  // any size will do: other problems do not depend on it
   if (complete) {
     for (const std::string& problem : config.problems()) report("model", problem);

@@ -37,7 +37,8 @@ ModelSupplement supplement_of(const TrainOptions& options) {
           .num_attention_heads = model.num_attention_heads,
           .heads_flag =
               model.preset_flags.contains(heads_flag) ? cat("--model ", *model.preset, ", ", heads_flag) : heads_flag,
-          .may_differ = true};  // resolve_architecture() compares all sizes
+          .may_differ = true,  // resolve_architecture() compares all sizes
+          .hf_config = options.checkpoint.hf_config};
 }
 
 /// True if `path` is a model, or another program's folder of several. False for a folder that mtl-train saves into.
@@ -66,6 +67,12 @@ void open_source(RunStart& start, const TrainOptions& options, const std::string
   start.source = ModelSource::open(path, console, supplement_of(options));
   start.config = start.source->config();
   start.state = is_resume ? start.source->state() : std::nullopt;
+  if (start.state && start.state->extra.bool_or("consumed_samples_unknown", false)) {
+    start.state->consumed_samples = options.batch_sizes().count_samples(start.state->iteration);
+    console.warn(cat(start.source->folder(), " does not state how many samples the run has consumed; mtl assumes ",
+                     with_commas(start.state->consumed_samples), ", which are ", start.state->iteration,
+                     " iterations with the batch size of this run"));
+  }
   start.point.folder = start.source->folder();
   start.point.kind = start.source->kind();
   start.point.iteration.reset();

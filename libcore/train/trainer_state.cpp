@@ -10,6 +10,9 @@
 namespace mtl {
 
 void Trainer::resume_from(RunStart& start) {
+  if (config_.vocab_size > start.source->config().vocab_size)
+    start.source->extend_vocabulary(config_.vocab_size, parse_new_rows(options_.new_token_rows.value_or("")),
+                                    static_cast<std::uint64_t>(options_.seed));
   load(*start.source, start.point);
   if (!start.state) return;
   if (start.point.is_own) saved_ = {state_.iteration, validation_is_due_};

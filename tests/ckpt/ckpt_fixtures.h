@@ -117,6 +117,10 @@ inline ModelSource open_quietly(const std::string& path) {
   return ModelSource::open(path, console);
 }
 
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
+}
+
 inline void flip_bit(const std::string& path, std::uint64_t byte) {
   std::string content = read_file(path);
   content.at(byte) = static_cast<char>(content[byte] ^ 1);

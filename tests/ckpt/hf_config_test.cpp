@@ -21,10 +21,22 @@ std::string refusal(const Json& config) {
   return error_of([&] { gpt_config_from_hf(config); }, Exit::bad_data);
 }
 
-constexpr const char* kModels[] = {"gpt2_model/a",           "gpt2_model/b",          "llama_model/llama",
-                                   "llama_model/mistral",    "llama_model/qwen2",     "llama_model/neox",
-                                   "family_model/llama3",    "family_model/qwen3",    "family_model/neox_serial",
-                                   "family_model/gpt2_relu", "family_model/gpt2_gelu"};
+constexpr const char* kModels[] = {"gpt2_model/a",
+                                   "gpt2_model/b",
+                                   "llama_model/llama",
+                                   "llama_model/mistral",
+                                   "llama_model/qwen2",
+                                   "llama_model/neox",
+                                   "family_model/llama3",
+                                   "family_model/qwen3",
+                                   "family_model/neox_serial",
+                                   "family_model/gpt2_relu",
+                                   "family_model/gpt2_gelu",
+                                   "rotary_model/yarn",
+                                   "rotary_model/yarn_mscale",
+                                   "rotary_model/yarn_factor",
+                                   "rotary_model/longrope",
+                                   "rotary_model/dynamic_above"};
 
 }  // namespace
 
@@ -154,10 +166,9 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
   };
   const Json alternating = Json::array().push("sliding_attention").push("full_attention").push("sliding_attention");
   const std::vector<Refusal> refusals = {
-      {"llama_model/llama", "rope_parameters", rope("yarn"),
-       "rope_parameters.rope_type is \"yarn\", but mtl supports only"},
-      {"llama_model/llama", "rope_parameters", rope("dynamic"), "rope_type is \"dynamic\""},
-      {"llama_model/llama", "rope_parameters", rope("longrope"), "rope_type is \"longrope\""},
+      {"llama_model/llama", "rope_parameters", rope("proportional"),
+       "rope_parameters.rope_type is \"proportional\", but mtl supports only"},
+      {"llama_model/llama", "rope_parameters", rope("longrope"), "rope_parameters has no short_factor"},
       {"llama_model/llama", "rope_parameters", rope("llama3"), "rope_parameters has no low_freq_factor"},
       {"llama_model/llama", "rope_scaling", rope("linear"), "rope_scaling and rope_parameters differ"},
       {"llama_model/llama", "rope_theta", 5000.0, "rope_theta is 5000.0, but rope_parameters.rope_theta is 10000"},
@@ -188,8 +199,8 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
     CHECK(contains(error, entry.message));
   }
   Json several = golden_config("llama_model/llama");
-  several.set("hidden_act", "mish").set("quantization_config", Json::object()).set("rope_parameters", rope("yarn"));
-  for (const char* part : {"mish", "quantized", "yarn"}) CHECK(contains(refusal(several), part));
+  several.set("hidden_act", "mish").set("quantization_config", Json::object()).set("rope_parameters", rope("axial"));
+  for (const char* part : {"mish", "quantized", "axial"}) CHECK(contains(refusal(several), part));
 }
 
 TEST_CASE("hf config: each value in hf_keys.inc that is not allowed is refused by key, in each family it concerns") {

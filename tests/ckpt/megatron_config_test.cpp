@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "ckpt/pickle_writer.h"
@@ -95,4 +96,28 @@ TEST_CASE("megatron config: arguments that change the computation are refused by
     const std::string error = problem_with([&](PickleWriter& pickle) { pickle.text(name), pickle.number(2); });
     CHECK(test::contains(error, cat("args.", name, " is 2, ")));
   }
+}
+
+TEST_CASE("megatron config: yarn has Megatron-LM's defaults, and rotates entire heads whatever rotary_percent says") {
+  const auto rotary_with = [](const AddArgs& add) {
+    return config_with([&](PickleWriter& pickle) {
+             pickle.text("position_embedding_type"), pickle.text("yarn");
+             pickle.text("max_position_embeddings"), pickle.integer(32);
+             pickle.text("rotary_percent"), pickle.number(0.5);
+             add(pickle);
+           })
+        .rotary;
+  };
+  using Scaling = RotaryOptions::Scaling;
+  CHECK(rotary_with([](PickleWriter&) {}) == RotaryOptions{.scaling = Scaling::yarn, .original_positions = 4096});
+  const RotaryOptions scaled = rotary_with([](PickleWriter& pickle) {
+    pickle.text("rotary_scaling_factor"), pickle.number(16);
+    pickle.text("mscale"), pickle.number(0.707);
+    pickle.text("yarn_beta_fast"), pickle.none();
+    pickle.text("yarn_correction_range_round_to_int"), pickle.boolean(false);
+  });
+  CHECK(scaled.factor == 16);
+  CHECK(scaled.attention_factor == 0.1 * 0.707 * std::log(16.0) + 1);  // mscale_all_dim is 0
+  CHECK(scaled.beta_fast == 32);
+  CHECK_FALSE(scaled.round_pairs);
 }

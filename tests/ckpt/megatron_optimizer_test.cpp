@@ -46,7 +46,7 @@ float value_of(std::size_t parameter, int rank, StateRole role) {
 }
 
 struct OptimizerFault {
-  bool lacks_main = false, lacks_parameter = false, is_distributed = false;
+  bool lacks_main = false, lacks_parameter = false;
 };
 
 /// Writes one rank's model_optim_rng.pt.
@@ -119,10 +119,10 @@ class RankFile {
     pickle_.begin_dict();
     pickle_.text("optimizer");
     pickle_.begin_dict();
-    if (!fault_.is_distributed) write_states();
+    write_states();
     write_groups();
     pickle_.end_dict();
-    if (!fault_.lacks_main && !fault_.is_distributed) write_main();
+    if (!fault_.lacks_main) write_main();
     pickle_.end_dict();
   }
 
@@ -258,16 +258,4 @@ TEST_CASE("megatron: an incomplete optimizer state leaves the weights loadable")
     CHECK(contains(source.optimizer_problem(), fault.lacks_main ? "no 'fp32_from_fp16_params'" : "in group 1, but"));
     for (float value : elements_of(source, "param.final_norm.bias")) CHECK(value == value_of(15, 0, StateRole::weight));
   }
-}
-
-TEST_CASE("megatron: the distributed optimizer's state is named, whether its file exists or not") {
-  const ScratchFolder scratch;
-  const ModelSource source = open_run(scratch, {.is_distributed = true});
-  CHECK(contains(source.optimizer_problem(), "mp_rank_00/model_optim_rng.pt: "));
-  CHECK(contains(source.optimizer_problem(), "in distrib_optim.pt"));
-  CHECK(contains(source.optimizer_problem(), "--use-distributed-optimizer"));
-  CHECK(!source.has_optimizer());
-  REQUIRE(source.state());
-  CHECK(source.state()->iteration == 40);
-  CHECK(source.state()->consumed_samples == 320);
 }

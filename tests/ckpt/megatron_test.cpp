@@ -18,10 +18,6 @@ namespace {
 const std::string kCases = "golden/megatron_ckpt/";
 const std::string kModel = "golden/gpt2_model/a";
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
-}
-
 ModelSource open_case(const std::string& path, std::optional<std::int64_t> vocab = 512,
                       std::optional<std::int64_t> heads = 4) {
   Console console = quiet_console();

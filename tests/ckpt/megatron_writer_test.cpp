@@ -8,6 +8,7 @@
 #include "ckpt/convert_model.h"
 #include "ckpt/torch_file.h"
 #include "ckpt_fixtures.h"
+#include "nn/rotary.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -214,4 +215,38 @@ TEST_CASE("megatron writer: sizes that do not divide the layers are problems") {
         "--num-layers-per-virtual-pipeline-stage 2");
   CHECK(problems({.layers_per_virtual_stage = 3}) ==
         "--pipeline-model-parallel-size 1 has no other stage to interleave 2 chunks with");
+}
+
+TEST_CASE("megatron writer: yarn's arguments are read back; rotary positions that Megatron-LM lacks are problems") {
+  using Scaling = RotaryOptions::Scaling;
+  GptConfig config = llama_of_layers(1, true);
+  config.head_dim = 8;
+  for (const double attention_factor : {yarn_attention_factor(4), 1.25, 1.0}) {
+    config.rotary = {.base = 500000,
+                     .scaling = Scaling::yarn,
+                     .factor = 4,
+                     .beta_fast = 16,
+                     .beta_slow = 2,
+                     .round_pairs = false,
+                     .attention_factor = attention_factor,
+                     .original_positions = 64};
+    CHECK(megatron_problems(config, {}).empty());
+    const ScratchFolder scratch;
+    Console console = quiet_console();
+    GptConfig read =
+        ModelSource::open(write_chunks(scratch, save_distinct(scratch, config), {}), console, {11, {}}).config();
+    CHECK(std::abs(read.rotary.attention_factor - attention_factor) < 1e-15);
+    read.rotary.attention_factor = attention_factor;
+    CHECK(read == config);
+  }
+  const auto problem = [&](const RotaryOptions& rotary) {
+    GptConfig other = config;
+    other.rotary = rotary;
+    return join(megatron_problems(other, {}), "; ");
+  };
+  CHECK(contains(problem({.percent = 0.5, .scaling = Scaling::yarn}), "rotates the halves of entire heads"));
+  CHECK(contains(problem({.interleaved = true, .scaling = Scaling::yarn}), "rotates the halves of entire heads"));
+  CHECK(contains(problem({.scaling = Scaling::yarn, .attention_factor = 1.5}), "no attention factor such as 1.5"));
+  for (const Scaling scaling : {Scaling::longrope, Scaling::dynamic})
+    CHECK(contains(problem({.scaling = scaling}), "depend on the length of the sequence"));
 }

@@ -30,11 +30,11 @@ for model in llama_model/{llama,mistral,qwen2,neox} family_model/{llama3,qwen3,n
   expect_same "${golden%_bin}/model.safetensors" "$WORK/$name.hf/model.safetensors"
   expect_same <(compact "$golden/config.json") <(compact "$WORK/$name.hf/config.json")
 done
-mkdir "$WORK/yarn"
-cp "$TESTS/golden/llama_model/llama/model.safetensors" "$WORK/yarn"
-sed 's/"rope_type": "default"/"rope_type": "yarn"/; s/"silu"/"mish"/' "$TESTS/golden/llama_model/llama/config.json" >"$WORK/yarn/config.json"
-expect_exit 65 mtl-convert --load "$WORK/yarn" --save "$WORK/x"
-expect_text "$WORK/err" "yarn/config.json: hidden_act is \"mish\", but mtl supports only .*; rope_parameters.rope_type is \"yarn\""
+mkdir "$WORK/axial"
+cp "$TESTS/golden/llama_model/llama/model.safetensors" "$WORK/axial"
+sed 's/"rope_type": "default"/"rope_type": "axial"/; s/"silu"/"mish"/' "$TESTS/golden/llama_model/llama/config.json" >"$WORK/axial/config.json"
+expect_exit 65 mtl-convert --load "$WORK/axial" --save "$WORK/x"
+expect_text "$WORK/err" "axial/config.json: hidden_act is \"mish\", but mtl supports only .*; rope_parameters.rope_type is \"axial\""
 
 # --json, other dtypes, shards.
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/half" --dtype bfloat16 --max-shard-size 100KB --verify --json
@@ -81,13 +81,12 @@ expect_foreign() {
   expect_text "$WORK/err" "$WORK/$1(: | |/)(the folder )?$2"
 }
 expect_foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
-expect_foreign dist 'contains checkpoints from another program: '\
-'iter_0000005 is a distributed Megatron-LM or PyTorch checkpoint .*\(torch_dist: .metadata\), which mtl does not read'
-expect_foreign dist/iter_0000005 'is a distributed Megatron-LM or PyTorch checkpoint'
+expect_foreign dist 'contains .*iter_0000005 is a distributed checkpoint of Megatron-LM or PyTorch .*(.metadata)'
+expect_foreign dist/iter_0000005 '.metadata: the file is empty'
 mkdir -p "$WORK/zarr/iter_0000005" "$WORK/titan/step-10" "$WORK/first/release/mp_rank_00" "$WORK/first/release/mp_rank_00_000"
 touch "$WORK/zarr/iter_0000005/metadata.json" "$WORK/titan/step-10/.metadata" "$WORK/first/release/mp_rank_00/model_rng.pt"
-expect_foreign zarr 'contains .* iter_0000005 is a distributed Megatron-LM checkpoint \(metadata.json\), which mtl does not read'
-expect_foreign titan 'contains .* step-10 is a distributed Megatron-LM or PyTorch checkpoint'
+expect_foreign zarr 'contains .* iter_0000005 is a distributed Megatron-LM checkpoint \(metadata.json\), which mtl reads only with .metadata'
+expect_foreign titan 'step-10/.metadata: the file is empty'
 expect_foreign first 'release/mp_rank_00/model_rng.pt: .*distributed optimizer'
 for tag in global_step100 any_tag; do
   mkdir -p "$WORK/$tag/$tag" && echo $tag >"$WORK/$tag/latest"

@@ -43,7 +43,18 @@ expect_same_pair named merged_text_document
 expect_text out '^\{"schema": "mtl-data-made/1", "command": "merge", .*"prefix": "named", "documents": '
 # Rejected merges.
 expect_exit 65 mtl-data merge default_text_document null70000_text_document --output-prefix mixed
-expect_text err 'null70000_text_document.idx stores tokens as i32, but default_text_document.idx as u16; '
+expect_text err 'null70000_text_document.idx stores tokens as i32, but default_text_document.idx as u16; if both were made with the same vocabulary, add --token-type i32$'
+expect_exit 0 mtl-data merge default_text_document null70000_text_document --output-prefix mixed --token-type i32 --json
+expect_text out '"dtype": "i32"'
+expect_same <(mtl-data cat mixed) <(mtl-data cat default_text_document null70000_text_document)
+expect_exit 0 mtl-data verify mixed
+expect_exit 0 mtl-data split mixed --output-prefix mixed --counts "$(mtl-data cat default_text_document | wc -l),rest" --names back,rest
+expect_exit 0 mtl-data merge mixed_back --token-type u16 --output-prefix narrow
+expect_same_pair narrow default_text_document
+expect_exit 65 mtl-data merge mixed --output-prefix narrower --token-type u16
+expect_text err 'mixed.bin: token [0-9]+ of sequence [0-9]+, in document [0-9]+, is (-1|[0-9]+), which does not fit in u16 \(byte [0-9]+\); choose a larger --token-type$'
+expect_exit 2 mtl-data merge mixed --output-prefix narrower --token-type u32
+ls narrower* 2>/dev/null && fail 'a merge that failed left files'
 expect_exit 2 mtl-data merge default_text_document eod_text_document --output-prefix ./eod_text_document
 expect_text err 'eod_text_document.bin +is one of the inputs'
 ln eod_text_document.bin other.bin

@@ -13,7 +13,7 @@ expect_output() {
 
 # --- The tool itself ---
 expect_exit 0 mtl-data --help
-for command in info verify cat sample stats merge split shuffle repair export order; do expect_text out "^  $command "; done
+for command in info verify cat sample stats merge split shuffle repair import export formats order; do expect_text out "^  $command "; done
 expect_exit 0 mtl-data --version
 expect_text out '^mtl-data [0-9]'
 expect_exit 2 mtl-data

@@ -221,7 +221,7 @@ mtl_compare near linear.steps <(for _ in 1 2 3; do sed -n 1p linear.steps; done)
 
 # --- Every flag appears in a test ---
 commands=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl-topo "mtl-topo plan" mtl-plot)
-for command in info verify cat sample stats merge split shuffle repair export order; do commands+=("mtl-data $command"); done
+for command in info verify cat sample stats merge split shuffle repair import export formats order; do commands+=("mtl-data $command"); done
 find "$TESTS" -path "$TESTS/golden" -prune -o \( -name '*.sh' -o -name '*_test.cpp' \) -print0 | xargs -0 cat >all.tests
 for command in "${commands[@]}"; do
   # shellcheck disable=SC2086

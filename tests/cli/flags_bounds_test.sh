@@ -54,7 +54,7 @@ for path in "$BIN"/mtl-*; do
   tool=$(basename "$path")
   case $tool in
     *_test* | mtl_*) ;;
-    mtl-data) for command in info verify cat sample stats merge split shuffle repair export order; do check_bounds mtl-data "$command"; done ;;
+    mtl-data) for command in info verify cat sample stats merge split shuffle repair import export formats order; do check_bounds mtl-data "$command"; done ;;
     mtl-topo) check_bounds mtl-topo; check_bounds mtl-topo plan ;;
     *) check_bounds "$tool" ;;
   esac

@@ -33,7 +33,8 @@ set_architecture() {
   case ${1%-*16} in
     gpt) architecture=() ;;
     llama) architecture=("${LOW_LR[@]}" "${LLAMA_FLAGS[@]}" --untie-embeddings-and-output-weights) ;;
-    qwen) architecture=("${LOW_LR[@]}" "${LLAMA_FLAGS[@]}" --add-qkv-bias --qk-layernorm) ;;
+    qwen) architecture=("${LOW_LR[@]}" "${LLAMA_FLAGS[@]}" --add-qkv-bias --qk-layernorm --position-embedding-type yarn
+      --rotary-scaling-factor 4 --yarn-original-max-position-embeddings 16) ;;
     neox) architecture=("${LOW_LR[@]}" --position-embedding-type rope --rotary-percent 0.25 --parallel-residual
       --untie-embeddings-and-output-weights --no-bias-gelu-fusion) ;;
     *) fail "no architecture '$1'" ;;

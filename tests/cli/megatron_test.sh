@@ -113,28 +113,60 @@ expect_text err '^  --use-checkpoint-opt_param-scheduler +cannot be used, becaus
 expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --finetune
 [ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune resumes instead of starting at iteration 0'
 
-# The distributed optimizer's moments are in a file that is not read. Training does not start without them unless told
-# to. Conversion needs only the weights, and says so.
-cp -r "$TESTS/golden/distrib_optim/plain" distributed
-chmod -R u+w distributed
+# The distributed optimizer's state is in distrib_optim.pt: training continues as from the same state by parameter, from
+# Megatron-LM's folder and from a checkpoint converted from it.
+DISTRIBUTED=$TESTS/golden/distrib_optim
 yes '1 2 3 4 5 6 7 8 9 10 11' | head -60 | sed 's/.*/{"text": "&"}/' >tiny.jsonl
-expect_exit 0 mtl-preprocess --input tiny.jsonl --output-prefix tiny --tokenizer-type NullTokenizer --vocab-size 13
+expect_exit 0 mtl-preprocess --input tiny.jsonl --output-prefix tiny --tokenizer-type NullTokenizer --vocab-size 45
 tiny=(mtl-train --seq-length 16 --micro-batch-size 2 --global-batch-size 8 --train-iters 32 --lr 1e-4 --log-interval 1
-  --data-path tiny_text_document --split "100,0,0" --tokenizer-type NullTokenizer --vocab-size 13 --eval-iters 0)
-for state in present missing; do
-  [ $state = present ] || rm distributed/iter_0000030/mp_rank_00/distrib_optim.pt
-  expect_exit 65 "${tiny[@]}" --load distributed --save fresh
-  expect_text err 'distributed/iter_0000030/mp_rank_00/model_optim_rng.pt: .*distrib_optim.pt.*--no-load-optim .* iteration 30 .*--finetune'
-  [ ! -e fresh ] || fail "a refused run left a --save folder (distrib_optim.pt is $state)"
-  expect_exit 0 "${tiny[@]}" --load distributed --no-load-optim
-  [ "$(losses out | wc -l)" -eq 2 ] || fail '--no-load-optim does not continue at iteration 30'
-  expect_text err 'moments of zero: .*distrib_optim.pt'
-  expect_exit 0 "${tiny[@]}" --load distributed --finetune
-  [ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune does not start at iteration 0'
-  expect_exit 0 mtl-convert --load distributed --save "weights_$state" --vocab-size 13 --verify
-  [ "$(grep -c 'without the optimizer state: .*distrib_optim.pt' err)" -eq 1 ] || fail 'mtl-convert is silent about distrib_optim.pt'
+  --data-path tiny_text_document --split "100,0,0" --tokenizer-type NullTokenizer --vocab-size 45 --eval-iters 0)
+for name in llama_tp2 gpt_pp2; do
+  expect_exit 0 "${tiny[@]}" --load "$DISTRIBUTED/${name}_plain"
+  losses out >expected
+  [ "$(wc -l <expected)" -eq 2 ] || fail "resuming ${name}_plain: not two losses"
+  expect_exit 0 "${tiny[@]}" --load "$DISTRIBUTED/$name"
+  expect_text err "resuming .*/$name/iter_0000030 at iteration 30"
+  losses out | diff - expected || fail "resuming $name: different losses"
+  expect_exit 0 mtl-convert --load "$DISTRIBUTED/$name" --save "$name" --to mtl --vocab-size 45 --verify
+  expect_exit 0 "${tiny[@]}" --load "$name"
+  losses out | diff - expected || fail "resuming the converted $name: different losses"
+  expect_exit 0 "${tiny[@]}" --load "$DISTRIBUTED/$name" --no-load-optim
+  losses out | diff -q - expected >/dev/null && fail "the moments of $name have no effect"
 done
-expect_same weights_present/model.safetensors weights_missing/model.safetensors
+
+# A distrib_optim.pt that is damaged or of another checkpoint is refused; if it is missing, training does not start
+# without the moments unless told to, and conversion says that there are none.
+cp -r "$DISTRIBUTED/llama_tp2" distributed
+chmod -R u+w distributed
+ranks=distributed/iter_0000030/mp_rank_0
+cp "${ranks}1/distrib_optim.pt" other
+for fault in truncated swapped one_missing; do
+  case $fault in
+    truncated) head -c 9000 other >"${ranks}1/distrib_optim.pt" ;;
+    swapped) cp "${ranks}0/distrib_optim.pt" "${ranks}1/distrib_optim.pt" ;;
+    one_missing) rm "${ranks}1/distrib_optim.pt" ;;
+  esac
+  for command in "${tiny[*]} --save fresh" "${tiny[*]} --finetune" 'mtl-convert --save fresh --vocab-size 45' \
+    'mtl-convert --to mtl --save fresh --vocab-size 45'; do
+    # shellcheck disable=SC2086  # words
+    expect_exit 65 $command --load distributed
+    expect_text err 'mp_rank_01/distrib_optim.pt: '
+    [ ! -e fresh ] || fail "a refused run left a --save folder (distrib_optim.pt is $fault)"
+  done
+done
+rm "${ranks}0/distrib_optim.pt"
+expect_exit 65 "${tiny[@]}" --load distributed --save fresh
+expect_text err 'distributed/iter_0000030/mp_rank_00/distrib_optim.pt is missing.*--no-load-optim .* iteration 30 .*--finetune'
+[ ! -e fresh ] || fail 'a refused run left a --save folder (distrib_optim.pt is missing)'
+expect_exit 0 "${tiny[@]}" --load distributed --no-load-optim
+[ "$(losses out | wc -l)" -eq 2 ] || fail '--no-load-optim does not continue at iteration 30'
+expect_text err 'moments of zero: .*distrib_optim.pt'
+expect_exit 0 "${tiny[@]}" --load distributed --finetune
+[ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune does not start at iteration 0'
+expect_exit 0 mtl-convert --load distributed --save weights_only --vocab-size 45 --verify
+[ "$(grep -c 'without the optimizer state: .*distrib_optim.pt' err)" -eq 1 ] || fail 'mtl-convert is silent about distrib_optim.pt'
+expect_exit 0 mtl-convert --load "$DISTRIBUTED/llama_tp2" --save rounded --vocab-size 45 --dtype bfloat16
+expect_same weights_only/model.safetensors rounded/model.safetensors
 
 # The tracker names a checkpoint that is not read: an older one does not take its place.
 cp -r "$CASES/legacy_tp1pp1" newer
@@ -146,7 +178,7 @@ for files in '' 'common.pt metadata.json __0_0.distcp'; do
   for command in "${resume[*]}" 'mtl-convert --save no'; do
     # shellcheck disable=SC2086  # words
     expect_exit 65 $command --load newer
-    expect_text err 'newer/iter_0000040: the folder (contains no mp_rank|is a distributed).*newer/iter_0000030'
+    expect_text err 'newer/iter_0000040(: the folder contains neither mp_rank.*newer/iter_0000030|/metadata.json is not valid JSON)'
   done
 done
 expect_exit 0 "${resume[@]}" --load newer --ckpt-step 30

@@ -191,6 +191,10 @@ expect_exit 74 $P --input . nothing.json 'nothing*.gz' --output-prefix to/y
 expect_text err '^mtl-preprocess: \. is a folder'
 expect_text err '^nothing.json: no such file$'
 expect_text err '^nothing\*.gz: no such file, and no file matches'
+mkdir dataset datasets && touch dataset/data-00000-of-00001.arrow datasets/dataset_dict.json
+expect_exit 74 $P --input dataset datasets --output-prefix to/x
+expect_text err "dataset is a folder of Arrow files .* python3 -c .*glob\('dataset/\*.arrow'\)"
+expect_text err 'datasets has several datasets of Hugging Face; use one of its folders, such as datasets/train$'
 cp "$CORPUS" z.rejects.jsonl
 expect_exit 2 $P --input z.rejects.jsonl --output-prefix z --skip-bad 3
 expect_text err 'z.rejects.jsonl +is one of the inputs and would be overwritten; choose another --output-prefix'

@@ -119,4 +119,5 @@ def main():
         assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor), name
 
 
-main()
+if __name__ == "__main__":
+    main()

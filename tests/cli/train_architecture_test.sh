@@ -57,7 +57,7 @@ expect_problem() {
 expect_problem '--swiglu +needs --ffn-hidden-size, .* is 0' --swiglu --hidden-size 20
 expect_problem '--swiglu, --squared-relu +choose different activations' --swiglu --squared-relu
 expect_problem '--window-size 4 +must be LEFT,0' --window-size 4
-expect_problem '--use-rope-scaling +excludes --rotary-seq-len-interpolation-factor' --use-rotary-position-embeddings \
+expect_problem '--rotary-seq-len-interpolation-factor 2, --use-rope-scaling +scale rotary' --use-rotary-position-embeddings \
   --use-rope-scaling --rotary-seq-len-interpolation-factor 2
 expect_problem '.*norms of queries and keys are RMSNorm; they need' --qk-layernorm
 expect_problem '--num-query-groups 2 +is not a multiple of --tensor-model-parallel-size 4' --group-query-attention \
@@ -107,6 +107,18 @@ done
 # In such a head, the slowest pair rotates once in 6283 positions. --use-rope-scaling interpolates in this range.
 expect_new_losses "${rope[@]}" --rotary-base 1000000 --use-rope-scaling
 expect_new_losses "${rope[@]}" --rotary-base 1000000 --use-rope-scaling --rope-scaling-factor 64
+# With this base, the four pairs of a head turn between 5 times and a sixth of a time in 32 positions.
+yarn=(--position-embedding-type yarn --rotary-base 100 --yarn-original-max-position-embeddings 32)
+expect_new_losses "${yarn[@]}" --rotary-scaling-factor 4
+for flags in '--yarn-original-max-position-embeddings 16' '--yarn-beta-fast 1' '--yarn-beta-slow 0.25' '--mscale 2' \
+  '--mscale-all-dim 0.5' --no-yarn-correction-range-round-to-int; do
+  # shellcheck disable=SC2086
+  expect_new_losses "${yarn[@]}" --rotary-scaling-factor 4 $flags
+done
+expect_new_losses "${rope[@]}" --rope-parameters '{"rope_type": "dynamic", "factor": 4}' --max-position-embeddings 16
+[ "$(losses "${none[@]}" "${yarn[@]}" --rotary-scaling-factor 4 --yarn-correction-range-round-to-int)" = \
+  "$(losses "${none[@]}" "${rope[@]}" --rope-parameters '{"rope_type": "yarn", "rope_theta": 100, "factor": 4, "original_max_position_embeddings": 32}')" ] ||
+  fail '--position-embedding-type yarn and --rope-parameters have different losses'
 [ "$(losses "${none[@]}" --no-bias-gelu-fusion)" = "$(losses "${none[@]}" --activation gelu_erf)" ] ||
   fail '--no-bias-gelu-fusion and --activation gelu_erf have different losses'
 [ "$(losses "${none[@]}" --no-bias-gelu-fusion --openai-gelu)" = "$(losses "${none[@]}")" ] ||

@@ -17,6 +17,11 @@ GROUPED = dict(SMALL, num_key_value_heads=2)
 ROPE = dict(rope_type="default", rope_theta=100.0)
 LLAMA3 = dict(rope_type="llama3", rope_theta=100.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0)
 LINEAR = dict(type="linear", factor=2.5)
+YARN = dict(rope_type="yarn", rope_theta=100.0, factor=2.5, original_max_position_embeddings=8)
+YARN_KEYS = [{}, dict(beta_fast=2.0, beta_slow=0.25), dict(mscale=0.7, mscale_all_dim=0.4), dict(attention_factor=1.4),
+             dict(truncate=False)]
+LONGROPE = dict(rope_type="longrope", rope_theta=100.0, original_max_position_embeddings=8, factor=8.0)
+DYNAMIC = dict(rope_type="dynamic", rope_theta=100.0, factor=8.0)
 LATER = ["full_attention", "sliding_attention", "sliding_attention"]
 REMOVED = object()
 
@@ -24,10 +29,19 @@ REMOVED = object()
 SIZES = dict(vocab_size=[97], hidden_size=[48], intermediate_size=[40], num_hidden_layers=[2], num_attention_heads=[8],
              tie_word_embeddings=[True], initializer_range=[0.5])
 ROTARY = dict(rope_parameters=[{"rope_parameters": rope} for rope in
-                               (ROPE, dict(ROPE, rope_type="linear", factor=2.5), LLAMA3,
+                               (ROPE, dict(ROPE, rope_type="linear", factor=2.5), LLAMA3, YARN,
                                 dict(LLAMA3, original_max_position_embeddings=16))],
               max_position_embeddings=[{"max_position_embeddings": 40, "rope_parameters": LLAMA3}],
               rope_scaling=[{"rope_scaling": LINEAR}])
+
+
+def scaled(pairs):
+    """Settings of scaled frequencies, for heads of which so many pairs of elements are rotated."""
+    factors = dict(short_factor=[1 + i / 8 for i in range(pairs)], long_factor=[1.5 + i for i in range(pairs)])
+    return dict(rope_parameters=ROTARY["rope_parameters"] + [{"rope_parameters": dict(YARN, **keys)} for keys in YARN_KEYS] + [
+        {"rope_parameters": dict(LONGROPE, **factors)}, {"rope_parameters": DYNAMIC, "max_position_embeddings": 8}])
+
+
 LLAMA_LIKE = dict(SIZES, **ROTARY, rms_norm_eps=[0.01], hidden_act=["gelu", "gelu_pytorch_tanh", "relu"],
                   num_key_value_heads=[1, 4], head_dim=[16], rope_theta=[100.0],
                   partial_rotary_factor=[1.0])
@@ -47,13 +61,13 @@ FAMILIES = {
         activation_function=["relu", "gelu"], layer_norm_epsilon=[0.01], tie_word_embeddings=[False],
         initializer_range=[0.5], layer_types=[LATER[:1] * 3],
         **{alias: [{key: REMOVED, alias: GPT2[key]}] for key, alias in GPT2_NAMES.items()})),
-    "llama": (GROUPED, dict(LLAMA_LIKE, attention_bias=[True], mlp_bias=[True], layer_types=[LATER[:1] * 3])),
+    "llama": (GROUPED, dict(LLAMA_LIKE, **scaled(4), attention_bias=[True], mlp_bias=[True], layer_types=[LATER[:1] * 3])),
     # With layer_types, mistral is ministral, which has no default for head_dim.
     "mistral": (dict(GROUPED, head_dim=8), dict(LLAMA_LIKE, **WINDOW)),
     # Without a window, transformers cannot run a Ministral.
     "ministral": (dict(GROUPED, head_dim=8), dict(LLAMA_LIKE, **dict(WINDOW, sliding_window=[5]))),
     "qwen2": (GROUPED, dict(LLAMA_LIKE, **LATER_WINDOW)),
-    "qwen3": (GROUPED, dict(LLAMA_LIKE, **LATER_WINDOW, attention_bias=[True])),
+    "qwen3": (GROUPED, dict(LLAMA_LIKE, **scaled(64), **LATER_WINDOW, attention_bias=[True])),
     "gpt_neox": (SMALL, dict(
         SIZES, **ROTARY, hidden_size=[64], num_attention_heads=[2], layer_norm_eps=[0.01], hidden_act=["relu", "gelu_new"], attention_bias=[False],
         use_parallel_residual=[False], rotary_pct=[0.5], rotary_emb_base=[100.0], layer_types=[LATER[:1] * 3])),

@@ -90,6 +90,18 @@ def compare_tokens(folder):
     return f"{tokens} tokens the same, log-probabilities differ by at most {worst:.1e}"
 
 
+def logits_after(model, prompt, ids):
+    """The logits for each of `ids` after `prompt`: of one pass, or of one pass for each if rotary frequencies depend on
+    the length."""
+    import torch
+
+    rope = getattr(model.config, "rope_parameters", None) or {}
+    if rope.get("rope_type") not in ("longrope", "dynamic"):
+        return model(torch.tensor([prompt + ids]), use_cache=False).logits[0, len(prompt) - 1:-1]
+    model(torch.tensor([[0]]), use_cache=False)  # or dynamic frequencies would stay those of a longer sequence
+    return torch.stack([model(torch.tensor([prompt + ids[:n]]), use_cache=False).logits[0, -1] for n in range(len(ids))])
+
+
 def compare_pass(folder):
     """Like compare_tokens(), but with one pass over each prompt and its continuation, which is many times as fast."""
     import torch
@@ -99,7 +111,7 @@ def compare_pass(folder):
     for line in lines:
         prompt = [int(word) for word in line["prompt"].split()]
         with torch.no_grad():
-            logits = model(torch.tensor([prompt + line["ids"]]), use_cache=False).logits[0, len(prompt) - 1:-1]
+            logits = logits_after(model, prompt, line["ids"])
         if logits.argmax(-1).tolist() != line["ids"]:
             sys.exit(f"{folder}, prompt {prompt}: mtl continues with {line['ids']}, transformers prefers "
                      f"{logits.argmax(-1).tolist()}")

@@ -11,6 +11,7 @@
 #include "data/divide.h"
 #include "data/merge.h"
 #include "tests/data/data_folder.h"
+#include "tests/error_of.h"
 
 using namespace mtl;
 
@@ -117,20 +118,71 @@ TEST_CASE("modes follow their sequences, and mixed types or modes are refused") 
   CHECK(reordered.documents() == 5);
   CHECK(read_file(folder.path + "reordered.idx").ends_with("\3\1\2"));
 
-  const auto mergeable = [&](std::initializer_list<int> picks) {
+  const auto mergeable = [&](std::initializer_list<int> picks, std::optional<DataType> type = {}) {
     std::vector<std::unique_ptr<IndexedDataset>> inputs;
     for (const int pick : picks) {
       inputs.push_back(std::make_unique<IndexedDataset>(data[static_cast<std::size_t>(pick)]->prefix()));
     }
-    return check_mergeable(inputs);
+    return check_mergeable(inputs, type);
   };
   CHECK(mergeable({0, 1}).has_modes);
   CHECK(mergeable({1, 0}).has_modes);
   CHECK_FALSE(mergeable({1, 2}).has_modes);
   CHECK_THROWS_WITH_AS(mergeable({2, 0}), doctest::Contains("modal.idx has modes (multimodal), but"), Error);
   CHECK_THROWS_WITH_AS(mergeable({2, 3}), doctest::Contains("wide.idx stores tokens as i32, but"), Error);
+  CHECK_THROWS_WITH_AS(mergeable({2, 3}), doctest::Contains("add --token-type i32"), Error);
   CHECK_THROWS_AS(copy(folder.path + "x", *data[2], list_of({{data[0].get(), 0, 1}})), Error);
-  CHECK_THROWS_AS(copy(folder.path + "x", *data[2], list_of({{data[3].get(), 0, 1}})), Error);
+  CHECK(mergeable({2, 3}, DataType::i32).type == DataType::i32);
+  CHECK_FALSE(file_exists(folder.path + "x.bin"));
+}
+
+TEST_CASE("tokens of other types are converted, and those that do not fit are refused by place") {
+  Folder folder;
+  const Documents documents = {{{1, 2}, {127}}, {}, {{3}}};
+  for (int code = 1; code <= 8; ++code) {
+    const auto from = static_cast<DataType>(code);
+    if (!is_integer(from)) continue;
+    const std::string prefix = cat(folder.path, name_of(from));
+    write_documents(prefix, from, documents);
+    const IndexedDataset data(prefix);
+    for (int other = 1; other <= 8; ++other) {
+      const auto to = static_cast<DataType>(other);
+      if (!is_integer(to)) continue;
+      const std::string converted = cat(prefix, "_as_", name_of(to)), written = cat(prefix, "_want");
+      DocumentCopy out(converted, to, false);
+      out.write(list_of({{&data, 0, 1}, {&data, 1, 3}}), 2, kQuiet);
+      out.files().commit();
+      write_documents(written, to, documents);
+      CHECK(same_files(converted, written));
+    }
+  }
+
+  // Converted tokens stay in order among copied ones.
+  const IndexedDataset wide(folder.path + "i32"), narrow(folder.path + "u16");
+  DocumentCopy mixed(folder.path + "mixed", DataType::i32, false);
+  mixed.write(list_of({{&wide, 0, 1}, {&narrow, 2, 3}, {&wide, 0, 3}, {&narrow, 0, 1}}), 2, kQuiet);
+  mixed.files().commit();
+  CHECK(read_documents(folder.path + "mixed") ==
+        Documents{documents[0], documents[2], documents[0], documents[1], documents[2], documents[0]});
+
+  // Longer than a block of conversion. The place is right in a later block and in a later range.
+  std::vector<std::int32_t> tokens(300'000, 65535);
+  tokens[299'998] = 65536;
+  write_documents(folder.path + "large", DataType::i32, {{{-1}}, {tokens}});
+  const IndexedDataset large(folder.path + "large");
+  const auto message = [&](DataType type, std::int64_t begin) {
+    return test::error_of(
+        [&] {
+          DocumentCopy out(folder.path + "x", type, false);
+          out.write(list_of({{&large, begin, 2}}), 1, kQuiet);
+        },
+        Exit::bad_data);
+  };
+  CHECK(message(DataType::u16, 1) == folder.path +
+                                         "large.bin: token 299998 of sequence 1, in document 1, is 65536, which does "
+                                         "not fit in u16 (byte 1199996); choose a larger --token-type");
+  CHECK(test::contains(message(DataType::u16, 0), "token 0 of sequence 0, in document 0, is -1, which"));
+  CHECK(test::contains(message(DataType::f32, 1), "stores i32 values, which cannot be converted to f32"));
   CHECK_FALSE(file_exists(folder.path + "x.bin"));
 }
 

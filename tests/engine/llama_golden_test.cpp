@@ -9,9 +9,10 @@ namespace {
 
 /// Paths are relative to golden/.
 const std::vector<std::string> kModels = {
-    "llama_model/llama",        "llama_model/qwen2",      "llama_model/mistral",
-    "llama_model/neox",         "family_model/llama3",    "family_model/qwen3",
-    "family_model/neox_serial", "family_model/gpt2_gelu", "family_model/gpt2_relu"};
+    "llama_model/llama",      "llama_model/qwen2",          "llama_model/mistral",       "llama_model/neox",
+    "family_model/llama3",    "family_model/qwen3",         "family_model/neox_serial",  "family_model/gpt2_gelu",
+    "family_model/gpt2_relu", "rotary_model/yarn",          "rotary_model/yarn_mscale",  "rotary_model/yarn_factor",
+    "rotary_model/longrope",  "rotary_model/dynamic_above", "rotary_model/dynamic_below"};
 
 constexpr std::int64_t kVocabRows = 640;  // more than any of these models needs
 

@@ -47,6 +47,30 @@ void compare_gradients(const ParamMemory& params, const ReferenceStep& expected)
   }
 }
 
+/// Sets one of the scalings whose frequencies depend on the sequence's length, or that scale cosines and sines. All act
+/// within 24 positions.
+void set_scaling(GptConfig& config, int which) {
+  using Scaling = RotaryOptions::Scaling;
+  RotaryOptions& rotary = config.rotary;
+  const auto pairs = static_cast<std::size_t>(rotary.percent * double(config.head_dim) / 2);
+  if (which == 0) {
+    rotary.scaling = Scaling::yarn;
+    rotary.factor = 4;
+    rotary.attention_factor = 1.25;
+    rotary.original_positions = 8;
+  } else if (which == 1) {
+    rotary.scaling = Scaling::longrope;
+    rotary.short_factors.assign(pairs, 1.5);
+    rotary.long_factors.assign(pairs, 3);
+    rotary.attention_factor = 1.25;
+    rotary.original_positions = 12;
+  } else if (which == 2 && pairs > 1) {
+    rotary.scaling = Scaling::dynamic;
+    rotary.factor = 4;
+    config.max_positions = 8;
+  }
+}
+
 /// Returns a small model with randomly chosen options.
 GptConfig random_config(std::mt19937& random) {
   const auto draw = [&](int below) { return static_cast<int>(random() % below); };
@@ -76,6 +100,7 @@ GptConfig random_config(std::mt19937& random) {
     config.rotary.interleaved = draw(2) == 0;
     config.rotary.percent = draw(2) == 0 ? 1 : 0.5;
     config.rotary.base = draw(2) == 0 ? 10000 : 100;
+    set_scaling(config, draw(6));
   }
   return config;
 }

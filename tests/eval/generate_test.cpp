@@ -83,9 +83,9 @@ namespace {
 
 /// Together, these models have full and partial rotary positions, plain and scaled, query groups, normalized queries
 /// and keys, and windows of 7 and 8 tokens.
-const char* const kDecodedModels[] = {"gpt2_model/b",        "llama_model/llama",       "llama_model/qwen2",
-                                      "llama_model/mistral", "llama_model/neox",        "family_model/llama3",
-                                      "family_model/qwen3",  "family_model/neox_serial"};
+const char* const kDecodedModels[] = {"gpt2_model/b",        "llama_model/llama",        "llama_model/qwen2",
+                                      "llama_model/mistral", "llama_model/neox",         "family_model/llama3",
+                                      "family_model/qwen3",  "family_model/neox_serial", "rotary_model/yarn"};
 
 void check_decoder(Model& model) {
   Ids ids;
@@ -137,6 +137,26 @@ TEST_CASE("a cache produces the logits of a full pass, for tokens appended in an
     Model model(source);
     check_decoder(model);
     check_capacity(model);
+  }
+}
+
+TEST_CASE("with rotary frequencies that change with the length, greedy continuations equal those without a cache") {
+  for (const char* name : {"rotary_model/longrope", "rotary_model/dynamic_above"}) {
+    CAPTURE(name);
+    ModelSource source = open_golden(name);
+    Model model(source);
+    std::vector<Request> requests;
+    const Json cases = Json::read(cat("golden/", name, "/greedy.json"));
+    for (const Json& row : cases.as_array())
+      requests.push_back({golden::numbers<std::int32_t>(row.at("prompt")), requests.size()});
+    REQUIRE(requests.size() == 2);
+    const std::vector<Completion> together = Generator(model, greedy(10), 2, 64).run(requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Ids want = golden::numbers<std::int32_t>(cases.as_array()[i].at("tokens"));
+      CHECK(together[i].ids == want);
+      CHECK(continue_one(model, greedy(10), requests[i].prompt) == want);
+      CHECK(together[i].slides == 0);
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// Rotary frequencies, compared with transformers' tables.
+// Rotary frequencies, compared with transformers' tables. Scaled ones: tests/ckpt/hf_rotary_test.cpp.
 #include "nn/rotary.h"
 
 #include <doctest/doctest.h>
@@ -7,7 +7,6 @@
 
 #include "base/json.h"
 #include "tests/error_of.h"
-#include "tests/golden_lines.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -26,16 +25,7 @@ GptConfig config_of(const Json& json) {
   RotaryOptions& rotary = config.rotary;
   rotary.base = rope.at("rope_theta").as_number();
   rotary.percent = rope.number_or("partial_rotary_factor", 1);
-  const std::string type = rope.at("rope_type").as_string();
-  if (type == "default") return config;
-  rotary.factor = rope.at("factor").as_number();
-  rotary.scaling = RotaryOptions::Scaling::linear;
-  if (type == "linear") return config;
-  REQUIRE(type == "llama3");
-  rotary.scaling = RotaryOptions::Scaling::llama3;
-  rotary.low_freq_factor = rope.at("low_freq_factor").as_number();
-  rotary.high_freq_factor = rope.at("high_freq_factor").as_number();
-  rotary.original_positions = rope.at("original_max_position_embeddings").as_int();
+  REQUIRE(rope.at("rope_type").as_string() == "default");
   return config;
 }
 
@@ -55,7 +45,7 @@ TEST_CASE("rotary: frequencies, cosines and sines equal the golden models'") {
   for (const char* model : {"llama", "qwen2", "mistral", "neox"}) {
     CAPTURE(model);
     const std::string folder = cat("golden/llama_model/", model);
-    const RotaryFrequencies frequencies = rotary_frequencies(config_of(Json::read(folder + "/config.json")));
+    const RotaryFrequencies frequencies = rotary_frequencies(config_of(Json::read(folder + "/config.json")), 64);
     const Json golden = Json::read(folder + "/rope.json");
     CHECK(error_of_frequencies(frequencies, golden.at("inv_freq")) < 2e-7);
 
@@ -79,27 +69,13 @@ TEST_CASE("rotary: frequencies, cosines and sines equal the golden models'") {
   }
 }
 
-TEST_CASE("rotary: scaled frequencies equal transformers'") {
-  int llama3 = 0, linear = 0;
-  for (const Json& golden : golden_lines("golden/rotary_frequencies/cases.jsonl")) {
-    const Json& config = golden.at("config");
-    CAPTURE(config.dump());
-    const std::string type = config.at("rope_parameters").at("rope_type").as_string();
-    llama3 += type == "llama3";
-    linear += type == "linear";
-    CHECK(error_of_frequencies(rotary_frequencies(config_of(config)), golden.at("inv_freq")) < 2e-6);
-  }
-  CHECK(llama3 > 20);
-  CHECK(linear > 5);
-}
-
 TEST_CASE("rotary: invalid options are refused, with the numbers") {
   using Scaling = RotaryOptions::Scaling;
   const auto problem = [](std::int64_t head_dim, const RotaryOptions& rotary) {
     GptConfig config;
     config.head_dim = head_dim;
     config.rotary = rotary;
-    return test::error_of([&] { rotary_frequencies(config); });
+    return test::error_of([&] { rotary_frequencies(config, 64); });
   };
   const auto refused = [&](std::int64_t head_dim, const RotaryOptions& rotary, const char* why) {
     return test::contains(problem(head_dim, rotary), why);
@@ -117,4 +93,38 @@ TEST_CASE("rotary: invalid options are refused, with the numbers") {
   CHECK(refused(64, {.scaling = Scaling::linear, .factor = 0}, "factor is 0;"));
   CHECK(refused(64, {.scaling = Scaling::llama3, .low_freq_factor = 4, .high_freq_factor = 4}, "more than the low"));
   CHECK(refused(64, {.scaling = Scaling::llama3, .original_positions = 0}, "are 0; they must be at least 1"));
+  CHECK(refused(64, {.base = 1, .scaling = Scaling::yarn}, "yarn needs a base above 1"));
+  CHECK(refused(64, {.scaling = Scaling::yarn, .beta_fast = 1, .beta_slow = 2}, "are 1 and 2; they must be positive"));
+  CHECK(refused(64, {.scaling = Scaling::yarn, .beta_fast = NAN}, "are nan and 1;"));
+  CHECK(refused(64, {.scaling = Scaling::yarn, .attention_factor = 0}, "attention factor of rotary scaling is 0;"));
+  const std::vector<double> ones(32, 1.0), other(31, 1.0);
+  CHECK(problem(64, {.scaling = Scaling::longrope, .short_factors = ones, .long_factors = ones}).empty());
+  CHECK(refused(64, {.scaling = Scaling::longrope, .short_factors = ones, .long_factors = other},
+                "long_factor of longrope has 31 numbers; it must have 32"));
+  CHECK(refused(64, {.scaling = Scaling::dynamic, .factor = 0.5}, "by 0.5; use a factor of at least 1"));
+  CHECK(refused(2, {.scaling = Scaling::dynamic, .factor = 2}, "needs at least 4 elements"));
+}
+
+TEST_CASE(
+    "rotary: with dynamic scaling, sequences may be longer than the positions; frequencies change with longrope's") {
+  using Scaling = RotaryOptions::Scaling;
+  GptConfig config;
+  config.head_dim = 16;
+  config.max_positions = 24;
+  CHECK(config.longest_sequence() == 24);
+  config.rotary = {.scaling = Scaling::dynamic, .factor = 2.5};
+  CHECK(config.longest_sequence() == 24);  // learned positions
+  config.position_embedding = PositionEmbedding::rotary;
+  CHECK(config.longest_sequence() == 60);
+  CHECK_FALSE(rotary_frequencies_change(config, 23));
+  CHECK(rotary_frequencies_change(config, 24));
+  CHECK(rotary_frequencies_change(config, 40));
+  config.rotary = {.scaling = Scaling::longrope,
+                   .short_factors = std::vector<double>(8, 1.0),
+                   .long_factors = std::vector<double>(8, 2.0),
+                   .original_positions = 12};
+  CHECK(config.longest_sequence() == 24);
+  CHECK_FALSE(rotary_frequencies_change(config, 11));
+  CHECK(rotary_frequencies_change(config, 12));
+  CHECK_FALSE(rotary_frequencies_change(config, 13));
 }

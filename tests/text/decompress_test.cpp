@@ -187,10 +187,11 @@ TEST_CASE("decompress: other formats are refused by name, with what to do") {
       {std::string("\xFF\xFE\0\0{\0\0\0", 8), "UTF-32", "iconv -f UTF-32"},
       {"\xEF\xBB\xBF{\"text\": \"a\"}\n", "byte order mark", "tail -c +4"},
       {cat("data.jsonl", std::string(247, '\0'), "ustar  ", std::string(248, '\0'), "{}\n"), "tar", "tar -xO"},
-      {"PAR1\x15\x04\x15\x10", "Parquet", "from_parquet"},
-      {std::string("ARROW1\0\0", 8), "Arrow", "read_feather"},
-      {std::string("\xFF\xFF\xFF\xFF\x10\0\0\0", 8), "Arrow", "from_file"},
-      {"\x93NUMPY\x01", "NumPy", "text"},
+      {"PAR1\x15\x04\x15\x10", "Parquet", "ParquetFile('FILE')"},
+      {std::string("ARROW1\0\0", 8), "Arrow", "open_file"},
+      {std::string("\xFF\xFF\xFF\xFF\x10\0\0\0", 8), "Arrow stream", "open_stream"},
+      {std::string("FEA1\0\0\0\0", 8), "Feather file of version 1", "read_table('FILE')"},
+      {"\x93NUMPY\x01", "NumPy", "mtl-data import"},
       {std::string("MMIDIDX\0\0", 9), ".idx", "--data-path"},
   };
   for (const auto& [content, what, remedy] : cases) {

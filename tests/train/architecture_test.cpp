@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "nn/model_params.h"
+#include "nn/rotary.h"
 #include "tests/golden_lines.h"
 #include "train/flops.h"
 #include "train/presets.h"
@@ -295,20 +296,82 @@ TEST_CASE("a contradiction with a loaded model is one problem") {
   ArchitectureOptions given;
   given.swiglu = true;  // another activation, and a gate
   CHECK(resolve(given, loaded).problems.size() == 1);
-  given = small();
+  given = {};
+  given.position_embedding_type = "yarn";  // and yarn's flags
+  given.rotary_scaling_factor = given.yarn_beta_fast = 4;
+  CHECK(resolve(given, loaded).problems.size() == 1);
+  given.position_embedding_type.reset();
+  CHECK(resolve(given, loaded).problems.size() == 1);
+}
+
+TEST_CASE("a new model's yarn has Megatron-LM's defaults, and a preset's scaling gives way to a given one") {
+  ArchitectureOptions given = small();
+  given.position_embedding_type = "yarn";
+  const RotaryOptions plain = resolve(given).config.rotary;
+  CHECK(plain == RotaryOptions{.scaling = RotaryOptions::Scaling::yarn, .original_positions = 4096});
+  given.rotary_scaling_factor = 16;
+  CHECK(resolve(given).config.rotary.attention_factor == yarn_attention_factor(16));
+  given.mscale = 0.707;
+  given.mscale_all_dim = 0.5;
+  CHECK(resolve(given).config.rotary.attention_factor == yarn_attention_factor(16, 0.707, 0.5));
+  given.yarn_no_round_pairs = true;
+  CHECK_FALSE(resolve(given).config.rotary.round_pairs);
+  given = {};
+  given.preset = "llama3.2-1b";
+  given.position_embedding_type = "yarn";
+  const std::vector<std::string> changes = apply_preset(find_preset("llama3.2-1b"), given);
+  CHECK(changes.size() == 2);  // the type in place of rope, and the scaling
+  CHECK(resolve(given).problems.empty());
+  CHECK(resolve(given).config.rotary.scaling == RotaryOptions::Scaling::yarn);
+  CHECK(resolve(given).config.rotary.base == 500000);
+}
+
+TEST_CASE("a loaded model with rotary positions continues with another scaling, and keeps what no flag changes") {
+  using Scaling = RotaryOptions::Scaling;
+  ArchitectureOptions given = small();
   given.rotary_embeddings = true;
+  given.rotary_base = 700;
   const GptConfig rotary = resolve(given).config;
+  const auto continued = [&](const ArchitectureOptions& with, const GptConfig& from) {
+    const Resolved out = resolve(with, from);
+    CHECK(out.problems.empty());
+    return out.config.rotary;
+  };
   given = {};
   given.rotary_interpolation = 2;
-  CHECK(resolve(given, rotary).problems.size() == 1);
+  CHECK(continued(given, rotary) == RotaryOptions{.base = 700, .scaling = Scaling::linear, .factor = 2});
   given = {};
   given.rope_scaling = true;
+  CHECK(continued(given, rotary) == RotaryOptions{.base = 700, .scaling = Scaling::llama3, .factor = 8});
+  GptConfig scaled = rotary;
+  scaled.rotary.scaling = Scaling::llama3;
+  scaled.rotary.factor = 32;
+  scaled.rotary.original_positions = 99;
+  CHECK(continued(given, scaled) == scaled.rotary);
   given.rope_scaling_factor = 4;
+  CHECK(continued(given, scaled).factor == 4);
+  CHECK(continued(given, scaled).original_positions == 99);
+  // Yarn starts from the loaded model's positions. A second start finds them in its own checkpoint.
+  given = {};
+  given.position_embedding_type = "yarn";
+  given.rotary_scaling_factor = 4;
+  given.max_position_embeddings = 512;
+  GptConfig longer = resolve(given, scaled).config;
+  CHECK(longer.rotary == RotaryOptions{.base = 700,
+                                       .scaling = Scaling::yarn,
+                                       .factor = 4,
+                                       .attention_factor = yarn_attention_factor(4),
+                                       .original_positions = 128});
+  CHECK(resolve(given, longer).config == longer);
+  longer.rotary.attention_factor = 1.5;
+  given = {};
+  given.yarn_beta_slow = 2;
+  CHECK(continued(given, longer).attention_factor == 1.5);
+  CHECK(continued(given, longer).beta_slow == 2);
   CHECK(resolve(given, rotary).problems.size() == 1);
   given = {};
-  given.rope_scaling = true;  // without a factor: the loaded model's
-  GptConfig scaled = rotary;
-  scaled.rotary.scaling = RotaryOptions::Scaling::llama3;
-  scaled.rotary.factor = 32;
-  CHECK(resolve(given, scaled).problems.empty());
+  given.rope_parameters = R"({"rope_type": "default"})";
+  CHECK(continued(given, longer) == rotary.rotary);
+  given.rope_parameters = R"({"rope_type": "yarn", "factor": 2})";
+  CHECK(resolve(given, longer).problems.size() == 1);
 }

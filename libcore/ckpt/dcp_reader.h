@@ -1,0 +1,65 @@
+// Base class for readers whose tensors consist of chunks of a DCP folder (dcp_folder.h). Opens a chunk's archive when
+// it reads elements of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckpt/dcp_folder.h"
+#include "ckpt/tensor_map.h"
+#include "ckpt/tensor_reader.h"
+
+namespace mtl {
+
+class DcpReader : public TensorReader {
+ public:
+  /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated.
+  void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
+  /// Opens the archives from which the slice is read, and verifies the CRC-32 of their records.
+  void verify_slice(std::size_t index, const Slice& slice) const final;
+  /// Verifies the archives of all tensors that the reader uses.
+  void verify() const override;
+  std::vector<NonfiniteTensor> find_nonfinite(std::size_t index) const final;
+  std::string stored_name(std::size_t index) const final;
+  std::string identity() const override { return dcp_.identity(); }
+
+ protected:
+  /// A chunk with the key and the tensor to which it belongs, or a tensor in an object's archive, which the reader
+  /// keeps open.
+  struct Source {
+    const std::string* key;
+    const DcpTensor* tensor = nullptr;
+    const DcpChunk* chunk = nullptr;
+    const TorchArchive* archive = nullptr;  // of an object
+    const TorchTensor* view = nullptr;      // in `archive`, contiguous
+    DcpPlace object = {};
+
+    const DcpPlace& place() const { return chunk != nullptr ? chunk->place : object; }
+  };
+  /// Where a canonical tensor's elements are stored. piece.file is an index into `sources`; a piece's strides are those
+  /// of a dense chunk.
+  struct Places {
+    std::vector<TensorPiece> pieces;
+    std::vector<Source> sources;
+  };
+
+  explicit DcpReader(const std::string& path) : dcp_(path) { folder = path; }
+  void add_tensor(SavedTensor tensor, Places places);
+  /// Gathers a slice of a tensor of this dtype into `out`.
+  void gather(const Places& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const;
+  const DcpFolder& dcp() const { return dcp_; }
+
+ private:
+  void verify_chunk(const Source& source) const;
+
+  DcpFolder dcp_;
+  std::vector<Places> places_;                                         // parallel to `tensors`
+  mutable std::set<std::pair<std::uint32_t, std::int64_t>> verified_;  // (file, offset) of archives
+};
+
+}  // namespace mtl

@@ -1,0 +1,17 @@
+// Finds slices of a tensor that share an element.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "layout/slice.h"
+
+namespace mtl {
+
+/// Returns the indices of two slices that share an element, or empty if there are none. Takes O(n log n) steps for the
+/// grids of boxes, with multiple element ranges per box, that parallel layouts produce.
+std::optional<std::pair<std::size_t, std::size_t>> find_overlap(const std::vector<const Slice*>& slices);
+
+}  // namespace mtl

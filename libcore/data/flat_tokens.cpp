@@ -1,0 +1,170 @@
+#include "data/flat_tokens.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/lfs_pointer.h"
+#include "base/str.h"
+#include "data/npy.h"
+
+namespace mtl {
+namespace {
+
+constexpr std::uint64_t kFixedHeaderBytes = 1024;  // llm.c and llmq
+constexpr std::size_t kHeadBytes = std::max<std::size_t>({kNpyHeadBytes, kFixedHeaderBytes, kLfsPointerBytes});
+
+struct LlmCVariant {
+  std::int32_t magic, version;
+  IntegerType type;
+};
+constexpr LlmCVariant kLlmCVariants[] = {{kLlmCTokens, 1, kU16}, {kLlmCWideTokens, 7, kU32}};
+
+constexpr std::string_view kCopyAgain = "; copy the file again, or make it again";
+
+/// Returns i32 number `index` of a header.
+std::int32_t header_number(std::string_view head, std::size_t index) {
+  return static_cast<std::int32_t>(from_little_endian(head.substr(4 * index, 4)));
+}
+
+std::string read_head(const OpenFile& file, std::uint64_t size) {
+  std::string head(std::min<std::uint64_t>(size, kHeadBytes), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  return head;
+}
+
+/// For a file that begins with `head`, and is of no flat format.
+[[noreturn]] void refuse_unknown(const std::string& path, std::string_view head) {
+  if (recognize_token_file(head) || file_exists(dataset_prefix(path) + ".idx"))
+    fail_at(Exit::bad_data, path, "this belongs to a pair of token files, .bin and .idx, which need no import");
+  fail_at(Exit::bad_data, path,
+          "the file has no header of a known format (`mtl-data formats` lists them); if it is ids and nothing else, as "
+          "nanoGPT writes them, add --format nanogpt");
+}
+
+/// Throws if a file without a header is text or compressed. Nearly all of its bytes would pass for ids.
+void refuse_other_content(std::string_view head, IntegerType type) {
+  constexpr std::size_t kEnough = 64;  // real ids are never printable for so long
+  if (head.size() < kEnough) return;
+  const bool is_gzip = starts_with(head, "\x1F\x8B\x08") && head[3] < ' ' && head[3] >= 0 && (head[8] & ~6) == 0;
+  if (is_gzip || starts_with(head, "\x28\xB5\x2F\xFD") ||
+      starts_with(head, std::string_view("\xFD"
+                                         "7zXZ\0",
+                                         6)) ||
+      starts_with(head, "PK\x03\x04"))
+    fail(Exit::bad_data, "the file is compressed; decompress it first");
+  const auto is_text = [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; };
+  if (type.bytes > 1 && std::ranges::all_of(head, is_text))
+    fail(Exit::bad_data, "the file is text, not token ids; make token files from it with mtl-preprocess");
+}
+
+}  // namespace
+
+FlatTokenFile::FlatTokenFile(const std::string& path, std::optional<TokenFormat> format, IntegerType raw_type)
+    : path_(path), file_(path), type_(raw_type) {
+  if (!fs::is_regular_file(path))
+    fail_at(Exit::io, path, "only a regular file can be imported; copy its content into one");
+  const std::uint64_t size = file_size(path);
+  const std::string head = read_head(file_, size);
+  refuse_lfs_pointer(path, head);
+  const auto recognized = recognize_token_file(head);
+  if (recognized == TokenFormat::megatron || (!recognized && !format)) refuse_unknown(path, head);
+  if (format && recognized.value_or(TokenFormat::nanogpt) != *format) {
+    fail_at(Exit::bad_data, path, "the file has ",
+            recognized ? cat("the header of ", name_of(*recognized)) : "no header", ", not that of ", name_of(*format),
+            "; ", recognized ? "leave out --format" : "if it is ids and nothing else, use --format nanogpt");
+  }
+  format_ = recognized.value_or(TokenFormat::nanogpt);
+  try {
+    read_header(head, size);
+  } catch (const Error& error) {
+    fail_at(error.code(), path, error.what());
+  }
+}
+
+void FlatTokenFile::read_header(std::string_view head, std::uint64_t size) {
+  switch (format_) {
+    case TokenFormat::llm_c:
+      read_llm_c_header(head);
+      break;
+    case TokenFormat::llmq:
+      read_llmq_header(head);
+      break;
+    case TokenFormat::npy: {
+      const NpyHeader header = read_npy_header(head);
+      type_ = header.type;
+      tokens_ = header.size;
+      header_bytes_ = header.bytes;
+      break;
+    }
+    case TokenFormat::nanogpt:
+      refuse_other_content(head, type_);
+      tokens_ = static_cast<std::int64_t>(size / type_.bytes);
+      break;
+    case TokenFormat::megatron:
+      fail(Exit::failure, "a pair of token files is not flat");
+  }
+  // Divide instead of multiplying: a product with an unchecked count could overflow.
+  const std::uint64_t stored = size - header_bytes_, item = type_.bytes;
+  if (stored % item == 0 && stored / item == static_cast<std::uint64_t>(tokens_)) return;
+  if (format_ == TokenFormat::nanogpt)
+    fail(Exit::bad_data, "the size, ", with_commas(size), " bytes, is not a multiple of ", item,
+         ", the size of a token as ", name_of(type_), "; choose another --input-type, or copy the file again");
+  fail(Exit::bad_data, "the header announces ", with_commas(tokens_), " tokens as ", name_of(type_), ", but after its ",
+       with_commas(header_bytes_), " bytes, the file has ", with_commas(stored), kCopyAgain);
+}
+
+void FlatTokenFile::read_llm_c_header(std::string_view head) {
+  const std::int32_t magic = header_number(head, 0);
+  if (magic == kLlmCQuestions)
+    fail(Exit::bad_data,
+         "the file has llm.c's multiple-choice questions (HellaSwag, MMLU), not text; use its text files");
+  if (head.size() < kFixedHeaderBytes)
+    fail(Exit::bad_data, "the header needs 1,024 bytes, but the file has ", head.size(), kCopyAgain);
+  const std::int32_t version = header_number(head, 1), count = header_number(head, 2);
+  const auto* variant = std::ranges::find(kLlmCVariants, magic, &LlmCVariant::magic);
+  require(variant != std::end(kLlmCVariants), "llm.c's magic is ", magic);
+  if (version != variant->version)
+    fail(Exit::bad_data, "version ", version, " of llm.c's format with magic ", magic,
+         " is not supported; only version ", variant->version, " is (byte 4)");
+  if (count < 0) fail(Exit::bad_data, "the number of tokens is ", count, " (byte 8)", kCopyAgain);
+  type_ = variant->type;
+  tokens_ = count;
+  header_bytes_ = kFixedHeaderBytes;
+}
+
+void FlatTokenFile::read_llmq_header(std::string_view head) {
+  if (head.size() < kFixedHeaderBytes)
+    fail(Exit::bad_data, "the header needs 1,024 bytes, but the file has ", head.size(), kCopyAgain);
+  const std::int32_t version = header_number(head, 2), width = header_number(head, 3), count = header_number(head, 4);
+  if (version != 1 && version != 2)
+    fail(Exit::bad_data, "version ", version, " of llmq's format is not supported; only 1 and 2 are (byte 8)");
+  if (width != 4) fail(Exit::bad_data, "tokens have ", width, " bytes; only 4 are supported (byte 12)");
+  if (count < 0) fail(Exit::bad_data, "the number of tokens is ", count, " (byte 16)", kCopyAgain);
+  if (version == 2 && header_number(head, 6) != 0)
+    fail(Exit::bad_data,
+         "the file has a loss mask (byte 24), which token files cannot store, so training would count other tokens; "
+         "make "
+         "the file without a mask");
+  type_ = kI32;
+  tokens_ = count;
+  header_bytes_ = kFixedHeaderBytes;
+}
+
+std::string flat_header(TokenFormat format, IntegerType type, std::int64_t tokens) {
+  if (format == TokenFormat::nanogpt) return "";
+  if (format == TokenFormat::npy) return npy_header(type, tokens);
+  require(format == TokenFormat::llm_c, "mtl does not write ", name_of(format));
+  const auto* variant = std::ranges::find(kLlmCVariants, type, &LlmCVariant::type);
+  if (variant == std::end(kLlmCVariants)) fail(Exit::usage, "llm.c's files store u16 or u32, not ", name_of(type));
+  if (tokens > INT32_MAX)
+    fail(Exit::bad_data, "llm.c's header counts up to 2^31 - 1 tokens, but there are ", with_commas(tokens),
+         "; divide them with mtl-data split, and export each part");
+  std::string header;
+  for (const std::int64_t number : {std::int64_t{variant->magic}, std::int64_t{variant->version}, tokens})
+    header += to_little_endian(number, 4);
+  header.resize(kFixedHeaderBytes, '\0');
+  return header;
+}
+
+}  // namespace mtl

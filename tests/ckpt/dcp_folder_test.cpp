@@ -1,0 +1,162 @@
+// DCP folders: the index .metadata is read exactly, and damaged or hostile ones are refused before any tensor is read.
+#include <doctest/doctest.h>
+
+#include "ckpt/dcp_folder.h"
+#include "ckpt/pickle_writer.h"
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+const std::string kPlain = "golden/dist_ckpt/odd/plain_compact";
+constexpr const char* kKey = "tok_embeddings.weight";  // (13, 8) in one chunk
+constexpr const char* kModule = "torch.distributed.checkpoint.metadata";
+
+/// Writes an index as a pickle of protocol 2. A test may change what an index cannot express.
+struct IndexWriter {
+  const DcpMetadata& index;
+  bool is_transformed = false, drops_places = false;
+  PickleWriter pickle = {};
+
+  std::string write() {
+    object(kModule, "Metadata");
+    pickle.begin_dict();
+    pickle.text("state_dict_metadata"), pickle.begin_dict();
+    for (const auto& [key, tensor] : index.tensors) pickle.text(key), write_tensor(tensor);
+    for (const auto& [key, place] : index.objects) {
+      pickle.text(key), object(kModule, "BytesStorageMetadata");
+    }
+    pickle.end_dict();
+    pickle.text("storage_data"), pickle.begin_dict();
+    for (const auto& [key, tensor] : index.tensors) {
+      for (const DcpChunk& chunk : tensor.chunks) {
+        if (!drops_places || key != kKey) write_place(key, &chunk.box.offset, chunk.place);
+      }
+    }
+    for (const auto& [key, place] : index.objects) write_place(key, nullptr, place);
+    pickle.end_dict();
+    pickle.end_dict(), pickle.build();
+    return pickle.finish();
+  }
+
+  void object(const char* module, const char* name) {
+    pickle.global(module, name), pickle.begin_tuple(), pickle.end_tuple(), pickle.new_object();
+  }
+  void sizes(const std::vector<std::int64_t>& values) {
+    pickle.global("torch", "Size"), pickle.begin_tuple(), pickle.begin_tuple();
+    for (std::int64_t value : values) pickle.integer(value);
+    pickle.end_tuple(), pickle.end_tuple(), pickle.reduce();
+  }
+  void write_tensor(const DcpTensor& tensor) {
+    object(kModule, "TensorStorageMetadata"), pickle.begin_dict();
+    pickle.text("properties"), object(kModule, "TensorProperties");
+    pickle.begin_tuple(), pickle.global("torch", tensor.dtype == StoredDType::f32 ? "float32" : "float64");
+    pickle.end_tuple(), pickle.build();
+    pickle.text("size"), sizes(tensor.shape), pickle.text("chunks"), pickle.begin_list();
+    for (const DcpChunk& chunk : tensor.chunks) {
+      object(kModule, "ChunkStorageMetadata"), pickle.begin_dict();
+      pickle.text("offsets"), sizes(chunk.box.offset), pickle.text("sizes"), sizes(chunk.box.size);
+      pickle.end_dict(), pickle.build();
+    }
+    pickle.end_list(), pickle.end_dict(), pickle.build();
+  }
+  void write_place(const std::string& key, const std::vector<std::int64_t>* offset, const DcpPlace& place) {
+    object(kModule, "MetadataIndex"), pickle.begin_dict(), pickle.text("fqn"), pickle.text(key);
+    if (offset != nullptr) pickle.text("offset"), sizes(*offset);
+    pickle.end_dict(), pickle.build();
+    object("torch.distributed.checkpoint.filesystem", "_StorageInfo"), pickle.begin_dict();
+    pickle.text("relative_path"), pickle.text(index.files[place.file]);
+    pickle.text("offset"), pickle.integer(place.offset), pickle.text("length"), pickle.integer(place.length);
+    if (is_transformed)
+      pickle.text("transform_descriptors"), pickle.begin_list(), pickle.text("zstd"), pickle.end_list();
+    pickle.end_dict(), pickle.build();
+  }
+};
+
+DcpMetadata plain_index() { return read_dcp_metadata(read_file(kPlain + "/.metadata")); }
+
+/// Returns the error from opening the plain folder with a changed index, and every tensor in it.
+template <class Change>
+std::string error_with(const Change& change) {
+  const ScratchFolder scratch;
+  DcpMetadata index = plain_index();
+  IndexWriter writer{index};
+  change(index, writer);
+  fs::copy(kPlain + "/__0_0.distcp", scratch / "__0_0.distcp");
+  write_text(scratch / ".metadata", writer.write());
+  return error_of(
+      [&] {
+        const DcpFolder folder(scratch.path());
+        for (const auto& [key, tensor] : folder.tensors()) {
+          for (const DcpChunk& chunk : tensor.chunks) folder.open_chunk(key, tensor, chunk);
+        }
+      },
+      Exit::bad_data);
+}
+
+/// Like error_with(), with a changed tensor of one chunk.
+template <class Change>
+std::string error_with_tensor(const Change& change) {
+  return error_with([&](DcpMetadata& index, IndexWriter&) {
+    DcpTensor& tensor = index.tensors.at(kKey);
+    change(tensor, tensor.chunks[0]);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("dcp folder: chunks are found by key and offset, and their archives hold them") {
+  const DcpFolder folder(kPlain);
+  CHECK(folder.tensors().size() == 12);
+  const DcpTensor* tensor = folder.find(kKey);
+  REQUIRE(tensor != nullptr);
+  CHECK(tensor->shape == std::vector<std::int64_t>{13, 8});
+  REQUIRE(tensor->chunks.size() == 1);
+  const DcpFolder::OpenChunk chunk = folder.open_chunk(kKey, *tensor, tensor->chunks[0]);
+  CHECK(chunk.tensor->shape == tensor->shape);
+  CHECK(folder.find("absent") == nullptr);
+  CHECK(error_with([](DcpMetadata&, IndexWriter&) {}).empty());  // the tests' own writer
+}
+
+TEST_CASE("dcp folder: places outside the file or the folder are refused") {
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.place.offset = 1 << 30; }), "but the file only"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.place.length = INT64_MAX; }), "but the file only"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.place.offset = -1; }), "not a number of bytes"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.place.offset += 64; }), "the archive of"));
+  for (const char* name : {"../x", "/dev/zero", "a/b", "..", ""}) {
+    CAPTURE(name);
+    CHECK(contains(error_with([&](DcpMetadata& index, IndexWriter&) { index.files[0] = name; }), "not a name in the"));
+  }
+  CHECK(contains(error_with([&](DcpMetadata& index, IndexWriter&) { index.files[0] = "__9_0.distcp"; }), "is missing"));
+  CHECK(contains(error_with([](DcpMetadata&, IndexWriter& writer) { writer.drops_places = true; }), "has no place"));
+  CHECK(contains(error_with([](DcpMetadata&, IndexWriter& writer) { writer.is_transformed = true; }), "transformed"));
+}
+
+TEST_CASE("dcp folder: chunks must cover a tensor exactly") {
+  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpChunk&) { ++t.shape[0]; }), "contain 104 of 112"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { --c.box.size[1]; }), "contain 91 of 104"));
+  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpChunk&) { --t.shape[0]; }), "is not inside"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { ++c.box.offset[0]; }), "is not inside"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.box.offset.pop_back(); }), "is not inside"));
+  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpChunk&) { t.shape[0] = -13; }), "is -13"));
+  const std::vector<std::int64_t> wraps = {std::int64_t{1} << 62, 8};
+  CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpChunk& c) { t.shape = c.box.size = wraps; }), "63 bits"));
+  const std::vector<std::int64_t> huge = {std::int64_t{1} << 40, 8};
+  CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpChunk& c) { t.shape = c.box.size = huge; }), "has only"));
+  const auto overlap = [](DcpTensor& t, DcpChunk&) {
+    DcpChunk second = t.chunks[0];
+    second.box.offset[0] = 4, second.box.size[0] = 9;
+    t.chunks.push_back(second);
+  };
+  CHECK(contains(error_with_tensor(overlap), "(0, 0) and (4, 0) overlap"));
+  const auto same = [](DcpTensor& t, DcpChunk&) { t.chunks.push_back(DcpChunk(t.chunks[0])); };
+  CHECK(contains(error_with_tensor(same), "two places"));
+}
+
+TEST_CASE("dcp folder: an archive must be the tensor that the index describes") {
+  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpChunk&) { t.dtype = StoredDType::f64; }), "says F64"));
+  const std::vector<std::int64_t> other = {8, 13};
+  CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpChunk& c) { t.shape = c.box.size = other; }), "(13, 8), but"));
+}

@@ -1,0 +1,239 @@
+// Distributed checkpoints of Megatron-LM and torchtitan: every golden case equals its model, bit for bit, as whole
+// tensors and as slices, weights and moments.
+#include <doctest/doctest.h>
+
+#include "base/json.h"
+#include "base/usage_error.h"
+#include "ckpt/safetensors.h"
+#include "ckpt_fixtures.h"
+#include "tests/golden_lines.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+const std::string kDistCases = "golden/dist_ckpt/";
+
+/// Makes a Hugging Face folder in `folder` from a model's config.json and the tensors PREFIX.NAME of a file, which it
+/// calls NAME.
+void make_hf_folder(const std::string& folder, const std::string& model, const std::string& file,
+                    const std::string& prefix) {
+  fs::create_directories(folder);
+  write_text(folder + "/config.json", read_file(cat(kDistCases, "models/", model, "/config.json")));
+  const SafetensorsFile from(cat(kDistCases, "models/", model, "/", file));
+  std::vector<StoredTensor> plan;
+  std::vector<std::span<const std::byte>> data;
+  for (const StoredTensor& tensor : from.tensors()) {
+    if (!starts_with(tensor.name, prefix)) continue;
+    plan.push_back(tensor);
+    plan.back().name = tensor.name.substr(prefix.size());
+    data.push_back(from.data(tensor));
+  }
+  OutputFile out(folder + "/model.safetensors");
+  SafetensorsWriter writer(out, plan);
+  for (std::span<const std::byte> elements : data) writer.write(elements);
+  writer.finish();
+  out.close();
+}
+
+/// The models in golden/dist_ckpt/models as ModelSources: weights in fp32 and bf16, and moments as if they were
+/// weights.
+class Expected {
+ public:
+  const ModelSource& weights(const std::string& model, StoredDType dtype) {
+    return open(model, dtype == StoredDType::bf16 ? "model_bf16.safetensors" : "model_fp32.safetensors", "");
+  }
+  const ModelSource& moments(const std::string& model, const std::string& kind) {
+    return open(model, "optimizer.safetensors", kind + ".");
+  }
+
+ private:
+  const ModelSource& open(const std::string& model, const std::string& file, const std::string& prefix) {
+    const std::string name = cat(model, "_", file, prefix);
+    const auto found = models_.find(name);
+    if (found != models_.end()) return found->second;
+    make_hf_folder(scratch_ / name, model, file, prefix);
+    return models_.emplace(name, open_quietly(scratch_ / name)).first->second;
+  }
+
+  ScratchFolder scratch_;
+  std::map<std::string, ModelSource> models_;
+};
+
+ModelSource open_dist_case(const std::string& path, const ModelSupplement& given) {
+  Console console = quiet_console();
+  return ModelSource::open(path, console, given);
+}
+
+/// Returns what opens a case: the vocabulary without padding, or the configuration.
+ModelSupplement supplement_of(const Json& entry) {
+  ModelSupplement given;
+  if (starts_with(entry.at("dir").as_string(), "titan")) {
+    given.hf_config = cat(kDistCases, "models/", entry.at("model").as_string());
+  } else {
+    given.vocab_size = entry.at("vocab").as_int();
+  }
+  return given;
+}
+
+/// Compares the tensors KIND.NAME with the parameters of `expected`, also in slices along every axis.
+void check_tensors(const ModelSource& source, const std::string& kind, const ModelSource& expected) {
+  for (const SavedTensor& tensor : expected.tensors()) {
+    const std::string name = cat(kind, tensor.name.substr(tensor.name.find('.')));
+    CAPTURE(name);
+    const Slice whole = whole_slice(tensor.shape);
+    CHECK(same_bits(elements_of(source, name, whole), elements_of(expected, tensor.name, whole)));
+    for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis) {
+      Slice slice = whole;
+      slice.offset[axis] = tensor.shape[axis] / 3;
+      slice.size[axis] = std::max<std::int64_t>(1, tensor.shape[axis] / 2);
+      slice.end = whole_slice(slice.size).count();
+      CHECK(same_bits(elements_of(source, name, slice), elements_of(expected, tensor.name, slice)));
+      slice.begin = slice.count() / 3, slice.end -= slice.count() > 2;
+      CHECK(same_bits(elements_of(source, name, slice), elements_of(expected, tensor.name, slice)));
+    }
+  }
+}
+
+std::string copy_dist_case(const ScratchFolder& scratch, const std::string& from) {
+  const std::string to = scratch / "copy";
+  fs::remove_all(to);
+  fs::copy(kDistCases + from, to, fs::copy_options::recursive);
+  return to;
+}
+
+}  // namespace
+
+TEST_CASE("dcp: the golden cases equal their models bit for bit") {
+  Expected expected;
+  int cases = 0;
+  for (const Json& entry : golden_lines(kDistCases + "cases.jsonl")) {
+    const std::string dir = entry.at("dir").as_string(), model = entry.at("model").as_string();
+    CAPTURE(dir);
+    ++cases;
+    const ModelSource source = open_dist_case(kDistCases + dir, supplement_of(entry));
+    const bool is_titan = starts_with(dir, "titan");
+    CHECK(source.kind() == (is_titan ? "PyTorch distributed checkpoint" : "distributed Megatron-LM checkpoint"));
+    CHECK(ends_with(source.folder(), entry.at("folder").as_string()));
+    source.verify();
+    check_tensors(source, "param", expected.weights(model, source.tensors()[0].dtype));
+    CAPTURE(source.optimizer_problem());
+    CHECK(source.optimizer_problem().empty());
+    REQUIRE(source.has_optimizer() == !entry.at("optimizer").is_null());
+    if (!source.has_optimizer()) continue;
+    check_tensors(source, "exp_avg", expected.moments(model, "exp_avg"));
+    check_tensors(source, "exp_avg_sq", expected.moments(model, "exp_avg_sq"));
+    REQUIRE(source.state());
+    const std::int64_t iteration = entry.at("iteration").as_int();
+    CHECK(source.state()->iteration == iteration);
+    CHECK(source.state()->optimizer_steps == iteration);
+    CHECK(source.state()->consumed_samples == (is_titan ? 0 : 8 * iteration));
+    CHECK(source.state()->skipped_iterations == 0);
+  }
+  CHECK(cases == 7);
+}
+
+TEST_CASE("dcp: unusual folders that are read, and code in a folder that is not") {
+  Expected expected;
+  int accepted = 0, refused = 0;
+  for (const char* name :
+       {"plain_compact", "protocol_2", "protocol_5", "uneven_grid", "view_in_archive", "reordered_gaps",
+        "index_hint_wrong", "unread_evil", "megatron_plain", "megatron_common_pt"}) {
+    CAPTURE(name);
+    ModelSupplement given;
+    if (!starts_with(name, "megatron")) given.hf_config = kDistCases + "models/tiny/config.json";
+    if (starts_with(name, "megatron")) given.vocab_size = 13;
+    const ModelSource source = open_dist_case(cat(kDistCases, "odd/", name), given);
+    source.verify();
+    check_tensors(source, "param", expected.weights("tiny", StoredDType::f32));
+    ++accepted;
+  }
+  for (const char* name :
+       {"metadata_os_system", "archive_os_system", "megatron_common_os_system", "stride_zero_bomb"}) {
+    CAPTURE(name);
+    ModelSupplement given;
+    if (!starts_with(name, "megatron")) given.hf_config = kDistCases + "models/tiny";
+    const std::string message =
+        error_of([&] { open_dist_case(cat(kDistCases, "odd/", name), given).verify(); }, Exit::bad_data);
+    CHECK(contains(message, std::string_view(name) == "stride_zero_bomb" ? "has only" : "posix.system"));
+    ++refused;
+  }
+  CHECK(accepted == 10);
+  CHECK(refused == 4);
+}
+
+TEST_CASE("dcp: reading a slice opens only what it needs") {
+  const ModelSource source = open_dist_case(kDistCases + "tag_llama_tp2", {.vocab_size = 45});
+  std::vector<std::byte> out(16 * 4);
+  Slice slice = whole_slice({45, 16});
+  slice.begin = 16 * 40, slice.end = slice.begin + 16;
+  source.read("param.embedding.tokens.weight", slice, out);
+  CHECK(source.bytes_read() == out.size());
+}
+
+TEST_CASE("dcp: a Megatron-LM folder's tracker selects the iteration") {
+  const ScratchFolder scratch;
+  const std::string folder = copy_dist_case(scratch, "tag_llama_tp2");
+  fs::copy(kDistCases + "core012_llama_dp3/iter_0000030", folder + "/iter_0000040", fs::copy_options::recursive);
+  Console console = quiet_console();
+  CHECK(ModelSource::find(folder, console) == folder + "/iter_0000030");
+  write_text(folder + "/latest_checkpointed_iteration.txt", "40");
+  CHECK(ModelSource::find(folder, console) == folder + "/iter_0000040");
+  fs::remove(folder + "/latest_checkpointed_iteration.txt");
+  CHECK(ModelSource::find(folder, console) == folder + "/iter_0000040");
+  fs::remove(folder + "/iter_0000030/.metadata");
+  CHECK(contains(error_of([&] { open_quietly(folder + "/iter_0000030"); }, Exit::bad_data),
+                 ".metadata: the file is missing"));
+}
+
+TEST_CASE("dcp: backends other than torch_dist are refused by name") {
+  const ScratchFolder scratch;
+  const std::string folder = copy_dist_case(scratch, "odd/megatron_plain");
+  for (const auto& [json, named] :
+       {std::pair(R"({"sharded_backend": "zarr", "sharded_backend_version": 1})", "zarr"),
+        std::pair(R"({"sharded_backend": "torch_dist", "sharded_backend_version": 2})", "2"),
+        std::pair(R"({"common_backend": "torch"})", "(none)"), std::pair("[]", "(none)")}) {
+    CAPTURE(json);
+    write_text(folder + "/metadata.json", json);
+    CHECK(contains(error_of([&] { open_quietly(folder); }, Exit::bad_data), cat(" is ", named, ", but")));
+  }
+}
+
+TEST_CASE("dcp: of a folder of steps, the largest is read") {
+  const ScratchFolder scratch;
+  const std::string folder = copy_dist_case(scratch, "titan_fp32");
+  for (const char* name : {"step-9", "step-100", "step-x", "step-1000"})
+    fs::copy(kDistCases + "titan_bf16/step-25", cat(folder, "/", name), fs::copy_options::recursive);
+  fs::remove_all(folder + "/step-1000");
+  fs::create_directory(folder + "/step-1000");  // without a checkpoint
+  Console console = quiet_console();
+  CHECK(ModelSource::find(folder, console) == folder + "/step-100");
+}
+
+TEST_CASE("dcp: torchtitan's configuration comes from config.json, a flag, or shapes and defaults") {
+  const ScratchFolder scratch;
+  const std::string folder = copy_dist_case(scratch, "titan_fp32") + "/step-25";
+  const ModelSource given = open_dist_case(folder, {.hf_config = kDistCases + "models/tiny/config.json"});
+  const ModelSource assumed = open_dist_case(folder, {.num_attention_heads = 2});
+  GptConfig config = assumed.config();
+  CHECK(config.rotary.base == 500000);
+  CHECK(config.max_positions == 131072);
+  CHECK(assumed.has_padded_vocabulary());
+  config.rotary.base = given.config().rotary.base;
+  config.max_positions = given.config().max_positions;
+  config.norm_eps = given.config().norm_eps;
+  config.init_std = given.config().init_std;
+  CHECK(config == given.config());
+  CHECK(contains(error_of([&] { open_quietly(folder); }, Exit::usage), "is required"));
+  CHECK(
+      contains(error_of([&] { open_dist_case(folder, {.num_attention_heads = 3}); }, Exit::usage), "does not divide"));
+  fs::copy(kDistCases + "models/tiny/config.json", folder + "/config.json");
+  CHECK(open_quietly(folder).config() == given.config());
+  CHECK(contains(error_of([&] { open_dist_case(folder, {.hf_config = kDistCases + "models/llama"}); }, Exit::bad_data),
+                 "has shape"));
+  CHECK(contains(error_of([&] { open_dist_case(folder, {.hf_config = kDistCases + "models/gpt"}); }, Exit::bad_data),
+                 "not that of a Llama model"));
+  CHECK(contains(error_of([&] { open_dist_case(kDistCases + "tag_gpt_pp2", {.hf_config = "x"}); }, Exit::usage),
+                 "--hf-config x: has no use"));
+}

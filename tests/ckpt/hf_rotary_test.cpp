@@ -1,0 +1,130 @@
+// Scaled rotary frequencies: from config.json to frequencies and back, compared with transformers.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "ckpt/canonical.h"
+#include "ckpt/hf_config.h"
+#include "nn/rotary.h"
+#include "tests/error_of.h"
+#include "tests/golden_lines.h"
+#include "tests/relative_error.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+constexpr const char* kScaledModels[] = {"yarn",     "yarn_mscale",   "yarn_factor",
+                                         "longrope", "dynamic_above", "dynamic_below"};
+
+/// Returns max |f - expected| / expected.
+double error_of_frequencies(const RotaryFrequencies& frequencies, const Json& expected) {
+  const Json::Array& values = expected.as_array();
+  REQUIRE(frequencies.pairs == std::ssize(values));
+  double worst = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    worst = larger_or_nan(worst, std::abs(frequencies.values[i] / values[i].as_number() - 1));
+  return worst;
+}
+
+/// Returns the problems of --rope-parameters for a Llama with 64 positions, one per line.
+std::string problems_of(const std::string& parameters) {
+  GptConfig config;
+  config.head_dim = 4;
+  config.max_positions = 64;
+  std::vector<std::string> problems;
+  rotary_from_hf(Json::parse(parameters), config, problems);
+  return join(problems, "\n");
+}
+
+}  // namespace
+
+TEST_CASE("hf rotary: the golden models' frequencies and attention factors equal transformers' float64") {
+  for (const std::string model : kScaledModels) {
+    CAPTURE(model);
+    const std::string folder = cat("golden/rotary_model/", model);
+    const Json golden = Json::read(folder + "/rope.json");
+    for (const char* file : {"/config.json", "/config_old.json"}) {
+      const GptConfig config = gpt_config_from_hf(Json::read(folder + file));
+      const RotaryFrequencies frequencies = rotary_frequencies(config, golden.at("length").as_int());
+      const Json& expected = golden.at("all");
+      CHECK(error_of_frequencies(frequencies, expected.at("inv_freq")) < 1e-12);
+      CHECK(std::abs(frequencies.scale / expected.at("scale").as_number() - 1) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("hf rotary: scaled frequencies and attention factors equal transformers', written and read back too") {
+  std::map<std::string, int> cases;
+  for (const Json& golden : golden_lines("golden/rotary_frequencies/cases.jsonl")) {
+    const Json& rope = golden.at("config").at("rope_parameters");
+    // Only GPT-NeoX rotates a part of each head. It has no head_dim.
+    const bool is_partial = rope.number_or("partial_rotary_factor", 1) != 1;
+    Json json = Json::object({{"model_type", is_partial ? "gpt_neox" : "llama"}, {"intermediate_size", 8}});
+    for (const auto& [key, value] : golden.at("config").as_object()) {
+      if (!is_partial || key != "head_dim") json.set(key, value);
+    }
+    CAPTURE(json.dump());
+    ++cases[rope.at("rope_type").as_string()];
+    const GptConfig config = gpt_config_from_hf(json);
+    const RotaryFrequencies frequencies = rotary_frequencies(config, golden.at("length").as_int());
+    CHECK(error_of_frequencies(frequencies, golden.at("inv_freq")) < 2e-6);
+    CHECK(std::abs(frequencies.scale / golden.at("attention_factor").as_number() - 1) < 1e-12);
+    CHECK(gpt_config_from_hf(hf_config_for(hf_family_of(json), config)) == config);
+    CHECK(config_from_json(Json::parse(config_to_json(config).dump())) == config);
+  }
+  CHECK(cases["llama3"] == 32);
+  CHECK(cases["linear"] == 12);
+  CHECK(cases["yarn"] == 41);
+  CHECK(cases["longrope"] == 16);
+  CHECK(cases["dynamic"] == 16);
+}
+
+TEST_CASE("hf rotary: keys of rope_parameters that are absent or null have transformers' values") {
+  Json json = Json::read("golden/rotary_model/yarn/config.json");  // 256 positions, 16 original ones
+  const auto with = [&](const char* key, Json value) {
+    Json rope = json.at("rope_parameters");
+    return gpt_config_from_hf(Json(json).set("rope_parameters", rope.set(key, std::move(value)))).rotary;
+  };
+  const RotaryOptions plain = gpt_config_from_hf(json).rotary;
+  for (const char* key : {"attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) {
+    CAPTURE(key);
+    CHECK(with(key, Json()) == plain);
+  }
+  CHECK(with("beta_fast", 0) == plain);
+  CHECK(with("mscale", 0.5) == plain);  // acts with mscale_all_dim only
+  CHECK(with("factor", Json()).factor == 16);
+  CHECK(with("attention_factor", 2.0).attention_factor == 2);
+  for (const char* key : {"factor", "attention_factor", "beta_fast", "original_max_position_embeddings", "truncate"}) {
+    CAPTURE(key);
+    CHECK(contains(error_of([&] { with(key, "8"); }, Exit::bad_data), cat("rope_parameters.", key, " is \"8\"")));
+  }
+  json = Json::read("golden/rotary_model/longrope/config.json");
+  CHECK(with("factor", Json()).attention_factor == longrope_attention_factor(8, 32));
+  CHECK(contains(error_of([&] { with("long_factor", 3); }, Exit::bad_data), "long_factor is 3; it must be a list"));
+}
+
+TEST_CASE("hf rotary: --rope-parameters refuse what has no effect, and keep the model's other values") {
+  CHECK(problems_of(R"({"rope_type": "default", "rope_theta": 500})").empty());
+  CHECK(problems_of(R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16})").empty());
+  CHECK(contains(problems_of(R"({"rope_type": "yarn", "factor": 4})"), "has no original_max_position_embeddings; add"));
+  CHECK(contains(problems_of(R"({"rope_type": "linear"})"), "has no factor; add it"));
+  CHECK(
+      contains(problems_of(R"({"rope_type": "linear", "factor": 4, "beta_fast": 8})"), "has beta_fast, which has no"));
+  CHECK(
+      contains(problems_of(R"({"rope_type": "dynamic", "factor": 2, "low_freq_factor": 1})"), "has low_freq_factor,"));
+  CHECK(contains(problems_of(R"({"factor": 2})"), "has factor, which has no effect"));
+  CHECK(contains(problems_of(R"({"rope_type": "longrope", "short_factor": [1, 1],
+                                 "original_max_position_embeddings": 16})"),
+                 "has no long_factor"));
+  CHECK(contains(problems_of(R"({"rope_type": "mrope"})"), "mtl supports only default, linear, llama3, yarn"));
+  GptConfig config;
+  config.rotary = {.base = 700, .percent = 0.5, .interleaved = true};
+  std::vector<std::string> problems;
+  const RotaryOptions scaled = rotary_from_hf(Json::parse(R"({"type": "linear", "factor": 4})"), config, problems);
+  CHECK(problems.empty());
+  CHECK(scaled ==
+        RotaryOptions{
+            .base = 700, .percent = 0.5, .interleaved = true, .scaling = RotaryOptions::Scaling::linear, .factor = 4});
+}

@@ -1,0 +1,87 @@
+// Where the gradient buffers of Megatron-LM's ranks have the model's parameters.
+#include <doctest/doctest.h>
+
+#include "ckpt/megatron_dist_buffers.h"
+#include "ckpt/pickle_writer.h"
+#include "ckpt/torch_globals.h"
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+/// A pickled dict of arguments.
+class Args {
+ public:
+  Args(std::int64_t tensor, std::int64_t pipeline, const char* implementation, const char* extra = nullptr) {
+    PickleWriter writer;
+    writer.begin_dict();
+    writer.text("tensor_model_parallel_size"), writer.integer(tensor);
+    writer.text("pipeline_model_parallel_size"), writer.integer(pipeline);
+    writer.text("transformer_impl"), writer.text(implementation);
+    if (extra != nullptr) writer.text(extra), writer.integer(2);
+    writer.end_dict();
+    text_ = writer.finish();
+    pickle_ = std::make_unique<Pickle>(text_, torch_global_use);
+  }
+  PickleValue root() const { return pickle_->root(); }
+
+ private:
+  std::string text_;
+  std::unique_ptr<Pickle> pickle_;
+};
+
+std::vector<std::string> names_of(const DistBuffer& buffer) {
+  std::vector<std::string> names;
+  for (const DistBufferParam& param : buffer.params) names.push_back(param.name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("dist buffers: the module order is that of the implementation") {
+  const GptConfig config = tiny_config();
+  const Args local(1, 1, "local"), engine(1, 1, "transformer_engine");
+  const std::vector<DistBuffer> a = megatron_dist_buffers(config, local.root(), 12);
+  const std::vector<DistBuffer> b = megatron_dist_buffers(config, engine.root(), 12);
+  REQUIRE(a.size() == 1);
+  CHECK(names_of(a[0]).at(2) == "layers.0.norm1.weight");
+  CHECK(names_of(b[0]).at(2) == "layers.0.attention.out.weight");
+  CHECK(names_of(b[0]).at(4) == "layers.0.norm1.weight");
+  CHECK(names_of(a[0]).back() == "final_norm.bias");  // the output layer is tied
+  CHECK(a[0].params[0].parts.at(0).row_end == 12);
+  CHECK(a[0].params.back().place.begin == 0);  // the last parameter comes first
+}
+
+TEST_CASE("dist buffers: stages and tensor parallel ranks have their parts") {
+  GptConfig config = tiny_config(2);
+  config.gated_mlp = true;
+  config.ffn_hidden_size = 6;
+  const Args args(2, 2, "local");
+  const std::vector<DistBuffer> buffers = megatron_dist_buffers(config, args.root(), 12);
+  REQUIRE(buffers.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(buffers[i].group == static_cast<std::int64_t>(i));
+  CHECK(names_of(buffers[0]).front() == "embedding.tokens.weight");
+  CHECK(names_of(buffers[2]).front() == "layers.1.norm1.weight");
+  CHECK(names_of(buffers[2]).back().empty());  // the copy of the token embedding, in a bucket of its own
+  CHECK(buffers[2].params.back().place.bucket == 0);
+  CHECK(buffers[2].buffer.buckets.size() == 2);
+  CHECK(buffers[3].params[0].is_replica);
+  for (const DistBufferParam& param : buffers[3].params) {
+    if (param.name != "layers.1.mlp.up.weight") continue;
+    REQUIRE(param.parts.size() == 2);  // the second halves of gates and of up projections
+    CHECK(param.parts[0].row_begin == 3);
+    CHECK(param.parts[1].row_begin == 9);
+    CHECK(param.parts[1].row_end == 12);
+  }
+}
+
+TEST_CASE("dist buffers: interleaved and uneven stages are refused") {
+  for (const char* name : {"virtual_pipeline_model_parallel_size", "decoder_first_pipeline_num_layers"}) {
+    const Args args(1, 2, "local", name);
+    CHECK(contains(error_of([&] { megatron_dist_buffers(tiny_config(4), args.root(), 12); }, Exit::bad_data), name));
+  }
+  const Args args(1, 3, "local");
+  CHECK(contains(error_of([&] { megatron_dist_buffers(tiny_config(4), args.root(), 12); }, Exit::bad_data), "1 x 3"));
+}

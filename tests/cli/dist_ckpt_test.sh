@@ -1,0 +1,86 @@
+#!/bin/bash
+# Distributed checkpoints of Megatron-LM (torch_dist) and torchtitan, in every tool that reads models.
+source "$(dirname "$0")/lib.sh" "$1"
+CASES=$TESTS/golden/dist_ckpt
+enter_data_folder
+
+# The weights, as mtl-convert writes them from a Hugging Face folder.
+for model in llama gpt tiny; do
+  for type in fp32 bf16; do
+    mkdir "given_${model}_$type"
+    cp "$CASES/models/$model/config.json" "given_${model}_$type"
+    cp "$CASES/models/$model/model_$type.safetensors" "given_${model}_$type/model.safetensors"
+    expect_exit 0 mtl-convert --load "given_${model}_$type" --save "${model}_$type"
+  done
+done
+expect_exit 0 mtl-convert --load "$CASES/tag_llama_tp2" --save tp2 --verify --vocab-size 45
+expect_text err 'read .*iter_0000030 \(distributed Megatron-LM checkpoint, '
+expect_same tp2/model.safetensors llama_fp32/model.safetensors
+expect_exit 0 mtl-convert --load "$CASES/tag_gpt_pp2/iter_0000030" --save pp2 --verify --vocab-size 42
+expect_same pp2/model.safetensors gpt_fp32/model.safetensors
+expect_exit 0 mtl-convert --load "$CASES/titan_bf16" --save titan --verify --hf-config "$CASES/models/llama"
+expect_text err 'read .*step-25 \(PyTorch distributed checkpoint, '
+expect_same titan/model.safetensors llama_bf16/model.safetensors
+
+# A checkpoint of mtl has the moments, too, and a run resumes from either.
+expect_exit 0 mtl-convert --load "$CASES/tag_llama_tp2" --save mtl --to mtl --verify --vocab-size 45
+expect_exit 0 mtl-convert --load mtl --save from_mtl
+expect_same from_mtl/model.safetensors tp2/model.safetensors
+train=(mtl-train --mock-data --tokenizer-type NullTokenizer --vocab-size 45 --seq-length 16 --micro-batch-size 1
+  --global-batch-size 8 --lr 0.001 --train-iters 32 --log-interval 1)
+expect_exit 0 "${train[@]}" --load "$CASES/tag_llama_tp2" --save run
+expect_text err 'resuming .*iter_0000030 at iteration 30'
+grep 'iteration *3[12]/' out >direct || fail 'no steps after iteration 30'
+expect_exit 0 "${train[@]}" --load mtl --save run_mtl
+grep 'iteration *3[12]/' out >converted || fail 'no steps after iteration 30'
+[ "$(sed -E 's/.*(lm loss: [^|]*).*/\1/' direct)" = "$(sed -E 's/.*(lm loss: [^|]*).*/\1/' converted)" ] ||
+  fail "a converted checkpoint resumes with other losses: $(paste direct converted)"
+expect_exit 0 "${train[@]}" --load "$CASES/tag_llama_tp2" --finetune --train-iters 1 --save tuned
+expect_text err 'starting from the weights of the distributed Megatron-LM checkpoint'
+
+# torchtitan's files lack the configuration and the number of samples.
+titan=(--vocab-size 13 --load "$CASES/titan_fp32" --train-iters 26 --save run_titan)
+expect_exit 0 "${train[@]}" "${titan[@]}" --hf-config "$CASES/models/tiny/config.json"
+expect_text err 'does not state how many samples .* assumes 200, which are 25 iterations'
+expect_text err 'resuming .*step-25 at iteration 25'
+expect_exit 2 mtl-convert --load "$CASES/titan_fp32" --save no
+expect_text err '--num-attention-heads .*is required, because the folder has no config.json; or use --hf-config PATH'
+expect_exit 0 mtl-convert --load "$CASES/titan_fp32" --save assumed --num-attention-heads 2 --vocab-size 13
+expect_text err "assumes torchtitan's defaults for Llama 3: rotary base 500000"
+expect_same assumed/model.safetensors tiny_fp32/model.safetensors
+expect_exit 2 mtl-convert --load mtl --save no --hf-config "$CASES/models/llama"
+expect_text err '--hf-config .*: has no use for the model in'
+
+# The other tools.
+expect_exit 0 mtl-generate --load "$CASES/tag_llama_tp2" --vocab-size 45 --ids --prompt '1 2 3' --max-new-tokens 4 --greedy
+cp out from_dist
+expect_exit 0 mtl-generate --load tp2 --ids --prompt '1 2 3' --max-new-tokens 4 --greedy
+expect_same out from_dist
+expect_exit 0 mtl-generate --load "$CASES/titan_bf16" --hf-config "$CASES/models/llama" --ids --prompt '1 2 3' --max-new-tokens 4
+
+# What is not read is refused with a remedy, and leaves nothing behind.
+mkdir other
+cp "$CASES"/titan_bf16/step-25/* other 2>/dev/null || true
+sed 's/tok_embeddings/tok_embeddingz/g' "$CASES/titan_bf16/step-25/.metadata" >other/.metadata
+expect_exit 65 mtl-convert --load other --save no --num-attention-heads 4
+expect_text err "has tensors '.*dcp_to_torch_save"
+for bad in metadata_os_system archive_os_system stride_zero_bomb; do
+  expect_exit 65 mtl-convert --load "$CASES/odd/$bad" --save no --hf-config "$CASES/models/tiny"
+  [ ! -e no ] || fail "$bad left an output"
+done
+[ ! -e PWNED ] || fail 'a checkpoint was executed'
+
+# --force replaces such a folder only if it has nothing else.
+cp -r "$CASES/odd/plain_compact" replaced
+chmod -R u+w replaced
+expect_exit 2 mtl-convert --load tp2 --save replaced
+expect_exit 0 mtl-convert --load tp2 --save replaced --force
+cp -r "$CASES/odd/plain_compact" kept
+chmod -R u+w kept
+touch kept/notes.txt
+expect_exit 2 mtl-convert --load tp2 --save kept --force
+expect_text err "contains 'notes.txt', which is not part of a model"
+
+expect_exit 0 mtl-convert --list-formats
+expect_text out 'torch_dist: distributed Megatron-LM checkpoint'
+finish
