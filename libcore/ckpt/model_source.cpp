@@ -103,8 +103,8 @@ std::string ModelSource::find(const std::string& name, Console& console) {
   refuse_foreign(path);
   fail(Exit::bad_data, path, " contains no model, which would have ", kManifestName,
        " (one checkpoint), config.json (a Hugging Face folder), folders iter_* (where mtl-train saves) or mp_rank_* "
-       "(Megatron-LM), files mp_rank_*_model_states.pt (DeepSpeed), or .metadata (a distributed checkpoint); use another "
-       "path");
+       "(Megatron-LM), files mp_rank_*_model_states.pt (DeepSpeed), or .metadata (a distributed checkpoint); use "
+       "another path");
 }
 
 ModelSource ModelSource::open(const std::string& path, Console& console, const ModelSupplement& given) {
