@@ -8,8 +8,8 @@
 #include "base/printable.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/foreign_model.h"
-#include "ckpt/megatron_dist.h"
 #include "ckpt/model_folder.h"
+#include "ckpt/torch_dist_reader.h"
 
 namespace mtl {
 
@@ -65,7 +65,7 @@ bool holds_megatron_ranks(const std::string& folder) {
 }
 
 bool holds_megatron_iteration(const std::string& folder) {
-  return holds_megatron_ranks(folder) || holds_megatron_dist(folder);
+  return holds_megatron_ranks(folder) || holds_torch_dist(folder);
 }
 
 bool holds_megatron(const std::string& path) {

@@ -2,7 +2,7 @@
 //
 //   DIR/latest_checkpointed_iteration.txt                     the tracker: an iteration, or "release"
 //   DIR/iter_0000030/mp_rank_TT[_PPP]/model_optim_rng.pt      TT tensor parallel rank, PPP pipeline stage
-//   DIR/iter_0000030/{metadata.json,.metadata,...}            in torch_dist format (megatron_dist.h)
+//   DIR/iter_0000030/{metadata.json,.metadata,...}            in torch_dist format (torch_dist_reader.h)
 //   DIR/release/mp_rank_TT[_PPP]/model_optim_rng.pt
 #pragma once
 
@@ -22,7 +22,7 @@ bool is_megatron_rank(const std::string& name);
 /// True if the folder has an entry whose name starts with mp_rank_.
 bool holds_megatron_ranks(const std::string& folder);
 
-/// True if the folder of one iteration is a checkpoint in torch or torch_dist format (megatron_dist.h).
+/// True if the folder of one iteration is a checkpoint in torch or torch_dist format (torch_dist_reader.h).
 bool holds_megatron_iteration(const std::string& folder);
 
 struct MegatronRankFiles {

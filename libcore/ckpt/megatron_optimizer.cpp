@@ -4,7 +4,7 @@
 
 #include "base/count_of.h"
 #include "base/files.h"
-#include "ckpt/megatron_distributed.h"
+#include "ckpt/megatron_distrib_optim.h"
 
 namespace mtl {
 

@@ -9,7 +9,7 @@
 // group sizes and all shapes.
 //
 // The distributed optimizer saves only the param_groups here, without `params`. Its tensors are in distrib_optim.pt,
-// which megatron_distributed.h reads.
+// which megatron_distrib_optim.h reads.
 #pragma once
 
 #include <deque>

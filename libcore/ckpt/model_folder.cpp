@@ -10,8 +10,8 @@
 #include "ckpt/dcp_folder.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/manifest.h"
-#include "ckpt/megatron_dist.h"
 #include "ckpt/megatron_folder.h"
+#include "ckpt/torch_dist_reader.h"
 
 namespace mtl {
 

@@ -11,8 +11,8 @@
 #include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/megatron_checkpoint.h"
-#include "ckpt/megatron_dist.h"
 #include "ckpt/megatron_folder.h"
+#include "ckpt/torch_dist_reader.h"
 
 namespace mtl {
 
@@ -46,9 +46,9 @@ constexpr ModelFormat kModelFormats[] = {
      .reads = "weights, Adam's moments, training state",
      .writes = "--to megatron --ckpt-format torch_dist",
      .proof = "ckpt/dcp_golden_test.cpp",
-     .holds = holds_megatron_dist,
+     .holds = holds_torch_dist,
      .current = nullptr,
-     .open = open_megatron_dist},
+     .open = open_torch_dist},
     {.name = "dcp",
      .kind = "PyTorch distributed checkpoint",
      .recognized = ".metadata",

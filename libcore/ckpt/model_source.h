@@ -44,7 +44,7 @@ class ModelSource {
   /// - A folder that mtl-train saves into: its newest valid checkpoint.
   /// - A single checkpoint (SAVE/iter_0001000).
   /// - A Hugging Face folder with config.json.
-  /// - A Megatron-LM folder or file (megatron_folder.h, megatron_dist.h).
+  /// - A Megatron-LM folder or file (megatron_folder.h, torch_dist_reader.h).
   /// - A folder of DeepSpeed or GPT-NeoX (deepspeed_folder.h).
   /// - A folder that torchtitan saved (dcp_llama.h).
   ///

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/files.h"
-#include "ckpt/megatron_distributed.h"
+#include "ckpt/megatron_distrib_optim.h"
 #include "ckpt/torch_writer.h"
 
 using namespace mtl;

@@ -1,6 +1,6 @@
 // The state of Megatron-LM's distributed optimizer: distrib_optim.pt gives the bits that the same optimizer state gives
 // by parameter, and files that do not fit the model are refused.
-#include "ckpt/megatron_distributed.h"
+#include "ckpt/megatron_distrib_optim.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ckpt/megatron_distributed.h"
+#include "ckpt/megatron_distrib_optim.h"
 
 #include "base/count_of.h"
 #include "base/files.h"

@@ -1,8 +1,8 @@
 // Where the gradient buffers of Megatron-LM's ranks have the model's parameters.
 #include <doctest/doctest.h>
 
-#include "ckpt/megatron_dist_buffers.h"
 #include "ckpt/pickle_writer.h"
+#include "ckpt/torch_dist_buffers.h"
 #include "ckpt/torch_globals.h"
 #include "ckpt_fixtures.h"
 
@@ -43,8 +43,8 @@ std::vector<std::string> names_of(const DistBuffer& buffer) {
 TEST_CASE("dist buffers: the module order is that of the implementation") {
   const GptConfig config = tiny_config();
   const Args local(1, 1, "local"), engine(1, 1, "transformer_engine");
-  const std::vector<DistBuffer> a = megatron_dist_buffers(config, local.root(), 12);
-  const std::vector<DistBuffer> b = megatron_dist_buffers(config, engine.root(), 12);
+  const std::vector<DistBuffer> a = torch_dist_buffers(config, local.root(), 12);
+  const std::vector<DistBuffer> b = torch_dist_buffers(config, engine.root(), 12);
   REQUIRE(a.size() == 1);
   CHECK(names_of(a[0]).at(2) == "layers.0.norm1.weight");
   CHECK(names_of(b[0]).at(2) == "layers.0.attention.out.weight");
@@ -59,7 +59,7 @@ TEST_CASE("dist buffers: stages and tensor parallel ranks have their parts") {
   config.gated_mlp = true;
   config.ffn_hidden_size = 6;
   const Args args(2, 2, "local");
-  const std::vector<DistBuffer> buffers = megatron_dist_buffers(config, args.root(), 12);
+  const std::vector<DistBuffer> buffers = torch_dist_buffers(config, args.root(), 12);
   REQUIRE(buffers.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) CHECK(buffers[i].group == static_cast<std::int64_t>(i));
   CHECK(names_of(buffers[0]).front() == "embedding.tokens.weight");
@@ -80,8 +80,8 @@ TEST_CASE("dist buffers: stages and tensor parallel ranks have their parts") {
 TEST_CASE("dist buffers: interleaved and uneven stages are refused") {
   for (const char* name : {"virtual_pipeline_model_parallel_size", "decoder_first_pipeline_num_layers"}) {
     const Args args(1, 2, "local", name);
-    CHECK(contains(error_of([&] { megatron_dist_buffers(tiny_config(4), args.root(), 12); }, Exit::bad_data), name));
+    CHECK(contains(error_of([&] { torch_dist_buffers(tiny_config(4), args.root(), 12); }, Exit::bad_data), name));
   }
   const Args args(1, 3, "local");
-  CHECK(contains(error_of([&] { megatron_dist_buffers(tiny_config(4), args.root(), 12); }, Exit::bad_data), "1 x 3"));
+  CHECK(contains(error_of([&] { torch_dist_buffers(tiny_config(4), args.root(), 12); }, Exit::bad_data), "1 x 3"));
 }

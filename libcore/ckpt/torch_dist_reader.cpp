@@ -1,4 +1,4 @@
-#include "ckpt/megatron_dist.h"
+#include "ckpt/torch_dist_reader.h"
 
 #include <algorithm>
 #include <map>
@@ -12,10 +12,10 @@
 #include "ckpt/dcp_reader.h"
 #include "ckpt/megatron_common.h"
 #include "ckpt/megatron_config.h"
-#include "ckpt/megatron_dist_buffers.h"
 #include "ckpt/megatron_names.h"
 #include "ckpt/megatron_optimizer.h"
 #include "ckpt/stored_matrix.h"
+#include "ckpt/torch_dist_buffers.h"
 
 namespace mtl {
 
@@ -85,9 +85,9 @@ StoredMatrix matrix_of(const CanonicalTensor& canonical, const GptConfig& config
   return matrix;
 }
 
-class MegatronDistReader : public DcpReader {
+class TorchDistReader : public DcpReader {
  public:
-  MegatronDistReader(const std::string& path, const ModelSupplement& given, Console& console)
+  TorchDistReader(const std::string& path, const ModelSupplement& given, Console& console)
       : DcpReader(path), common_(dcp()) {
     collect_parameters();
     std::vector<std::string> notes;
@@ -245,7 +245,7 @@ class MegatronDistReader : public DcpReader {
     for (const CanonicalTensor& one : canonical)
       matrices.emplace(one.name, std::pair(&one, checked_matrix(one, parameters_.at(one.name))));
     std::vector<DistBuffer> buffers;
-    with_prefix([&] { buffers = megatron_dist_buffers(config, *common_.args(), rows); }, folder, ": ");
+    with_prefix([&] { buffers = torch_dist_buffers(config, *common_.args(), rows); }, folder, ": ");
     for (const char* kind : {"exp_avg", "exp_avg_sq", "param"}) {
       std::map<std::string, Places> places;
       for (const DistBuffer& buffer : buffers) {
@@ -466,14 +466,13 @@ class MegatronDistReader : public DcpReader {
 
 }  // namespace
 
-bool holds_megatron_dist(const std::string& path) {
+bool holds_torch_dist(const std::string& path) {
   return holds_dcp(path) && file_exists(cat(path, "/", kDistMetadataName));
 }
 
-std::unique_ptr<TensorReader> open_megatron_dist(const std::string& path, const ModelSupplement& given,
-                                                 Console& console) {
+std::unique_ptr<TensorReader> open_torch_dist(const std::string& path, const ModelSupplement& given, Console& console) {
   check_backend(path);
-  return std::make_unique<MegatronDistReader>(path, given, console);
+  return std::make_unique<TorchDistReader>(path, given, console);
 }
 
 }  // namespace mtl

@@ -22,11 +22,11 @@ namespace mtl {
 inline constexpr std::string_view kDistMetadataName = "metadata.json";
 
 /// True if `folder` is such a checkpoint, judged by names.
-bool holds_megatron_dist(const std::string& folder);
+bool holds_torch_dist(const std::string& folder);
 
-/// Opens a checkpoint for which holds_megatron_dist() is true. Warns about each value that the files do not state, and
+/// Opens a checkpoint for which holds_torch_dist() is true. Warns about each value that the files do not state, and
 /// that we assume.
-std::unique_ptr<TensorReader> open_megatron_dist(const std::string& folder, const ModelSupplement& given,
-                                                 Console& console);
+std::unique_ptr<TensorReader> open_torch_dist(const std::string& folder, const ModelSupplement& given,
+                                              Console& console);
 
 }  // namespace mtl

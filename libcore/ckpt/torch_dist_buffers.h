@@ -34,7 +34,7 @@ struct DistBuffer {
 /// Returns the buffers of all model-parallel ranks, one each. `vocabulary_rows` includes padding. Throws
 /// Error(bad_data) if the arguments describe several chunks per stage or stages of different sizes, which mtl does not
 /// read in these layouts.
-std::vector<DistBuffer> megatron_dist_buffers(const GptConfig& config, PickleValue args, std::int64_t vocabulary_rows);
+std::vector<DistBuffer> torch_dist_buffers(const GptConfig& config, PickleValue args, std::int64_t vocabulary_rows);
 
 /// Appends the pieces for elements [begin, end) of a rank's part of a parameter, which are dense in file tensor `file`,
 /// starting at element `offset`.

@@ -1,4 +1,4 @@
-#include "ckpt/megatron_dist_buffers.h"
+#include "ckpt/torch_dist_buffers.h"
 
 #include <algorithm>
 #include <map>
@@ -146,7 +146,7 @@ class BufferList {
 
 }  // namespace
 
-std::vector<DistBuffer> megatron_dist_buffers(const GptConfig& config, PickleValue args, std::int64_t vocabulary_rows) {
+std::vector<DistBuffer> torch_dist_buffers(const GptConfig& config, PickleValue args, std::int64_t vocabulary_rows) {
   refuse_uneven(args);
   return BufferList(config, args, vocabulary_rows).make();
 }
