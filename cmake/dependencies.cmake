@@ -10,6 +10,7 @@ function(mtl_dependency target module)
 endfunction()
 
 mtl_dependency(mtl_hash libxxhash)
+mtl_dependency(mtl_crc libdeflate)
 
 # Not through pkg-config, whose macro for parallel document streams would reach every file; nothing here uses them.
 find_path(SIMDJSON_INCLUDE_DIR simdjson.h REQUIRED)

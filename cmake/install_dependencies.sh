@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs the missing Debian packages of the build, the tests and the demo.
 set -eu
-packages="g++ cmake ninja-build pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev libxxhash-dev libsimdjson-dev
-libcli11-dev libzstd-dev liblzma-dev zlib1g-dev libopenmpi-dev openmpi-bin doctest-dev scdoc mandoc xz-utils zstd gzip"
+packages="g++ cmake ninja-build pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev libxxhash-dev libdeflate-dev
+libsimdjson-dev libcli11-dev libzstd-dev liblzma-dev zlib1g-dev libopenmpi-dev openmpi-bin doctest-dev scdoc
+mandoc xz-utils zstd gzip"
 
 missing=""
 for package in $packages; do
