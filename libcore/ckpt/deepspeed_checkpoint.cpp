@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 
 #include "base/files.h"
 #include "base/printable.h"
@@ -31,6 +32,24 @@ bool is_equal(const FlatShard& a, const FlatShard& b) {
   return a.shape == b.shape && a.dtype == b.dtype && elements_of(a) == elements_of(b);
 }
 
+/// True if the main weights round to the weights, which DeepSpeed stores in one segment.
+bool rounds_to_weights(const FlatShard& main, const FlatShard& weights) {
+  constexpr std::int64_t kBlock = 1 << 16;
+  const std::span<const std::byte> stored = weights.segments.front().data;
+  const std::int64_t wide_bytes = bits_of(main.dtype) / 8, bytes = bits_of(weights.dtype) / 8;
+  std::int64_t at = 0;  // in `weights`
+  for (const FlatSegment& segment : main.segments) {
+    for (std::int64_t begin = 0; begin < segment.count; begin += kBlock) {
+      const std::int64_t count = std::min(kBlock, segment.count - begin);
+      if (!rounds_to(main.dtype, segment.data.subspan(begin * wide_bytes, count * wide_bytes), weights.dtype,
+                     stored.subspan((at + begin) * bytes, count * bytes)))
+        return false;
+    }
+    at += segment.count;
+  }
+  return true;
+}
+
 const std::string& path_of(const FlatShard& shard) { return shard.segments.front().file->path(); }
 
 class DeepSpeedReader : public MappedReader {
@@ -50,8 +69,8 @@ class DeepSpeedReader : public MappedReader {
       fail_at(Exit::bad_data, checkpoint, error.what());
     }
     has_padded_vocabulary = !given.vocab_size;
-    const bool has_main = training.optimizer && !training.optimizer->main.empty();
-    add_kind("param.", has_main ? training.optimizer->main : model_.parameters, notes);
+    if (training.optimizer) main_ = std::move(training.optimizer->main);
+    add_kind("param.", main_.empty() ? model_.parameters : main_, notes);
     if (training.optimizer) {
       add_kind("exp_avg.", training.optimizer->exp_avg, notes);
       add_kind("exp_avg_sq.", training.optimizer->exp_avg_sq, notes);
@@ -63,6 +82,7 @@ class DeepSpeedReader : public MappedReader {
 
   void verify() const override {
     for (const auto& file : model_.files) file->verify();
+    for (const auto& [name, parameter] : model_.parameters) check_main(name);
     for (int rank = 0; model_.tied_copy && rank < std::ssize(model_.tied_copy->shards); ++rank) {
       const FlatShard& copy = model_.tied_copy->shards[rank];
       if (!is_equal(copy, model_.parameters.at(kTokenEmbedding).shards[rank]))
@@ -76,6 +96,18 @@ class DeepSpeedReader : public MappedReader {
                 "the position embedding differs from its "
                 "copy on tensor parallel rank 0");
     }
+  }
+
+  /// Also compares the main weights in the optimizer's files with the parameter's weights.
+  void verify_slice(std::size_t index, const Slice& slice) const override {
+    MappedReader::verify_slice(index, slice);
+    constexpr std::string_view kKind = "param.";
+    const std::string& name = tensors[index].name;
+    if (!starts_with(name, kKind)) return;
+    const std::string canonical = name.substr(kKind.size());
+    check_main(canonical);
+    if (const std::size_t up = canonical.find(".mlp.up."); up != std::string::npos)
+      check_main(cat(canonical.substr(0, up), ".mlp.gate.", canonical.substr(up + 8)));
   }
 
   std::string identity() const override {
@@ -273,6 +305,22 @@ class DeepSpeedReader : public MappedReader {
     return boxes;
   }
 
+  /// Throws Error(bad_data) if a parameter's main weights do not round to the weights of the same rank: then a file of
+  /// the optimizer is of another rank or checkpoint, and so are its moments. Does nothing for a name without main
+  /// weights, and for one that an earlier call has checked.
+  void check_main(const std::string& name) const {
+    const auto main = main_.find(name);
+    if (main == main_.end() || !checked_main_.insert(name).second) return;
+    const ShardedParameter& weights = model_.parameters.at(name);
+    for (int rank = 0; rank < model_.tensor_parallel; ++rank) {
+      if (!rounds_to_weights(main->second.shards[rank], weights.shards[rank]))
+        refuse(main->second, main->second.shards[rank], "does not round to the weights in ",
+               fs::path(path_of(weights.shards[rank])).filename().string(),
+               ", so that a file *_optim_states.pt is not of this rank and checkpoint; copy the checkpoint again, or "
+               "move the files *_optim_states.pt away to use the weights alone");
+    }
+  }
+
   /// Throws if a parameter in the files is not part of the model that the configuration describes.
   void check_known() const {
     for (const auto& [name, parameter] : model_.parameters) {
@@ -289,6 +337,8 @@ class DeepSpeedReader : public MappedReader {
   }
 
   DeepSpeedModel model_;
+  ShardedParameters main_;  // fp32 weights in the optimizer's files; empty: none
+  mutable std::set<std::string> checked_main_;
   std::string path_;
   bool is_neox_ = false;
   bool has_up_first_ = false;                  // rows of a gated MLP are [up | gate]

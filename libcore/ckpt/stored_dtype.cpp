@@ -190,4 +190,16 @@ void convert_through(StoredDType from, std::span<const std::byte> source, std::s
   }
 }
 
+bool rounds_to(StoredDType from, std::span<const std::byte> wide, StoredDType dtype,
+               std::span<const std::byte> stored) {
+  std::vector<std::byte> rounded(stored.size());
+  convert_elements(from, wide, dtype, rounded);
+  if (std::ranges::equal(rounded, stored)) return true;
+  std::vector<float> expected(stored.size() * 8 / bits_of(dtype)), found(expected.size());
+  to_float(dtype, rounded, expected);
+  to_float(dtype, stored, found);
+  return std::ranges::equal(expected, found,
+                            [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); });
+}
+
 }  // namespace mtl

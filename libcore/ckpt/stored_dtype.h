@@ -66,6 +66,9 @@ std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored
 void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out);
 /// Converts elements to fp32 with convert_elements().
 void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<float> out);
+/// True if every element of `wide`, rounded to `dtype`, equals the one in `stored`. All NaN are equal. Throws like
+/// convert_elements().
+bool rounds_to(StoredDType from, std::span<const std::byte> wide, StoredDType dtype, std::span<const std::byte> stored);
 /// Converts elements to each dtype in `path` in turn, rounding at each narrower dtype. `out` receives elements of the
 /// last dtype. Throws if `path` is empty.
 void convert_through(StoredDType from, std::span<const std::byte> source, std::span<const StoredDType> path,

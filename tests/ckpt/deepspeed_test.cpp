@@ -123,6 +123,34 @@ TEST_CASE("deepspeed: an incomplete optimizer state leaves the weights, and the 
   CHECK(contains(problem("rank_1_mp_rank_01_optim"), "of model-parallel rank 1 is missing"));
 }
 
+TEST_CASE("deepspeed: optimizer files of other ranks are refused, because they do not round to the weights") {
+  const ScratchFolder scratch;
+  const auto shard = [](const std::string& folder, int data, int model) {
+    return cat(folder, "/bf16_zero_pp_rank_", data, "_mp_rank_0", model, "_optim_states.pt");
+  };
+  for (const bool other_tensor_rank : {true, false}) {
+    const std::string folder = copy_deepspeed_case(scratch, "megatron_tensor");
+    const std::string golden = kDeepSpeed + "megatron_tensor/global_step2";
+    const auto overwrite = fs::copy_options::overwrite_existing;
+    if (other_tensor_rank) {
+      fs::copy_file(shard(golden, 2, 1), shard(folder, 2, 0), overwrite);
+    } else {
+      fs::copy_file(shard(golden, 0, 0), shard(folder, 1, 0), overwrite);
+      fs::copy_file(shard(golden, 1, 0), shard(folder, 0, 0), overwrite);
+    }
+    const ModelSource source = open_deepspeed_case(folder);
+    CHECK(contains(error_of([&] { source.verify(); }, Exit::bad_data), "does not round to the weights in mp_rank_00"));
+    // A rank that loads only a part of the model finds it, too.
+    const std::string error = error_of(
+        [&] {
+          TestStore store(source.config());
+          source.load_values(store.store);
+        },
+        Exit::bad_data);
+    CHECK(contains(error, "does not round to the weights"));
+  }
+}
+
 TEST_CASE("deepspeed: the tracker names the checkpoint of a folder") {
   const ScratchFolder scratch;
   copy_deepspeed_case(scratch, "megatron_plain");
