@@ -6,12 +6,11 @@
 #include "base/count_of.h"
 #include "base/printable.h"
 #include "ckpt/deepspeed_names.h"
+#include "ckpt/nested_tensors.h"
 
 namespace mtl {
 
 namespace {
-
-constexpr int kMaxModuleDepth = 8;
 
 /// A parameter in a file, with its full name.
 struct NamedTensor {
@@ -20,38 +19,12 @@ struct NamedTensor {
   const TorchTensor* tensor;
 };
 
-/// Collects the tensors in a dict, whose keys may be nested, joined by dots, or both. Adds `prefix` to their names.
-class TensorCollector {
- public:
-  explicit TensorCollector(const TorchFile& file) : file_(file) {}
-
-  std::vector<NamedTensor> collect(PickleValue dict, const std::string& prefix) {
-    visit(dict, prefix, 0);
-    return std::move(tensors_);
+/// Appends the parameters in a dict to `out`.
+void add_tensors(std::vector<NamedTensor>& out, const TorchFile& file, PickleValue dict, const std::string& prefix) {
+  for (NestedTensor& found : nested_tensors(file, dict, prefix)) {
+    if (!is_deepspeed_buffer(found.name)) out.push_back({std::move(found.name), &file, found.tensor});
   }
-
- private:
-  void visit(PickleValue dict, const std::string& prefix, int depth) {
-    if (!visited_.insert(dict.number()).second || depth > kMaxModuleDepth)
-      fail_at(Exit::bad_data, file_.path(), "the dict '", printable_text(prefix), "' of the model ",
-              depth > kMaxModuleDepth ? "is nested too deep" : "occurs twice");
-    for (std::size_t i = 0; i < dict.size(); ++i) {
-      const PickleValue key = dict.key(i), value = dict.value(i);
-      if (!key.is(PickleKind::text))
-        fail_at(Exit::bad_data, file_.path(), "a key in the model's dict is ", key.describe(), " instead of a string");
-      const std::string name = cat(prefix, prefix.empty() ? "" : ".", key.as_text());
-      if (value.is(PickleKind::dict)) {
-        visit(value, name, depth + 1);
-      } else if (const TorchTensor* tensor = file_.tensor(value); tensor != nullptr && !is_deepspeed_buffer(name)) {
-        tensors_.push_back({name, &file_, tensor});
-      }
-    }
-  }
-
-  const TorchFile& file_;
-  std::set<std::uint32_t> visited_;
-  std::vector<NamedTensor> tensors_;
-};
+}
 
 [[noreturn]] void refuse_name(const NamedTensor& entry) {
   const std::string& name = entry.name;
@@ -138,7 +111,7 @@ std::vector<NamedTensor> entries_of_rank(DeepSpeedModel& model, const DeepSpeedF
   std::vector<NamedTensor> out;
   for (const auto& [number, paths] : files.layers) {
     const TorchFile& file = open_file(model, paths[rank]);
-    std::ranges::move(TensorCollector(file).collect(file.root(), cat(number)), std::back_inserter(out));
+    add_tensors(out, file, file.root(), cat(number));
   }
   if (!files.layers.empty()) return out;
   const TorchFile& file = *model.files[rank];
@@ -148,7 +121,8 @@ std::vector<NamedTensor> entries_of_rank(DeepSpeedModel& model, const DeepSpeedF
             module ? cat("the entry 'module' is ", module->describe(), " instead of a dict")
                    : "the file has no entry 'module', so it is not a DeepSpeed checkpoint",
             "; copy all files of the checkpoint");
-  return TensorCollector(file).collect(*module, "");
+  add_tensors(out, file, *module, "");
+  return out;
 }
 
 }  // namespace

@@ -1,17 +1,15 @@
 #include "ckpt/megatron_model.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/count_of.h"
 #include "base/printable.h"
 #include "ckpt/megatron_config.h"
+#include "ckpt/nested_tensors.h"
 
 namespace mtl {
 
 namespace {
-
-constexpr int kMaxModelDepth = 8;
 
 /// A parameter in a rank's file, with its name there.
 struct NamedEntry {
@@ -20,42 +18,19 @@ struct NamedEntry {
   const TorchTensor* tensor;
 };
 
-/// Collects the parameters in one model dict. The dict's keys may be nested, joined by dots, or both.
-class EntryCollector {
- public:
-  explicit EntryCollector(const TorchFile& file) : file_(file) {}
-
-  std::vector<NamedEntry> collect(PickleValue model) {
-    visit(model, "", 0);
-    return std::move(entries_);
+/// Returns the parameters in one model dict.
+std::vector<NamedEntry> entries_of(const TorchFile& file, PickleValue model) {
+  std::vector<NamedEntry> entries;
+  for (NestedTensor& found : nested_tensors(file, model)) {
+    if (is_megatron_buffer(found.name)) continue;
+    std::optional<MegatronName> parsed = parse_megatron_name(found.name);
+    if (!parsed)
+      fail_at(Exit::bad_data, file.path(), "tensor '", printable_text(found.name),
+              "' is not a GPT parameter that mtl supports");
+    entries.push_back({std::move(found.name), std::move(*parsed), found.tensor});
   }
-
- private:
-  void visit(PickleValue dict, const std::string& prefix, int depth) {
-    if (!visited_.insert(dict.number()).second || depth > kMaxModelDepth)
-      fail_at(Exit::bad_data, file_.path(), "the dict '", printable_text(prefix), "' of the model ",
-              depth > kMaxModelDepth ? "is nested too deep" : "occurs twice");
-    for (std::size_t i = 0; i < dict.size(); ++i) {
-      const PickleValue key = dict.key(i), value = dict.value(i);
-      if (!key.is(PickleKind::text))
-        fail_at(Exit::bad_data, file_.path(), "a key in the model's dict is ", key.describe(), " instead of a string");
-      const std::string name = cat(prefix, prefix.empty() ? "" : ".", key.as_text());
-      if (value.is(PickleKind::dict)) {
-        visit(value, name, depth + 1);
-      } else if (const TorchTensor* tensor = file_.tensor(value); tensor != nullptr && !is_megatron_buffer(name)) {
-        std::optional<MegatronName> parsed = parse_megatron_name(name);
-        if (!parsed)
-          fail_at(Exit::bad_data, file_.path(), "tensor '", printable_text(name),
-                  "' is not a GPT parameter that mtl supports");
-        entries_.push_back({name, std::move(*parsed), tensor});
-      }
-    }
-  }
-
-  const TorchFile& file_;
-  std::set<std::uint32_t> visited_;
-  std::vector<NamedEntry> entries_;
-};
+  return entries;
+}
 
 /// Returns the model chunks in a rank's file: model or, with interleaved stages, model0, model1, ...
 std::vector<PickleValue> chunks_of(const TorchFile& file) {
@@ -114,7 +89,7 @@ void add_stage(MegatronModel& model, std::size_t chunk, int stage) {
   std::int64_t layers = 0;
   for (int tensor_rank = 0; tensor_rank < model.tensor_parallel; ++tensor_rank) {
     MegatronRank& rank = model.ranks[stage * model.tensor_parallel + tensor_rank];
-    const std::vector<NamedEntry> entries = EntryCollector(*rank.file).collect(chunks_of(*rank.file)[chunk]);
+    const std::vector<NamedEntry> entries = entries_of(*rank.file, chunks_of(*rank.file)[chunk]);
     if (tensor_rank == 0) layers = layers_in(entries);
     std::vector<std::string>& names = rank.chunks.emplace_back();
     for (const NamedEntry& entry : entries) {
