@@ -237,7 +237,7 @@ class DcpLlamaReader : public DcpReader {
             "; use the config.json or the number of heads of this model");
   }
 
-  void add_chunk(StoredMatrix matrix, Source source, Places& places) const {
+  void add_chunk(StoredMatrix matrix, DcpSource source, Places& places) const {
     const std::vector<std::int64_t>&at = source.chunk->box.offset, &size = source.chunk->box.size;
     const bool has_columns = matrix.column_axis >= 0;
     if (matrix.factors.size() == 1) matrix.factors[0].size = source.tensor->shape[0];  // with padding rows

@@ -68,7 +68,7 @@ void DcpReader::gather(const Places& from, StoredDType dtype, const Slice& slice
   for (const TensorPiece& piece : from.pieces) {
     if (!meets(piece.box, slice)) continue;
     const auto [found, is_new] = opened.emplace(piece.file, open.contents.size());
-    const Source& source = from.sources[piece.file];
+    const DcpSource& source = from.sources[piece.file];
     if (is_new && source.view != nullptr) {
       open.contents.push_back(source.view->data);
     } else if (is_new) {
@@ -85,7 +85,7 @@ void DcpReader::gather(const Places& from, StoredDType dtype, const Slice& slice
   }
 }
 
-void DcpReader::verify_chunk(const Source& source) const {
+void DcpReader::verify_chunk(const DcpSource& source) const {
   const DcpPlace& place = source.place();
   if (!verified_.emplace(place.file, place.offset).second) return;
   DcpFolder::OpenChunk open;
@@ -107,7 +107,7 @@ void DcpReader::verify_slice(std::size_t index, const Slice& slice) const {
 
 void DcpReader::verify() const {
   for (const Places& places : places_) {
-    for (const Source& source : places.sources) verify_chunk(source);
+    for (const DcpSource& source : places.sources) verify_chunk(source);
   }
 }
 
@@ -118,7 +118,7 @@ std::vector<NonfiniteTensor> DcpReader::find_nonfinite(std::size_t index) const 
 }
 
 std::string DcpReader::stored_name(std::size_t index) const {
-  const Source& source = places_[index].sources[0];
+  const DcpSource& source = places_[index].sources[0];
   return cat("'", printable_text(*source.key), "' in ", fs::path(dcp_.file_of(source.place())).filename().string());
 }
 

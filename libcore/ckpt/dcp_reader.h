@@ -16,6 +16,19 @@
 
 namespace mtl {
 
+/// A chunk with the key and the tensor to which it belongs, or a tensor in an object's archive, which the reader keeps
+/// open.
+struct DcpSource {
+  const std::string* key;
+  const DcpTensor* tensor = nullptr;
+  const DcpChunk* chunk = nullptr;
+  const TorchArchive* archive = nullptr;  // of an object
+  const TorchTensor* view = nullptr;      // in `archive`, contiguous
+  DcpPlace object = {};
+
+  const DcpPlace& place() const { return chunk != nullptr ? chunk->place : object; }
+};
+
 class DcpReader : public TensorReader {
  public:
   /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated.
@@ -29,23 +42,11 @@ class DcpReader : public TensorReader {
   std::string identity() const override { return dcp_.identity(); }
 
  protected:
-  /// A chunk with the key and the tensor to which it belongs, or a tensor in an object's archive, which the reader
-  /// keeps open.
-  struct Source {
-    const std::string* key;
-    const DcpTensor* tensor = nullptr;
-    const DcpChunk* chunk = nullptr;
-    const TorchArchive* archive = nullptr;  // of an object
-    const TorchTensor* view = nullptr;      // in `archive`, contiguous
-    DcpPlace object = {};
-
-    const DcpPlace& place() const { return chunk != nullptr ? chunk->place : object; }
-  };
   /// Where a canonical tensor's elements are stored. piece.file is an index into `sources`; a piece's strides are those
   /// of a dense chunk.
   struct Places {
     std::vector<TensorPiece> pieces;
-    std::vector<Source> sources;
+    std::vector<DcpSource> sources;
   };
 
   explicit DcpReader(const std::string& path) : dcp_(path) { folder = path; }
@@ -55,7 +56,7 @@ class DcpReader : public TensorReader {
   const DcpFolder& dcp() const { return dcp_; }
 
  private:
-  void verify_chunk(const Source& source) const;
+  void verify_chunk(const DcpSource& source) const;
 
   DcpFolder dcp_;
   std::vector<Places> places_;                                         // parallel to `tensors`

@@ -16,13 +16,13 @@
 #include "ckpt/megatron_optimizer.h"
 #include "ckpt/stored_matrix.h"
 #include "ckpt/torch_dist_buffers.h"
+#include "ckpt/torch_dist_segments.h"
 
 namespace mtl {
 
 namespace {
 
 constexpr std::string_view kStateKey = "optimizer.state.";
-constexpr std::string_view kFlatKey = "optimizer.distributed.";
 
 /// A tensor of the folder that contains a parameter or a state of one, or a stack of such tensors.
 struct DistTensor {
@@ -88,7 +88,7 @@ StoredMatrix matrix_of(const CanonicalTensor& canonical, const GptConfig& config
 class TorchDistReader : public DcpReader {
  public:
   TorchDistReader(const std::string& path, const ModelSupplement& given, Console& console)
-      : DcpReader(path), common_(dcp()) {
+      : DcpReader(path), common_(dcp()), segments_(dcp()) {
     collect_parameters();
     std::vector<std::string> notes;
     try {
@@ -201,7 +201,7 @@ class TorchDistReader : public DcpReader {
     if (!has_tensors && !has_objects) return false;
     try {
       std::vector<State> states, main;
-      const bool is_flat = !has_tensors || starts_with(first->first, kFlatKey);
+      const bool is_flat = !has_tensors || starts_with(first->first, kBufferKey);
       if (is_flat) {
         read_buffers(canonical, states, main);
         compare_main(weights, main);
@@ -228,13 +228,6 @@ class TorchDistReader : public DcpReader {
     return true;
   }
 
-  /// A range of a gradient buffer, without padding between buckets, and the source that contains it.
-  struct Segment {
-    std::int64_t begin, end;
-    Source source;
-    bool may_span = false;  // over parameters; a chunk of a bucket belongs to one parameter, or to none
-  };
-
   /// Collects moments and main weights that are stored by gradient buffer.
   void read_buffers(const std::vector<CanonicalTensor>& canonical, std::vector<State>& states,
                     std::vector<State>& main) {
@@ -249,7 +242,7 @@ class TorchDistReader : public DcpReader {
     for (const char* kind : {"exp_avg", "exp_avg_sq", "param"}) {
       std::map<std::string, Places> places;
       for (const DistBuffer& buffer : buffers) {
-        const std::vector<Segment> segments = segments_of(buffer, kind);
+        const std::vector<BufferSegment> segments = segments_.of(buffer, kind);
         for (const DistBufferParam& param : buffer.params) {
           if (param.is_replica || param.name.empty()) continue;
           add_segments(segments, param, matrices.at(param.name).second, places[param.name]);
@@ -259,14 +252,7 @@ class TorchDistReader : public DcpReader {
       for (const CanonicalTensor& one : canonical)
         to.push_back({{cat(kind, ".", one.name), StoredDType::f32, one.shape}, std::move(places[one.name])});
     }
-    for (const auto& [key, place] : dcp().objects()) {
-      if (!starts_with(key, kFlatKey) || key.find(".optimizer/") == std::string::npos) continue;
-      const std::unique_ptr<TorchArchive> archive = dcp().open_object(key, place);
-      PickleValue root = archive->root();
-      if (root.is(PickleKind::list) && root.size() == 1) root = root.at(0);
-      optimizer_steps_ = steps_in_optimizer(*archive, root);
-      break;
-    }
+    optimizer_steps_ = segments_.optimizer_steps();
   }
 
   /// Throws unless the first elements of all main weights are those of the weights, rounded: if the modules are in
@@ -278,22 +264,21 @@ class TorchDistReader : public DcpReader {
       if (!is_model_dtype(tensor.dtype)) continue;
       Slice slice = whole_slice(tensor.shape);
       slice.end = std::min(slice.end, kElements);
-      std::vector<std::byte> stored(slice.count() * bits_of(tensor.dtype) / 8), rounded(stored.size());
+      std::vector<std::byte> stored(slice.count() * bits_of(tensor.dtype) / 8);
       std::vector<std::byte> wide(slice.count() * sizeof(float));
       gather(places, tensor.dtype, slice, stored);
       gather(main[i].second, StoredDType::f32, slice, wide);
-      convert_elements(StoredDType::f32, wide, tensor.dtype, rounded);
-      if (stored != rounded)
+      if (!rounds_to(StoredDType::f32, wide, tensor.dtype, stored))
         fail_at(Exit::bad_data, folder, "the optimizer's main weights of '", tensor.name, "' differ from its weights, ",
                 "as if Megatron-LM's modules were in another order than args.transformer_impl says; save the "
                 "checkpoint with --dist-ckpt-optim-fully-reshardable");
     }
   }
 
-  void add_segments(const std::vector<Segment>& segments, const DistBufferParam& param, const StoredMatrix& matrix,
-                    Places& places) const {
+  void add_segments(const std::vector<BufferSegment>& segments, const DistBufferParam& param,
+                    const StoredMatrix& matrix, Places& places) const {
     std::int64_t copied = 0;
-    const auto first = std::ranges::upper_bound(segments, param.place.begin, {}, &Segment::end);
+    const auto first = std::ranges::upper_bound(segments, param.place.begin, {}, &BufferSegment::end);
     for (auto segment = first; segment != segments.end() && segment->begin < param.place.end; ++segment) {
       const std::int64_t begin = std::max(segment->begin, param.place.begin),
                          end = std::min(segment->end, param.place.end);
@@ -308,60 +293,6 @@ class TorchDistReader : public DcpReader {
     if (copied != param.place.end - param.place.begin)
       fail_at(Exit::bad_data, folder, "the optimizer state has ", copied, " of the ",
               param.place.end - param.place.begin, " elements of '", param.name, "' on a model parallel rank");
-  }
-
-  /// Returns the segments of one kind in a rank's buffer, in order: chunks of the tensors of its buckets, or one tensor
-  /// in the object of the rank.
-  std::vector<Segment> segments_of(const DistBuffer& buffer, const std::string& kind) {
-    const std::string rank = cat(kFlatKey, "dp_group_idx_", buffer.group, ".");
-    const auto object = dcp().objects().find(rank + "param_state/shard_0_1");
-    if (object != dcp().objects().end()) return {object_segment(object->first, object->second, buffer, kind)};
-    std::vector<Segment> segments;
-    for (std::size_t bucket = 0; bucket < buffer.buffer.buckets.size(); ++bucket) {
-      const auto [begin, end] = buffer.buffer.buckets[bucket];
-      const std::string suffix = cat(".bucket_idx_", bucket, ".", kind);
-      auto found = dcp().tensors().lower_bound(rank + "gbuf_idx_0.dtype_");
-      while (found != dcp().tensors().end() && starts_with(found->first, rank) && !ends_with(found->first, suffix))
-        ++found;
-      if (found == dcp().tensors().end() || !starts_with(found->first, rank))
-        fail_at(Exit::bad_data, folder, "there is no tensor '", rank, "gbuf_idx_0.dtype_*", suffix, "'");
-      const auto& [key, tensor] = *found;
-      if (tensor.shape != std::vector{end - begin} || tensor.dtype != StoredDType::f32)
-        refuse_key(key, "is ", name_of(tensor.dtype), " with shape ", shape_text(tensor.shape),
-                   ", but the model's bucket is F32 with shape ", shape_text({end - begin}));
-      for (const DcpChunk& chunk : tensor.chunks) {
-        const std::int64_t at = begin + chunk.box.offset[0];
-        if (chunk.box.count() > 0)
-          segments.push_back({at, at + chunk.box.count(), {.key = &key, .tensor = &tensor, .chunk = &chunk}});
-      }
-    }
-    std::ranges::sort(segments, {}, &Segment::begin);
-    return segments;
-  }
-
-  /// Opens the object with a rank's whole buffer: [{buckets_coalesced: True, 0: {dtypes: {param, exp_avg, ...}}}].
-  Segment object_segment(const std::string& key, const DcpPlace& place, const DistBuffer& buffer,
-                         const std::string& kind) {
-    std::unique_ptr<TorchArchive>& archive = archives_[key];
-    if (!archive) archive = dcp().open_object(key, place);
-    PickleValue root = archive->root();
-    if (root.is(PickleKind::list) && root.size() == 1) root = root.at(0);
-    std::optional<PickleValue> tensors;
-    for (std::size_t i = 0; root.is(PickleKind::dict) && i < root.size(); ++i) {
-      const PickleValue number = root.key(i), value = root.value(i);
-      if (!number.is(PickleKind::integer)) continue;
-      if (tensors || number.as_int() != 0 || !value.is(PickleKind::dict) || value.size() != 1)
-        refuse_key(key, "has more than one gradient buffer, of which mtl reads one per rank");
-      tensors = value.value(0);
-    }
-    const std::optional<PickleValue> value = tensors ? tensors->find(kind) : std::nullopt;
-    const TorchTensor* flat = value ? archive->tensor(*value) : nullptr;
-    const std::int64_t elements = buffer.buffer.elements();
-    if (flat == nullptr || flat->dtype != StoredDType::f32 || flat->shape != std::vector{elements} ||
-        !flat->is_contiguous())
-      refuse_key(key, "has no contiguous F32 tensor '", kind, "' with the ", elements,
-                 " elements of the model's gradient buffer");
-    return {0, elements, {.key = &key, .archive = archive.get(), .view = flat, .object = place}, true};
   }
 
   DistTensor state_tensor(const char* kind, const DistTensor& weight) const {
@@ -459,8 +390,8 @@ class TorchDistReader : public DcpReader {
   MegatronCommon common_;
   std::map<std::string, DistTensor> parameters_;  // by canonical name
   std::int64_t layers_ = 0;
-  std::int64_t optimizer_steps_ = 0;                               // as stated beside gradient buffers; 0: not there
-  std::map<std::string, std::unique_ptr<TorchArchive>> archives_;  // of objects with gradient buffers, by key
+  std::int64_t optimizer_steps_ = 0;  // as stated beside gradient buffers; 0: not there
+  BufferSegments segments_;
   std::map<const DcpTensor*, std::vector<std::vector<const DcpChunk*>>> chunks_;  // by layer
 };
 

@@ -1,0 +1,47 @@
+// Where the optimizer state that a torch_dist checkpoint stores by gradient buffer is in the folder: the layouts
+// dp_reshardable, a tensor for each bucket, and dp_zero_gather_scatter, an object for each model-parallel rank.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckpt/dcp_reader.h"
+#include "ckpt/torch_dist_buffers.h"
+
+namespace mtl {
+
+/// The keys of optimizer state by gradient buffer begin with this.
+inline constexpr std::string_view kBufferKey = "optimizer.distributed.";
+
+/// A range of a gradient buffer, without padding between buckets, and the source that contains it.
+struct BufferSegment {
+  std::int64_t begin, end;
+  DcpSource source;
+  bool may_span = false;  // over parameters; a chunk of a bucket belongs to one parameter, or to none
+};
+
+class BufferSegments {
+ public:
+  /// The caller must keep `folder` alive.
+  explicit BufferSegments(const DcpFolder& folder) : folder_(folder) {}
+  /// Returns the segments of one kind ("exp_avg", "param") in a rank's buffer, in order: chunks of the tensors of its
+  /// buckets, or one tensor in the rank's object. They are valid as long as this object. Throws Error(bad_data) if the
+  /// tensors are missing, or do not have the sizes of the buffer.
+  std::vector<BufferSegment> of(const DistBuffer& buffer, const std::string& kind);
+  /// Returns the number of optimizer steps as stated beside the buffers, or 0 if it is not there.
+  std::int64_t optimizer_steps() const;
+
+ private:
+  /// Opens the object with a rank's whole buffer: [{buckets_coalesced: True, 0: {dtypes: {param, exp_avg, ...}}}].
+  BufferSegment object_segment(const std::string& key, const DcpPlace& place, const DistBuffer& buffer,
+                               const std::string& kind);
+
+  const DcpFolder& folder_;
+  std::map<std::string, std::unique_ptr<TorchArchive>> archives_;  // of objects, by key
+};
+
+}  // namespace mtl
