@@ -116,9 +116,16 @@ void write_plan(const PlanCommand& command, const std::vector<std::string>& word
   const PlanRequest request = command.request();
   const LayoutPlans plans = plan_layouts(request);
   print_out(command.json ? plan_json(plans, request).dump(2) + "\n" : plan_text(plans, request));
+  if (plans.candidates == 0)
+    fail_at(Exit::failure, cat("--world-size ", request.run.parallel.world),
+            "the ranks cannot be divided: no tensor-parallel and pipeline sizes divide both them and the model's heads "
+            "and layers, such that the data-parallel ranks divide --global-batch-size ",
+            *request.run.batch.global_batch_size, "; change one of the two");
   if (plans.best.empty())
-    fail_at(Exit::failure, cat("--device-memory ", format("%.4g", request.device_bytes * 1e-9), "GB"),
-            "no layout fits; use more ranks, or a smaller --seq-length or --model");
+    fail_at(Exit::failure,
+            command.device_memory ? "--device-memory " + *command.device_memory : request.machine.device.name,
+            "no layout fits in ", format("%.4g", request.device_bytes * 1e-9),
+            " GB; use more ranks, or a smaller --seq-length or --model");
   if (!command.output) return;
   InterruptGuard guard(flags.program());
   write_file_atomic(*command.output, plan_script(plans, request, repeated_flags(words)), &guard);

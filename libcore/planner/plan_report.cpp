@@ -81,9 +81,13 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
   for (const std::string& line : machine.sources) out += cat("  ", line, "\n");
   out += format("  links in GB/s: %.4g inside a node, %.4g between nodes; latency in us: %.4g, %.4g\n",
                 machine.links.inside_gbs, machine.links.between_gbs, machine.links.inside_us, machine.links.between_us);
-  out += cat("  ", count_of(plans.candidates, "layout"), ", ", plans.fitting, " fit; ", plans.simulated,
-             " simulated, the others cannot be faster than the last one listed\n");
+  out += cat("  ", count_of(plans.candidates, "layout"), ", ", plans.fitting, " fit",
+             plans.fitting == 0
+                 ? std::string()
+                 : cat("; ", plans.simulated, " simulated, the others cannot be faster than the last one listed"),
+             "\n");
   const auto memory = [](const Candidate& each) { return human_bytes(each.bytes); };
+  if (plans.candidates == 0) return out;
   if (plans.best.empty()) {
     out += "no layout fits; those that need the least memory:\n";
     for (const Candidate& each : plans.too_large) out += cat("  ", layout_text(each), ": ", memory(each), "\n");

@@ -43,7 +43,10 @@ expect_text out '"what": "(waits for .* between nodes|is idle in the pipeline.s 
 # Memory that is too small, and mistakes.
 expect_exit 1 "${plan[@]}" --world-size 2 --device-memory 0.01GB
 expect_text out '^no layout fits; those that need the least memory:$'
-expect_text err 'device-memory 0.01GB: no layout fits'
+expect_text err 'device-memory 0.01GB: no layout fits in 0.01 GB'
+expect_exit 1 "${plan[@]}" --world-size 127
+expect_text out '^  0 layouts, 0 fit$'
+expect_text err '--world-size 127: the ranks cannot be divided: .* --global-batch-size 32;'
 expect_exit 2 "${plan[@]/H100/V9000}" --world-size 2
 expect_text err '^  --hardware V9000  is not known; use one of A100, '
 expect_exit 2 "${plan[@]}" --world-size 2 --device-memory much
