@@ -55,6 +55,7 @@ constexpr ModelFormat kModelFormats[] = {
      .versions = "torchtitan's checkpoints of Llama models",
      .reads = "weights, Adam's moments, step",
      .writes = "",
+     .lacks_config = true,
      .proof = "ckpt/dcp_golden_test.cpp",
      .holds = holds_dcp,
      .current = current_dcp_step,

@@ -8,7 +8,6 @@
 #include "base/hub_cache.h"
 #include "base/mapped_faults.h"
 #include "ckpt/canonical.h"
-#include "ckpt/dcp_llama.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
 #include "ckpt/model_formats.h"
@@ -109,7 +108,7 @@ std::string ModelSource::find(const std::string& name, Console& console) {
 
 ModelSource ModelSource::open(const std::string& path, Console& console, const ModelSupplement& given) {
   const std::string found = find(path, console);
-  if (!given.hf_config.empty() && find_model_format(found)->open != open_dcp_llama)
+  if (!given.hf_config.empty() && !find_model_format(found)->lacks_config)
     fail_at(Exit::usage, "--hf-config " + given.hf_config, "has no use for the model in ", found,
             ", whose files state its configuration; remove the flag");
   ModelSource source = read_mapped([&] {

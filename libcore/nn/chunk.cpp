@@ -20,9 +20,8 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp
              ContextRegion context)
     : range_(range), hidden_(config.hidden_size), residual_(residual), region_(tp_region) {
   if (config.position_embedding == PositionEmbedding::rotary) {
-    const std::vector<std::string> problems = config.rotary_problems();
-    require(problems.empty(), join(problems, "; "));
-    rotary_ = config;
+    frequencies_ = rotary_frequencies(config, config.max_positions);
+    if (config.depends_on_length()) changing_rotary_ = config;
   }
   if (range.has_embedding) units_.emplace_back(EmbeddingLayer(config, dropout, tp_region, padded_vocab_size));
   for (std::size_t u = 0; u < units_.size(); ++u) spans_.push_back({u, u + 1});
@@ -90,8 +89,9 @@ Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
 
 /// Adds rotary angles to the batch. They stay in the slot for backward.
 Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
-  if (!rotary_) return batch;
-  const RotaryFrequencies frequencies = rotary_frequencies(*rotary_, batch.sequence_length());
+  if (frequencies_.pairs == 0) return batch;
+  const RotaryFrequencies frequencies =
+      changing_rotary_ ? rotary_frequencies(*changing_rotary_, batch.sequence_length()) : frequencies_;
   cache.rotary = ctx.slot->make(DType::f32, {batch.tokens.numel(), 2, frequencies.pairs});
   rotary_angles(ctx.stream, cache.rotary, batch.positions, frequencies);
   batch.rotary = cache.rotary;

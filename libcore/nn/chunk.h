@@ -21,6 +21,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -123,7 +124,8 @@ class Chunk {
   std::int64_t offloaded_ = 0;
   DType residual_;
   TpRegion region_;
-  std::optional<GptConfig> rotary_;  // in a model with rotary positions, to compute their frequencies
+  RotaryFrequencies frequencies_{};           // of rotary positions; without them, no pairs
+  std::optional<GptConfig> changing_rotary_;  // to compute frequencies that depend on the length of the sequence
   std::vector<Unit> units_;
   std::vector<Span> spans_;  // in order, covering all units
 };
