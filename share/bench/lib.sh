@@ -8,6 +8,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 median() { sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
+least() { sort -g | head -1; }
+most() { sort -g | tail -1; }
 field() { sed -nE "s/.*\"$1\": ?([-+.0-9eE]+).*/\1/p"; }
 
 machine() {  # "CPU, ISA: sse4_2 avx2"

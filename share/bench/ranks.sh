@@ -10,7 +10,8 @@ json=""
 [ "${2:-}" != --json ] || json=yes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh" "$1"
-export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# shellcheck source-path=SCRIPTDIR source=two_ranks.sh
+. "$(dirname "$0")/two_ranks.sh"
 
 # shellcheck disable=SC2059 # takes a format, as printf does
 show() { [ -n "$json" ] || printf "$@"; }  # not with --json
@@ -18,20 +19,7 @@ show() { [ -n "$json" ] || printf "$@"; }  # not with --json
 record() { printf "$2\n" "${@:3}" >> "$work/rows.$1"; }  # LIST FORMAT ARGUMENT...: a JSON object
 rows() { touch "$work/rows.$1"; paste -sd, "$work/rows.$1" | sed 's/},{/},\n    {/g'; }
 ratio_of() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.4f\n", a / b}'; }
-least() { sort -g | head -1; }
-most() { sort -g | tail -1; }
 
-# The processors of the first two cores that this process may use, one core a line, as mpirun binds ranks to them.
-two_cores() {
-  taskset -cp $$ | sed 's/.*: //' | tr , '\n' | awk -F- '{for (c = $1; c <= $NF; ++c) print c}' > "$work/allowed"
-  lscpu -p=cpu,core,socket | awk -F, 'NR == FNR {may[$1]; next}
-    !/^#/ && ($1 in may) {core = $2 "," $3; if (!(core in list)) {order[++count] = core; list[core] = $1} else list[core] = list[core] "," $1}
-    END {for (k = 1; k <= count && k <= 2; ++k) print list[order[k]]}' "$work/allowed" -
-}
-
-command -v mpirun > /dev/null || { echo "ranks: not measured (no mpirun)" >&2; exit 0; }
-mapfile -t cores < <(two_cores)
-[ ${#cores[@]} -eq 2 ] || { echo "ranks: not measured (two cores are needed)" >&2; exit 0; }
 machine=$(machine)
 version=$("$bin/mtl-train" --version | head -1)
 mpi=$(mpirun --version | head -1)
@@ -54,30 +42,16 @@ set_model() {  # LAYERS WIDTH HEADS LENGTH
   model=("${common[@]}" --num-layers "$1" --hidden-size "$2" --num-attention-heads "$3" --seq-length "$4" --max-position-embeddings "$4")
 }
 
-# quietly NAME COMMAND...: prints the output only if COMMAND fails.
-quietly() {
-  local name=$1
-  shift
-  "$@" > "$work/$name.out" 2>&1 < /dev/null || { echo "ranks: $name failed:" >&2; cat "$work/$name.out" >&2; return 1; }
-}
-two_ranks() { mpirun -n 2 --bind-to core --map-by core "$bin/mtl-train" "$@"; }
-
-# steady NAME FIELD: the median of FIELD over all steps but the first two.
-steady() { grep '"step"' "$work/$1.jsonl" | tail -n +3 | field "$2" | median; }
+two_ranks() { on_two_cores "$bin/mtl-train" "$@"; }
 
 # independent STEPS BATCH: tokens/s of two processes at the same time, each with half of the batch, at most 4 sequences at
 # a time. With a batch of one sequence, each has a sequence of its own.
 independent() {
-  local k failed=0 pids=() each=$((($2 + 1) / 2)) micro
+  local micro each=$((($2 + 1) / 2))
   micro=$((each < 4 ? each : 4))
   rm -f "$work"/alone[01].jsonl
-  for k in 0 1; do
-    quietly "alone$k" taskset -c "${cores[k]}" "$bin/mtl-train" "${model[@]}" --train-iters "$1" --global-batch-size $each \
-      --micro-batch-size $micro --log-jsonl "$work/alone$k.jsonl" &
-    pids+=($!)
-  done
-  for k in "${pids[@]}"; do wait "$k" || failed=1; done  # both, so that neither outlives this script
-  [ $failed -eq 0 ] || return 1
+  on_each_core "$bin/mtl-train" "${model[@]}" --train-iters "$1" --global-batch-size $each --micro-batch-size $micro \
+    --log-jsonl "$work/alone@.jsonl" || return 1
   { steady alone0 tokens_per_second; steady alone1 tokens_per_second; } | awk '{sum += $1} END {print sum}'
 }
 

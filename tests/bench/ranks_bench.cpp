@@ -1,6 +1,7 @@
 // Times communication between ranks: all-reduce compared with MPI's own, bf16 compared with the same number of fp32
 // bytes, the summation alone, and a message's round trip.
 //   mpirun -n 4 build/release/bin/mtl_bench_ranks
+// With the argument "links", prints only what mtl-topo plan asks for: the rate and the latency of the ranks' links.
 #include <mpi.h>
 #include <sched.h>
 
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <string>
 
 #include "base/console.h"
 #include "comm/mpi_session.h"
@@ -79,26 +81,49 @@ void ping_pong(Communicator& group, std::size_t bytes) {
   Tensor tensor(data.data(), DType::f32, {static_cast<std::int64_t>(data.size())});
   auto round_trip = [&] {
     if (group.rank() == 0) {
-      group.send(stream, tensor, 1).join();
-      group.receive(stream, tensor, 1).join();
+      group.send(stream, tensor, 1, Channel::activations).join();
+      group.receive(stream, tensor, 1, Channel::activations).join();
     } else if (group.rank() == 1) {
-      group.receive(stream, tensor, 0).join();
-      group.send(stream, tensor, 0).join();
+      group.receive(stream, tensor, 0, Channel::activations).join();
+      group.send(stream, tensor, 0, Channel::activations).join();
     }
   };
   double us = time_us(group, 7, bytes > (1 << 20) ? 5 : 1000, round_trip);
   if (group.rank() == 0) std::printf("ping-pong  %10zu bytes: %10.2f us one way\n", bytes, us / 2);
 }
 
+/// Prints the rate and the latency with which the times of a small and of a large all-reduce agree. A rank sends
+/// 2 (p-1)/p of the bytes, and waits for the others twice. The large one passes over more memory than caches hold, as
+/// gradients do.
+void print_links(Communicator& group) {
+  const std::size_t small = 4 << 10, large = 4 << 20, pieces = 16;
+  std::vector<float> data(pieces * large / sizeof(float), 1e-30f);
+  std::size_t piece = 0;
+  const auto reduce = [&](std::size_t bytes) {
+    float* part = data.data() + (piece++ % pieces) * large / sizeof(float);
+    group.all_reduce(stream, Tensor(part, DType::f32, {std::int64_t(bytes / sizeof(float))})).join();
+  };
+  const double small_us = time_us(group, 7, 1000, [&] { reduce(small); });
+  const double large_us = time_us(group, 7, 2 * pieces, [&] { reduce(large); });
+  const double sent = 2.0 * (group.size() - 1) / group.size();
+  if (group.rank() == 0)
+    std::printf("{\"inside_gbs\": %.3f, \"inside_us\": %.3f}\n",
+                sent * double(large - small) / (large_us - small_us) * 1e-3, small_us / (2 * (group.size() - 1)));
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   RankEnvironment launched = launched_ranks("mtl_bench_ranks");
   if (launched.world < 2) return 2;
   MpiSession session(launched);
   std::vector<int> ranks(static_cast<std::size_t>(launched.world));
   std::iota(ranks.begin(), ranks.end(), 0);
   auto group = session.group(ranks, "bench");
+  if (argc > 1 && argv[1] == std::string("links")) {
+    print_links(*group);
+    return 0;
+  }
   for (std::size_t bytes : {4u << 10, 64u << 10, 1u << 20, 16u << 20, 64u << 20}) compare_all_reduce(*group, bytes);
   if (group->rank() == 0)
     for (DType dtype : {DType::f32, DType::bf16, DType::f16})
