@@ -22,13 +22,30 @@ namespace {
 struct PlanCommand {
   TrainOptions run;
   GptConfig config;
-  std::string hardware;
-  std::optional<std::string> device_memory, output;
+  std::optional<std::string> hardware, profile, device_memory, output;
   std::optional<double> inside_gbs, between_gbs, inside_us, between_us;
   bool json = false;
 
+  std::shared_ptr<const OperatorTimes> times = nullptr;  // of `profile`
+
+  bool is_on_cpu() const { return times != nullptr && starts_with(times->device().name, "CPU"); }
+  /// Returns the GPUs' machine, or null if it is not known.
+  const Machine* gpus() const {
+    return hardware ? find_machine(*hardware) : times != nullptr ? find_machine(times->device().name) : nullptr;
+  }
+  Machine machine() const {
+    Machine out = is_on_cpu() ? Machine{.device = times->device(),
+                                        .devices_per_node = static_cast<int>(run.parallel.world),
+                                        .sources = {"links: as given"}}
+                              : *gpus();
+    if (times == nullptr) return out;
+    out.sources = {out.sources[0], "operators: " + *profile};
+    out.use(times, precision_of(run.precision).compute, run.tf32);
+    return out;
+  }
+
   PlanRequest request() const {
-    PlanRequest out{.run = run, .config = config, .machine = *find_machine(hardware)};
+    PlanRequest out{.run = run, .config = config, .machine = machine()};
     out.node_size = static_cast<int>(run.parallel.gpus_per_node.value_or(out.machine.devices_per_node));
     out.device_bytes = device_memory ? double(*parse_gigabytes(*device_memory)) : out.machine.device_gb * 1e9;
     Links& links = out.machine.links;
@@ -54,12 +71,39 @@ std::string machine_names() {
   return join(names, ", ");
 }
 
+/// Reports what is missing to know the devices and their links.
+void check_machine(Flags& flags, const PlanCommand& command) {
+  const auto require_given = [&](bool is_given, const std::string& flag, const std::string& what) {
+    if (!is_given) flags.problem(flag, "is required: " + what);
+  };
+  const DType compute = precision_of(command.run.precision).compute;
+  if (command.times != nullptr && !command.times->has_products(compute))
+    flags.problem("--profile " + *command.profile,
+                  cat("has no matrix products in ", name_of(compute), "; profile a run of the precision to plan for"));
+  if (command.is_on_cpu()) {
+    if (command.hardware) flags.problem("--hardware " + *command.hardware, "contradicts --profile, which is of a CPU");
+    require_given(command.device_memory.has_value(), "--device-memory", "the memory of a host for each of its ranks");
+    require_given(command.inside_gbs && command.inside_us, "--inside-gbs and --inside-us",
+                  "a profile of a CPU has no links");
+    const std::int64_t world = command.run.parallel.world;
+    if (command.run.parallel.gpus_per_node.value_or(world) < world)
+      require_given(command.between_gbs && command.between_us, "--between-gbs and --between-us",
+                    "a profile of a CPU has no links");
+  } else if (command.hardware && command.gpus() == nullptr) {
+    flags.problem("--hardware " + *command.hardware, "is not known; use one of " + machine_names());
+  } else {
+    require_given(command.gpus() != nullptr, "--hardware", "the GPUs' model, one of " + machine_names());
+  }
+}
+
 void add_plan_flags(Flags& flags, PlanCommand& command) {
   TrainOptions& run = command.run;
   flags.section("Devices");
   add_world_size_flag(flags, run.parallel, "number of ranks").required();
   add_node_size_flag(flags, run.parallel, "ranks per node (default: 8)");
-  flags.add("--hardware", &command.hardware, "GPU", cat("the GPUs' model: ", machine_names())).required();
+  flags.add("--hardware", &command.hardware, "GPU", cat("the GPUs' model: ", machine_names()));
+  flags.add("--profile", &command.profile, "FILE",
+            "rankN.json of mtl-train --profile on one rank: operators take as long as there");
   flags.add("--device-memory", &command.device_memory, "SIZE", "memory of one GPU that the run may use, as in 80GB");
   flags.add("--inside-gbs", &command.inside_gbs, "GB/S", "bandwidth of a GPU's links inside its node, in one direction")
       .above(0);
@@ -83,11 +127,11 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   flags.check([&flags, &command] {
     TrainOptions& options = command.run;
     options.parallel.world = options.parallel.plan_world.value_or(1);
-    options.device = Device::cuda;
     options.threads = 1;
     options.dry_run = true;
-    if (!command.hardware.empty() && find_machine(command.hardware) == nullptr)
-      flags.problem("--hardware " + command.hardware, "is not known; use one of " + machine_names());
+    if (command.profile) command.times = std::make_shared<const OperatorTimes>(OperatorTimes::read(*command.profile));
+    options.device = command.is_on_cpu() ? Device::cpu : Device::cuda;
+    check_machine(flags, command);
     if (command.device_memory && !PlanCommand::parse_gigabytes(*command.device_memory))
       flags.problem("--device-memory " + *command.device_memory, "is not a number of GB above 0, as in 80GB");
     if (flags.problem_count() == 0)

@@ -4,7 +4,14 @@
 
 namespace mtl {
 
+void Machine::use(std::shared_ptr<const OperatorTimes> times, DType compute, bool tf32) {
+  measured = std::move(times);
+  gemm = attention = measured->most_flops_per_ms() / (device.tflops(compute, tf32) * 1e9);
+  memory = measured->most_bytes_per_ms() / (device.dram_gbs * 1e6);
+}
+
 double Machine::work_ms(const TraceEvent& event, bool tf32) const {
+  if (measured != nullptr) return measured->ms(event.name, event.operands, event.work) + measured->between_ms();
   const double share = event.operator_class == OperatorClass::attention ? attention : gemm;
   const double compute = event.work.flops / (share * device.tflops(event.dtype, tf32) * 1e9);
   return std::max(compute, event.work.bytes / (memory * device.dram_gbs * 1e6)) + launch_us * 1e-3;

@@ -1,11 +1,13 @@
 // The devices and links that a plan is for: peak rates, the share of them that operators reach, and memory.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "device/hardware.h"
 #include "planner/links.h"
+#include "planner/operator_times.h"
 #include "planner/step_trace.h"
 
 namespace mtl {
@@ -20,8 +22,16 @@ struct Machine {
   double device_gb = 0;  // 10^9 bytes of device memory
   int devices_per_node = 8;
   std::vector<std::string> sources = {};  // of the links and of the shares
+  /// Replace the shares and launch_us, and add what a step does outside of operators.
+  std::shared_ptr<const OperatorTimes> measured = nullptr;
 
-  /// Returns the time of an operator.
+  /// Takes the operators' times from a profile. The shares of peak rates become those of its fastest operators, of the
+  /// rate of products of this type.
+  void use(std::shared_ptr<const OperatorTimes> times, DType compute, bool tf32);
+  /// Milliseconds of a step outside of operators and of operations between ranks.
+  double outside_ms() const { return measured == nullptr ? 0 : measured->outside_ms(); }
+
+  /// Returns the time of an operator, and of what the host does between it and the next.
   double work_ms(const TraceEvent& event, bool tf32) const;
 };
 

@@ -188,9 +188,21 @@ class Planner {
       } else {
         traces.push_back(traces[at->second]);
       }
+      if (is_new) note_unmeasured(traces.back());
       traces.back().schedule = rank_schedule(shape.layout, actions[static_cast<std::size_t>(stage)]).actions;
     }
     return simulate_step(traces, shape.layout, request_.node_size, request_.machine, options.tf32);
+  }
+
+  void note_unmeasured(const StepTrace& trace) {
+    const OperatorTimes* times = request_.machine.measured.get();
+    if (times == nullptr) return;
+    const auto note = [&](const std::vector<TraceEvent>& events) {
+      for (const TraceEvent& event : events)
+        if (event.kind == TraceEvent::Kind::work && !times->has(event.name)) out_.unmeasured.insert(event.name);
+    };
+    for (const StepTrace::Recorded& each : trace.recorded) note(each.events);
+    note(trace.update);
   }
 
   const PlanRequest& request_;

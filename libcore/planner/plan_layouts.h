@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct LayoutPlans {
   std::vector<Candidate> best;       // simulated, the fastest first; at most `most`
   std::vector<Candidate> too_large;  // with a bound below the best time, the lowest first; at most `most`
   std::size_t candidates = 0, fitting = 0, simulated = 0;
+  std::set<std::string> unmeasured;  // operators that the machine's profile does not have
 };
 
 /// Returns the fastest candidates. If none fits, `best` is empty and `too_large` has those that need the least memory.

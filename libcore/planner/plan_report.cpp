@@ -79,6 +79,9 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
           " of ", request.node_size, " ", machine.device.name, " with ", format("%.4g", request.device_bytes * 1e-9),
           " GB (", human_bytes(static_cast<std::uint64_t>(request.device_bytes)), ")\n");
   for (const std::string& line : machine.sources) out += cat("  ", line, "\n");
+  if (!plans.unmeasured.empty())
+    out += cat("  not in the profile, timed by their bytes: ",
+               join(plans.unmeasured, ", ", [](const std::string& name) { return name; }), "\n");
   out += format("  links in GB/s: %.4g inside a node, %.4g between nodes; latency in us: %.4g, %.4g\n",
                 machine.links.inside_gbs, machine.links.between_gbs, machine.links.inside_us, machine.links.between_us);
   out += cat("  ", count_of(plans.candidates, "layout"), ", ", plans.fitting, " fit",
@@ -155,6 +158,7 @@ Json plan_json(const LayoutPlans& plans, const PlanRequest& request) {
                        {"node_size", request.node_size},
                        {"hardware", machine.device.name},
                        {"sources", Json::Array(machine.sources.begin(), machine.sources.end())},
+                       {"unmeasured", Json::Array(plans.unmeasured.begin(), plans.unmeasured.end())},
                        {"device_bytes", request.device_bytes},
                        {"links", Json::object({{"inside_gbs", machine.links.inside_gbs},
                                                {"between_gbs", machine.links.between_gbs},

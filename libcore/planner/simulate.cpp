@@ -70,6 +70,7 @@ class Simulation {
       for (const StepTrace::Recorded& one : traces[stage].recorded)
         rank.actions.push_back(timed(one.events, machine, tf32));
       rank.actions.push_back(timed(traces[stage].update, machine, tf32));
+      rank.actions.back().push_back({.event = {}, .ms = machine.outside_ms()});
     }
   }
 

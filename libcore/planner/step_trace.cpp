@@ -53,6 +53,8 @@ class Recorder {
       if (entry.kind == ProfileKind::op) {
         out.push_back({.kind = TraceEvent::Kind::work,
                        .operator_class = class_of(entry.name),
+                       .name = entry.name,
+                       .operands = entry.detail,
                        .dtype = entry.dtype,
                        .work = entry.work});
       } else if (entry.kind == ProfileKind::communication && entry.started < 0) {

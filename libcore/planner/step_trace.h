@@ -27,6 +27,7 @@ struct TraceEvent {
   Kind kind = Kind::work;
 
   OperatorClass operator_class = OperatorClass::memory;  // of work
+  std::string name = "", operands = "";                  // of work, as in a profile
   DType dtype = DType::f32;
   Counters work = {};
 

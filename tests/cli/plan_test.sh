@@ -40,6 +40,29 @@ expect_exit 0 "${plan[@]}" --world-size 4 --gpus-per-node 1 --between-gbs 0.2 --
 sed '/"step_ms"/q' out | grep -q '"--pipeline-model-parallel-size"' || fail 'no pipeline over slow links'
 expect_text out '"what": "(waits for .* between nodes|is idle in the pipeline.s schedule)"'
 
+# Operators take as long as in a profile, here of a CPU. Its ranks have as much time to lose by waiting for slow links.
+small=(--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --vocab-size 500)
+expect_exit 0 mtl-train "${small[@]}" --tokenizer-type NullTokenizer --mock-data --lr 1e-3 --train-iters 4 --eval-iters 0 \
+  --micro-batch-size 2 --threads 1 --profile --profile-step-start 1 --profile-step-end 4
+cpus=(mtl-topo plan "${small[@]}" --profile profile/rank0.json --global-batch-size 8 --world-size 2 --device-memory 4)
+expect_exit 0 "${cpus[@]}" --inside-gbs 5 --inside-us 3
+expect_text out '^plan for 2 ranks on 1 node of 2 CPU, 1 thread with 4 GB'
+expect_text out '^  operators: profile/rank0.json$'
+expect_exit 0 "${cpus[@]}" --inside-gbs 5 --inside-us 3 --json
+sed -nE 's/.*"step_ms": ([0-9.e+-]+).*/\1/p' out | head -1 >quick
+expect_exit 0 "${cpus[@]}" --inside-gbs 5e-4 --inside-us 3 --json
+sed -nE 's/.*"step_ms": ([0-9.e+-]+).*/\1/p' out | head -1 | paste - quick | awk '{ exit !($1 > $2) }' || fail 'slow links cost no time'
+expect_exit 2 "${cpus[@]}"
+expect_text err '--inside-gbs and --inside-us  is required: a profile of a CPU has no links'
+expect_exit 2 "${cpus[@]}" --inside-gbs 5 --inside-us 3 --hardware H100
+expect_text err 'contradicts --profile, which is of a CPU'
+expect_exit 2 "${cpus[@]}" --inside-gbs 5 --inside-us 3 --bf16
+expect_text err 'has no matrix products in bfloat16; profile a run of the precision to plan for'
+expect_exit 65 "${cpus[@]/rank0/trace}" --inside-gbs 5 --inside-us 3
+expect_text err 'profile/trace.json: is not a profile; give a file rankN.json'
+expect_exit 2 mtl-topo plan "${small[@]}" --global-batch-size 8 --world-size 2
+expect_text err '--hardware  is required'
+
 # Memory that is too small, and mistakes.
 expect_exit 1 "${plan[@]}" --world-size 2 --device-memory 0.01GB
 expect_text out '^no layout fits; those that need the least memory:$'

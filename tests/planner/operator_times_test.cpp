@@ -1,0 +1,92 @@
+// Operator times from profiles: of equal operands, of similar ones and of others; and files that are not profiles.
+#include "planner/operator_times.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "planner/machine.h"
+#include "tests/scratch_folder.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+/// Two iterations. Products run at 1e6 FLOPs per ms in fp32, the smaller ones at half of that; norms at 2e5 bytes per
+/// ms.
+const std::string kProfile = R"({"version": 1, "steps": 2, "ms": 100,
+ "roofline": {"name": "CPU, 1 thread", "gb_per_s": 10, "tflops_16": 0.1, "tflops_tf32": 0.1, "tflops_f32": 0.1},
+ "phases": [{"phase": "data", "ms": 4, "operators_ms": 0}, {"phase": "forward", "ms": 50, "operators_ms": 44},
+            {"phase": "communication", "ms": 9, "operators_ms": 0}, {"phase": "other", "ms": 2, "operators_ms": 0}],
+ "rows": [
+  {"operator": "gemm", "phase": "forward", "operands": "64x64x64 float32, B^T", "calls": 4, "ms": 8, "flops": 8e6, "bytes": 1e5},
+  {"operator": "gemm", "phase": "forward", "operands": "64x16x64 float32, B^T", "calls": 2, "ms": 2, "flops": 1e6, "bytes": 1e4},
+  {"operator": "gemm", "phase": "forward", "operands": "64x64x64 float32", "calls": 2, "ms": 16, "flops": 4e6, "bytes": 1e5},
+  {"operator": "layernorm_forward", "phase": "forward", "operands": "(64, 64) float32", "calls": 2, "ms": 2, "flops": 0, "bytes": 4e5},
+  {"operator": "adamw_step", "phase": "optimizer", "calls": 2, "ms": 10, "flops": 0, "bytes": 2e6}]})";
+
+OperatorTimes times_of(const std::string& profile) {
+  const ScratchFolder dir;
+  write_file_atomic(dir / "rank0.json", profile);
+  return OperatorTimes::read(dir / "rank0.json");
+}
+
+std::string message_of(const std::string& profile) {
+  try {
+    times_of(profile);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::bad_data);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  REQUIRE(text.find(from) != std::string::npos);
+  return text.replace(text.find(from), from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("operators take as long as in the profile, or as the most similar ones") {
+  const OperatorTimes times = times_of(kProfile);
+  CHECK(times.ms("gemm", "64x64x64 float32, B^T", {2e6, 25e3}) == doctest::Approx(2));
+  CHECK(times.ms("gemm", "64x64x64 float32", {2e6, 5e4}) == doctest::Approx(8));  // not transposed
+  CHECK(times.ms("gemm", "64x128x64 float32, B^T", {4e6, 5e4}) == doctest::Approx(4));
+  CHECK(times.ms("gemm", "64x8x64 float32, B^T", {25e4, 5e3}) == doctest::Approx(0.5));  // like 64x16x64
+  CHECK(times.ms("layernorm_forward", "(32, 64) float32", {0, 1e5}) == doctest::Approx(0.5));
+  CHECK(times.ms("adamw_step", "", {0, 4e5}) == doctest::Approx(2));
+  CHECK(times.ms("copy", "(64) float32", {0, 1.2e6}) == doctest::Approx(6));  // 2.4e6 bytes in 12 ms, of two kinds
+  CHECK(times.ms("gemm", "64x16x64 bfloat16, B^T", {5e5, 5e3}) == doctest::Approx(1));  // by its work
+}
+
+TEST_CASE("no operator is faster than the fastest in the profile, so bounds hold") {
+  const OperatorTimes times = times_of(kProfile);
+  CHECK(times.most_flops_per_ms() == doctest::Approx(1e6));
+  CHECK(times.most_bytes_per_ms() == doctest::Approx(2e5));
+  CHECK(times.ms("gemm", "64x64x64 float32, B^T", {2e6, 8e5}) == doctest::Approx(4));  // by its bytes
+  Machine machine{.device = times.device()};
+  machine.use(std::make_shared<const OperatorTimes>(times), DType::f32, false);
+  CHECK(machine.gemm * machine.device.tflops_f32 * 1e9 == doctest::Approx(1e6));
+  CHECK(machine.memory * machine.device.dram_gbs * 1e6 == doctest::Approx(2e5));
+}
+
+TEST_CASE("time between operators and outside of them") {
+  const OperatorTimes times = times_of(kProfile);
+  CHECK(times.between_ms() == doctest::Approx(6.0 / 12));
+  CHECK(times.outside_ms() == doctest::Approx(3));
+  CHECK(times.device().name == "CPU, 1 thread");
+  CHECK(times.has_products(DType::f32));
+  CHECK_FALSE(times.has_products(DType::bf16));
+}
+
+TEST_CASE("other files are not profiles") {
+  CHECK(message_of("{}").find("is not a profile; give a file rankN.json") != std::string::npos);
+  CHECK(message_of("[1]") != "no error");
+  CHECK(message_of(replaced(kProfile, "\"version\": 1", "\"version\": 2")).find("version 2") != std::string::npos);
+  CHECK(message_of(replaced(kProfile, "\"steps\": 2", "\"steps\": 0")).find("has no operators") != std::string::npos);
+  CHECK(message_of(replaced(kProfile, "\"ms\": 8", "\"ms\": NaN")).find("ms is nan") != std::string::npos);
+  CHECK(message_of(replaced(kProfile, "\"flops\": 8e6", "\"flops\": -1")).find("flops is -1") != std::string::npos);
+  CHECK(message_of(replaced(kProfile, "\"calls\": 4, ", "")).find("calls") != std::string::npos);
+}
