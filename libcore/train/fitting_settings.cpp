@@ -1,10 +1,10 @@
 #include "train/fitting_settings.h"
 
 #include <algorithm>
-#include <initializer_list>
-#include <utility>
 
 #include "base/count_of.h"
+#include "base/str.h"
+#include "train/layout_changes.h"
 #include "train/run_plan.h"
 
 namespace mtl {
@@ -14,9 +14,8 @@ namespace {
 constexpr std::size_t kMaxSuggestions = 3;
 constexpr std::int64_t kMaxRanksFactor = 64;
 
-/// A run with changed flags.
+/// A changed run.
 struct Setting {
-  std::string flags;  // the changes on the command line
   TrainOptions options;
   GptConfig config;
   int ranks_per_host = 1;
@@ -30,20 +29,22 @@ class Suggestions {
         is_fresh_(!start.source),
         // Each rank in a cyclic run shuffles its own part of the samples, so a resumed run needs the same parts.
         may_regroup_(!start.state || options.data.sampler_kind() != SamplerKind::cyclic),
-        base_{.flags = "", .options = options, .config = start.config, .ranks_per_host = host.count} {
+        base_{.options = options, .config = start.config, .ranks_per_host = host.count} {
     if (!base_.options.batch.varies()) base_.options.batch.global_batch_size = options.global_batch_size();
   }
 
   std::vector<std::string> find() {
-    try_micro_batches(base_);
-    try_sharing(base_);
-    try_each(base_, {recompute_attention, recompute_layers, offload_optimizer, offload_activations, offload_to_files});
+    try_micro_batches();
+    for (std::int64_t stage : {1, 2, 3}) try_change([&](Setting& setting) { shard(setting, stage); });
+    try_change(share_sequence);
+    try_change(use_1f1b);
+    for (Saving saving : kSavings) try_change([&](Setting& setting) { save(setting.options, saving); });
     const Setting shared = with_all_sharing();
     try_setting(shared);
     const Setting all = with_everything(shared);
     try_setting(all);
     Setting in_files = all;
-    offload_to_files(in_files);
+    save(in_files.options, Saving::offload_to_files);
     try_setting(in_files);
     const std::vector<Setting> starts{base_, shared, all};
     for (const Setting& from : starts) try_more_ranks(from);
@@ -52,15 +53,25 @@ class Suggestions {
   }
 
  private:
-  using Change = void (*)(Setting&);
   bool is_done() const { return lines_.size() == kMaxSuggestions; }
+
+  /// Returns the changes of the run on the command line.
+  std::string flags_of(const Setting& setting) const {
+    std::vector<std::string> words = changed_flags(base_.options, setting.options);
+    if (setting.config.num_layers != base_.config.num_layers)
+      words.push_back(cat("--num-layers ", setting.config.num_layers));
+    const std::int64_t world = setting.options.parallel.world;
+    if (world == base_.options.parallel.world) return join(words, " ");
+    const bool is_one_host = world == setting.ranks_per_host;
+    words.push_back(
+        cat("on ", count_of(world, "rank"), is_one_host ? "" : cat(", ", setting.ranks_per_host, " per host")));
+    return join(words, " ");
+  }
 
   /// Plans the setting. If it is valid and fits, adds it to the suggestions and returns true.
   bool try_setting(const Setting& setting) {
-    if (is_done() || setting.flags.empty()) return false;
-    bool is_valid = true;
-    check_options(setting.options, [&](const std::string&, const std::string&) { is_valid = false; });
-    if (!is_valid) return false;
+    const std::string flags = flags_of(setting);
+    if (is_done() || flags.empty() || !can_run(setting.options, setting.config)) return false;
     MemoryNeed need;
     try {
       const std::vector<RankPlan> plans = plan_run(setting.options, setting.config);
@@ -71,133 +82,58 @@ class Suggestions {
       return false;  // the layers, heads or rows cannot be divided this way
     }
     if (!need.fits(limits_)) return false;
-    const std::string line = cat("\n  ", setting.flags, ": ", need.text());
+    const std::string line = cat("\n  ", flags, ": ", need.text());
     if (std::ranges::find(lines_, line) == lines_.end()) lines_.push_back(line);
     return true;
   }
 
-  /// Returns the flag that keeps the samples per step constant when micro-batches or ranks change.
-  std::string same_batch(const Setting& setting) const {
-    return setting.options.batch.varies() ? "" : cat(" --global-batch-size ", setting.options.global_batch_size());
-  }
-
-  void try_micro_batches(const Setting& from) {
+  void try_micro_batches() {
     if (!may_regroup_) return;
-    for (std::int64_t size = from.options.batch.micro_batch_size / 2; size >= 1; --size) {
-      if (from.options.batch.micro_batch_size % size != 0) continue;
-      Setting setting = from;
+    const std::int64_t largest = base_.options.batch.micro_batch_size;
+    for (std::int64_t size = largest / 2; size >= 1; --size) {
+      if (largest % size != 0) continue;
+      Setting setting = base_;
       setting.options.batch.micro_batch_size = size;
-      setting.flags += cat(from.flags.empty() ? "" : " ", "--micro-batch-size ", size, same_batch(from));
       if (try_setting(setting)) return;
     }
   }
 
-  void try_each(const Setting& from, std::initializer_list<Change> changes) {
-    for (Change change : changes) {
-      Setting setting = from;
-      change(setting);
-      if (setting.flags != from.flags) try_setting(setting);
-    }
-  }
-
-  /// Tries to shard more state over the run's ranks, and the 1F1B schedule.
-  void try_sharing(const Setting& from) {
-    try_each(from, {share_optimizer, share_gradients, share_weights, share_sequence, share_schedule});
+  template <class Change>
+  void try_change(const Change& change) {
+    Setting setting = base_;
+    change(setting);
+    try_setting(setting);
   }
 
   Setting with_all_sharing() const {
     Setting setting = base_;
-    share_weights(setting);
+    shard(setting, 3);
     share_sequence(setting);
-    share_schedule(setting);
-    if (may_regroup_ && setting.options.batch.micro_batch_size > 1) {
-      setting.options.batch.micro_batch_size = 1;
-      add(setting, "--micro-batch-size 1" + same_batch(base_));
-    }
+    use_1f1b(setting);
+    if (may_regroup_) setting.options.batch.micro_batch_size = 1;
     return setting;
   }
 
   /// Adds full recomputation and optimizer offloading, which do not change the results.
-  Setting with_everything(Setting setting) const {
-    recompute_layers(setting);
-    offload_optimizer(setting);
+  static Setting with_everything(Setting setting) {
+    save(setting.options, Saving::recompute_layers);
+    save(setting.options, Saving::offload_optimizer);
     return setting;
   }
 
-  static void add(Setting& setting, const std::string& flag) {
-    setting.flags += cat(setting.flags.empty() ? "" : " ", flag);
-  }
-  static void share_optimizer(Setting& setting) {
+  /// Shards up to ZeRO stage `most` over the run's replicas, as far as the pipeline and its schedule allow.
+  static void shard(Setting& setting, std::int64_t most) {
     ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.replicas() == 1 || std::exchange(parallel.distributed_optimizer, true)) return;
-    add(setting, "--use-distributed-optimizer");
-  }
-  /// Not with schedules that leave weight gradients for later.
-  static void share_gradients(Setting& setting) {
-    ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.schedule && parallel.schedule->starts_with("zb")) return share_optimizer(setting);
-    if (parallel.replicas() == 1 || parallel.zero_stage >= 2) return;
-    parallel.zero_stage = 2;
-    parallel.distributed_optimizer = true;
-    add(setting, "--zero-stage 2");
-  }
-  /// Not with a pipeline.
-  static void share_weights(Setting& setting) {
-    ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.pipeline > 1) return share_gradients(setting);
-    if (parallel.replicas() == 1 || std::exchange(parallel.zero_stage, 3) == 3) return;
-    parallel.distributed_optimizer = true;
-    add(setting, "--zero-stage 3");
+    for (std::int64_t stage : zero_stages(parallel))
+      if (stage <= most && stage > zero_stage_of(parallel)) set_zero_stage(parallel, stage);
   }
   static void share_sequence(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.tensor == 1 || std::exchange(parallel.layout.sequence_parallel, true)) return;
-    add(setting, "--sequence-parallel");
+    if (parallel.tensor > 1) parallel.layout.sequence_parallel = true;
   }
-  static void share_schedule(Setting& setting) {
+  static void use_1f1b(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.pipeline == 1 || parallel.schedule != "gpipe") return;
-    parallel.schedule = "1f1b";
-    add(setting, "--pipeline-schedule 1f1b");
-  }
-
-  // Recomputation costs time; results are bit-identical.
-  static bool recomputes(const Setting& setting) { return recompute_of(setting.options.parallel) != Recompute{}; }
-  static void recompute_attention(Setting& setting) {
-    if (recomputes(setting)) return;
-    setting.options.parallel.recompute_granularity = "selective";
-    add(setting, "--recompute-granularity selective");
-  }
-  static void recompute_layers(Setting& setting) {
-    if (recomputes(setting) || setting.options.parallel.cpu_offloading) return;
-    setting.options.parallel.recompute_granularity = "full";
-    setting.options.parallel.recompute_method = "uniform";
-    add(setting, "--recompute-granularity full --recompute-method uniform");
-  }
-
-  static void offload_optimizer(Setting& setting) {
-    if (setting.options.device != Device::cuda || !setting.options.parallel.offload_optimizer.empty()) return;
-    if (!std::exchange(setting.options.parallel.optimizer_cpu_offload, true)) add(setting, "--optimizer-cpu-offload");
-  }
-
-  static void offload_to_files(Setting& setting) {
-    ParallelOptions& parallel = setting.options.parallel;
-    if (!parallel.offload_optimizer.empty()) return;
-    parallel.offload_optimizer = "DIR";
-    const std::string in_memory = "--optimizer-cpu-offload";
-    const std::size_t at = setting.flags.find(in_memory);
-    if (!std::exchange(parallel.optimizer_cpu_offload, false))
-      add(setting, "--offload-optimizer DIR");
-    else if (at != std::string::npos)
-      setting.flags.replace(at, in_memory.size(), "--offload-optimizer DIR");
-    else
-      add(setting, "--offload-optimizer DIR instead of " + in_memory);
-  }
-
-  static void offload_activations(Setting& setting) {
-    if (setting.options.device != Device::cuda) return;
-    if (recompute_of(setting.options.parallel).granularity == Recompute::Granularity::full) return;
-    if (!std::exchange(setting.options.parallel.cpu_offloading, true)) add(setting, "--cpu-offloading");
+    if (parallel.pipeline > 1 && parallel.schedule == "gpipe") parallel.schedule = "1f1b";
   }
 
   /// Adds ranks: on the same host if they fit, otherwise on more hosts with the same number of ranks per host.
@@ -215,24 +151,17 @@ class Suggestions {
     parallel.world *= factor;
     if (axis == "tensor") {
       parallel.tensor *= factor;
-      add(setting, cat("--tensor-model-parallel-size ", parallel.tensor));
     } else if (axis == "pipeline") {
       parallel.pipeline *= factor;
-      add(setting, cat("--pipeline-model-parallel-size ", parallel.pipeline));
     } else {
       if (!may_regroup_) return false;
-      share_optimizer(setting);
-      if (from.flags.find("--global-batch-size") == std::string::npos && !setting.options.batch.varies())
-        add(setting, same_batch(from).substr(1));
+      shard(setting, 1);
     }
-    const std::string flags = setting.flags;
     if (is_one_host) {
       setting.ranks_per_host = static_cast<int>(parallel.world);
-      setting.flags = cat(flags, " on ", count_of(parallel.world, "rank"));
       if (try_setting(setting)) return true;
     }
     setting.ranks_per_host = from.ranks_per_host;
-    setting.flags = cat(flags, " on ", count_of(parallel.world, "rank"), ", ", from.ranks_per_host, " per host");
     return try_setting(setting);
   }
 
@@ -243,19 +172,16 @@ class Suggestions {
       Setting setting = from;
       setting.options.precision = {};
       setting.options.precision.bf16 = true;
-      add(setting, "--bf16");
       try_setting(setting);
     }
     for (std::int64_t length = from.options.data.seq_length / 2; length >= 1; length /= 2) {
       Setting setting = from;
       setting.options.data.seq_length = length;
-      add(setting, cat("--seq-length ", length));
       if (try_setting(setting)) break;
     }
     for (std::int64_t layers = from.config.num_layers / 2; layers >= 1; layers /= 2) {
       Setting setting = from;
       setting.config.num_layers = layers;
-      add(setting, cat("--num-layers ", layers));
       if (try_setting(setting)) break;
     }
   }

@@ -226,7 +226,8 @@ void check_steps(const TrainOptions& options, std::int64_t num_layers, const Rep
   }
 }
 
-/// Reports model sizes that cannot be divided among the ranks. The sizes of a loaded model cannot change.
+}  // namespace
+
 void check_division(const TrainOptions& options, const GptConfig& config, bool is_loaded, const ReportProblem& report) {
   const ParallelOptions& parallel = options.parallel;
   auto divides = [&](const char* flag, std::int64_t number) {
@@ -255,8 +256,6 @@ void check_division(const TrainOptions& options, const GptConfig& config, bool i
   }
   check_steps(options, config.num_layers, report);
 }
-
-}  // namespace
 
 Recompute recompute_of(const ParallelOptions& options) {
   Recompute out;

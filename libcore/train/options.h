@@ -235,6 +235,10 @@ struct TrainOptions {
 /// Reports missing and contradictory options, without opening files.
 void check_options(const TrainOptions& options, const ReportProblem& report);
 
+/// Reports model sizes that cannot be divided among the ranks, and schedules that cannot run the steps. `is_loaded`:
+/// the sizes of the model cannot change.
+void check_division(const TrainOptions& options, const GptConfig& config, bool is_loaded, const ReportProblem& report);
+
 /// Returns the configuration of the model to build, from the flags or from the loaded model. Reports flags that
 /// disagree with the loaded model, and sizes that contradict each other or cannot be divided among the ranks. The
 /// result is valid only if nothing is reported.

@@ -124,6 +124,27 @@ TEST_CASE("memory: where no smaller batch or recomputation helps a GPU, its opti
   CHECK(test::contains(text, ". These fit:\n  --optimizer-cpu-offload: "));
 }
 
+TEST_CASE("memory: a suggestion is a run that mtl-train accepts") {
+  TrainOptions options = tiny_options();
+  options.device = Device::cuda;
+  options.batch.micro_batch_size = 1;
+  options.parallel.world = options.parallel.pipeline = 2;
+  RunStart start;
+  start.config = test::gpt_of_size({.vocab = 512, .layers = 12, .hidden = 64, .heads = 4, .positions = 128});
+  TrainOptions offloaded = options;
+  offloaded.parallel.cpu_offloading = true;
+  const auto advice = [&] {
+    const auto plan = [&](const TrainOptions& of) { return largest_plan(plan_run(of, start.config)).plan; };
+    const std::uint64_t bytes = plan(offloaded).total_bytes(Space::device);
+    REQUIRE(bytes < plan(options).total_bytes(Space::device));
+    const MemoryLimit gpu{.bytes = bytes, .name = "the GPU", .is_per_process = true};
+    return test::error_of([&] { check_memory(options, start, {.first = 0, .count = 2}, {{}, gpu}); }, Exit::usage);
+  };
+  CHECK(test::contains(advice(), "\n  --cpu-offloading: "));
+  options.parallel.pipeline_split = offloaded.parallel.pipeline_split = "balanced";
+  CHECK_FALSE(test::contains(advice(), "--cpu-offloading"));
+}
+
 TEST_CASE("memory: on the CPU, or instead of the host's memory, the optimizer's state goes to files") {
   TrainOptions options = tiny_options();
   options.batch.micro_batch_size = options.batch.global_batch_size.emplace(1);

@@ -1,0 +1,116 @@
+// Changes of a layout: what a run can do, and the flags for it.
+#include "train/layout_changes.h"
+
+#include <doctest/doctest.h>
+
+#include "base/str.h"
+#include "tests/gpt_of_size.h"
+
+using namespace mtl;
+
+namespace {
+
+TrainOptions run_on(std::int64_t ranks) {
+  TrainOptions out;
+  out.parallel.world = ranks;
+  out.device = Device::cuda;
+  out.data.seq_length = 64;
+  out.batch.global_batch_size = 16;
+  out.dry_run = true;
+  return out;
+}
+
+GptConfig model() { return test::gpt_of_size({.vocab = 64, .layers = 8, .hidden = 32, .heads = 4, .positions = 64}); }
+
+std::string flags(const TrainOptions& from, const TrainOptions& to) { return join(changed_flags(from, to), " "); }
+
+}  // namespace
+
+TEST_CASE("layout changes: each saving has its flags, and is done once") {
+  for (const auto& [saving, expected] :
+       {std::pair(Saving::recompute_attention, "--recompute-granularity selective"),
+        std::pair(Saving::recompute_layers, "--recompute-granularity full --recompute-method uniform"),
+        std::pair(Saving::offload_optimizer, "--optimizer-cpu-offload"),
+        std::pair(Saving::offload_activations, "--cpu-offloading"),
+        std::pair(Saving::offload_to_files, "--offload-optimizer DIR")}) {
+    TrainOptions run = run_on(1);
+    CHECK(save(run, saving));
+    CHECK(flags(run_on(1), run) == expected);
+    CHECK(can_run(run, model()));
+    CHECK_FALSE(save(run, saving));
+    TrainOptions on_cpu = run_on(1);
+    on_cpu.device = Device::cpu;
+    CHECK(save(on_cpu, saving) == (saving != Saving::offload_optimizer && saving != Saving::offload_activations));
+  }
+  TrainOptions on_host = run_on(1), in_files = on_host;
+  save(on_host, Saving::offload_optimizer);
+  in_files = on_host;
+  CHECK(save(in_files, Saving::offload_to_files));
+  CHECK(flags(on_host, in_files) == "--offload-optimizer DIR instead of --optimizer-cpu-offload");
+  CHECK_FALSE(save(in_files, Saving::offload_optimizer));
+  TrainOptions recomputed = run_on(1);
+  save(recomputed, Saving::recompute_layers);
+  CHECK_FALSE(save(recomputed, Saving::recompute_attention));
+  CHECK_FALSE(save(recomputed, Saving::offload_activations));
+}
+
+TEST_CASE(
+    "layout changes: ZeRO stages are those that the pipeline and its schedule allow, and mtl-train accepts them") {
+  using Stages = std::vector<std::int64_t>;
+  const auto stages = [](std::int64_t ranks, std::int64_t pipeline, const char* schedule) {
+    TrainOptions run = run_on(ranks);
+    run.parallel.pipeline = pipeline;
+    if (pipeline > 1) run.parallel.schedule = schedule;
+    Stages out = zero_stages(run.parallel);
+    for (std::int64_t stage : out) {
+      set_zero_stage(run.parallel, stage);
+      CHECK(zero_stage_of(run.parallel) == stage);
+      CHECK(can_run(run, model()));
+    }
+    return out;
+  };
+  CHECK(stages(1, 1, "") == Stages{0});
+  CHECK(stages(2, 2, "1f1b") == Stages{0});
+  CHECK(stages(4, 1, "") == Stages{0, 1, 2, 3});
+  CHECK(stages(4, 2, "1f1b") == Stages{0, 1, 2});
+  CHECK(stages(4, 2, "zb-h1") == Stages{0, 1});
+}
+
+TEST_CASE("layout changes: flags say every difference, and the batch where it would change") {
+  const TrainOptions from = run_on(8);
+  TrainOptions to = from;
+  to.parallel.tensor = 2;
+  to.parallel.layout.sequence_parallel = true;
+  to.parallel.pipeline = 2;
+  to.parallel.schedule = "interleaved";
+  to.parallel.virtual_stages = 2;
+  to.parallel.pipeline_split = "balanced";
+  set_zero_stage(to.parallel, 1);
+  CHECK(flags(from, to) ==
+        "--tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --pipeline-schedule "
+        "interleaved --num-virtual-stages-per-pipeline-rank 2 --pipeline-split balanced --use-distributed-optimizer "
+        "--global-batch-size 16");
+  to = from;
+  CHECK(flags(from, to).empty());
+  to.batch.micro_batch_size = 2;
+  set_zero_stage(to.parallel, 3);
+  CHECK(flags(from, to) == "--zero-stage 3 --micro-batch-size 2 --global-batch-size 16");
+  to = from;
+  to.precision.bf16 = true;
+  to.data.seq_length = 32;
+  CHECK(flags(from, to) == "--bf16 --seq-length 32");
+}
+
+TEST_CASE("layout changes: what mtl-train refuses cannot run") {
+  TrainOptions run = run_on(2);
+  run.parallel.pipeline = 2;
+  run.parallel.cpu_offloading = true;
+  CHECK(can_run(run, model()));
+  run.parallel.pipeline_split = "balanced";
+  CHECK_FALSE(can_run(run, model()));
+  run.parallel.cpu_offloading = false;
+  CHECK(can_run(run, model()));
+  run = run_on(8);
+  run.parallel.tensor = 8;  // more than heads
+  CHECK_FALSE(can_run(run, model()));
+}
