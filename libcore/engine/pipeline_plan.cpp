@@ -18,16 +18,10 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 double total_of(const ActionDurations& durations) { return durations.forward + durations.backward + durations.weight; }
 
-/// The FLOPs of a micro-batch in the model's parts.
-struct PartFlops {
-  double embedding = 0, head = 0;
-  std::vector<double> layers;
+}  // namespace
 
-  double total() const { return embedding + head + std::accumulate(layers.begin(), layers.end(), 0.0); }
-};
-
-/// Counts every part in a place of its own.
 PartFlops part_flops(const GptConfig& config, const DropoutOptions& dropout, RunShape shape) {
+  // Every part has a place of its own.
   Layout& layout = shape.layout;
   layout.chunks = static_cast<int>((config.num_layers + 2 + layout.stages() - 1) / layout.stages());
   layout.first_stage_layers = layout.last_stage_layers = {};
@@ -39,6 +33,8 @@ PartFlops part_flops(const GptConfig& config, const DropoutOptions& dropout, Run
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) out.layers.push_back(total_of(places[layer + 1]));
   return out;
 }
+
+namespace {
 
 /// Distributes layers over places.
 class Balance {
@@ -154,11 +150,14 @@ class Balance {
 
 }  // namespace
 
+std::vector<std::int64_t> balanced_layer_counts(const PartFlops& parts, const Places& places) {
+  require(std::ssize(parts.layers) >= places.count() - 2, "too few layers for ", places.count(), " places");
+  return Balance(parts, places).counts();
+}
+
 std::vector<std::int64_t> balanced_layer_counts(const GptConfig& config, const DropoutOptions& dropout,
-                                                RunShape shape) {
-  const int places = shape.layout.places().count();
-  require(config.num_layers >= places - 2, "too few layers for ", places, " places");
-  return Balance(part_flops(config, dropout, shape), shape.layout.places()).counts();
+                                                const RunShape& shape) {
+  return balanced_layer_counts(part_flops(config, dropout, shape), shape.layout.places());
 }
 
 bool PipelinePlan::head_is_too_large() const {

@@ -15,11 +15,20 @@
 
 namespace mtl {
 
+/// The FLOPs of a micro-batch in the model's parts. They are the same for every number of stages and chunks.
+struct PartFlops {
+  double embedding = 0, head = 0;
+  std::vector<double> layers;
+};
+PartFlops part_flops(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
+
 /// Distributes the layers so that the stage with the most FLOPs has as few as possible, and the FLOPs of the others are
 /// as equal as possible; with several chunks per stage, to which single layers are moved from an equal division of the
 /// chunks, other divisions may be a little better. Every place but the first and the last gets at least one layer.
 /// Returns the number of layers of every place, by position. There must be enough layers.
-std::vector<std::int64_t> balanced_layer_counts(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
+std::vector<std::int64_t> balanced_layer_counts(const PartFlops& parts, const Places& places);
+std::vector<std::int64_t> balanced_layer_counts(const GptConfig& config, const DropoutOptions& dropout,
+                                                const RunShape& shape);
 
 struct PipelinePlan {
   std::string schedule;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <compare>
+#include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "engine/meta_model.h"
 #include "layout/schedule.h"
@@ -68,21 +70,24 @@ class PassKeys {
 struct Passes {
   MemoryPlan plan;
   MetaModel model;
-  std::map<OwnedKey, std::size_t> plans;  // indices into plan_ranks()'s result
+  std::vector<std::pair<const Bucket*, const Segment*>> counted;  // in the gradient norm
+  std::map<OwnedKey, std::size_t> plans;                          // indices into plan_ranks()'s result
 
   Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, const StepSchedule& schedule)
       : plan(plan_passes(config, dropout, shape, schedule)),
-        model(config, dropout, shape, AdamW::states(shape.precision)) {}
+        model(config, dropout, shape, AdamW::states(shape.precision)) {
+    for (const Bucket& bucket : model.params.buckets()) {
+      for (const Segment& segment : bucket.segments)
+        if (model.params.counts(segment.param)) counted.emplace_back(&bucket, &segment);
+    }
+  }
 
   OwnedKey owned_by(int index) const {
     OwnedKey key;
-    for (const Bucket& bucket : model.params.buckets()) {
-      for (const Segment& segment : bucket.segments) {
-        if (!model.params.counts(segment.param)) continue;
-        std::int64_t count = bucket.owned_by(index, segment).count;
-        key.counted += count;
-        key.largest_count = std::max(key.largest_count, count);
-      }
+    for (const auto& [bucket, segment] : counted) {
+      const std::int64_t count = bucket->owned_by(index, *segment).count;
+      key.counted += count;
+      key.largest_count = std::max(key.largest_count, count);
     }
     return key;
   }
@@ -108,6 +113,78 @@ std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& 
       if (same == out.end()) out.push_back({{}, plan});
     }
     out[at->second].ranks.push_back(rank);
+  }
+  return out;
+}
+
+namespace {
+
+/// Adds `value` to those of which no other is at least as large in every member, by `is_within(a, b)`.
+template <class Value, class IsWithin>
+void add_largest(std::vector<Value>& largest, const Value& value, const IsWithin& is_within) {
+  if (std::ranges::any_of(largest, [&](const Value& other) { return is_within(value, other); })) return;
+  std::erase_if(largest, [&](const Value& other) { return is_within(other, value); });
+  largest.push_back(value);
+}
+
+/// A stage, and the micro-batches in flight in its chunks.
+struct StageInFlight {
+  int stage;
+  std::vector<int> in_flight;
+};
+
+/// Returns stages of every kind: of those with equal chunks, the ones that keep the most micro-batches.
+std::vector<int> largest_stages(const GptConfig& config, RunShape shape,
+                                const std::vector<std::vector<Action>>& schedule) {
+  std::map<std::vector<ChunkKind>, std::vector<StageInFlight>> kinds;
+  for (int stage = 0; stage < shape.layout.stages(); ++stage) {
+    shape.layout.rank = shape.layout.grid.rank_at({0, 0, 0, 0, stage});
+    StageInFlight each{.stage = stage, .in_flight = {}};
+    for (int chunk = 0; chunk < shape.layout.chunks; ++chunk)
+      each.in_flight.push_back(max_in_flight(schedule[stage], chunk));
+    add_largest(kinds[stage_kind(config, shape.layout)], each, [](const StageInFlight& a, const StageInFlight& b) {
+      return std::ranges::equal(a.in_flight, b.in_flight, std::less_equal());
+    });
+  }
+  std::vector<int> out;
+  for (const auto& [kind, stages] : kinds)
+    for (const StageInFlight& each : stages) out.push_back(each.stage);
+  return out;
+}
+
+/// An owner's index, and what the scratch memory of the update depends on.
+struct OwnerKey {
+  int index;
+  OwnedKey owned;
+};
+
+std::vector<OwnerKey> largest_owners(const Passes& passes, int owners) {
+  std::vector<OwnerKey> out;
+  for (int index = 0; index < owners; ++index)
+    add_largest(out, {index, passes.owned_by(index)}, [](const OwnerKey& a, const OwnerKey& b) {
+      return a.owned.counted <= b.owned.counted && a.owned.largest_count <= b.owned.largest_count;
+    });
+  return out;
+}
+
+}  // namespace
+
+std::vector<MemoryPlan> plan_largest_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape,
+                                           const std::vector<std::vector<Action>>& schedule) {
+  std::vector<MemoryPlan> out;
+  const int parts = config.sliding_window > 0 ? shape.layout.size(Axis::context) : 1;
+  for (int stage : largest_stages(config, shape, schedule)) {
+    for (int part = 0; part < parts; ++part) {
+      // The first tensor-parallel rank has the most rows of the vocabulary, and counts replicated parameters.
+      shape.layout.rank = shape.layout.grid.rank_at({0, part, 0, 0, stage});
+      const Passes passes(config, dropout, shape, rank_schedule(shape.layout, schedule[stage]));
+      const AxisSet owners = passes.model.params.owners();
+      const std::vector<int> group = shape.layout.grid.group_of(shape.layout.rank, owners);
+      for (const OwnerKey& owner : largest_owners(passes, shape.layout.size(owners))) {
+        shape.layout.rank = group[owner.index];
+        plan_update(out.emplace_back(passes.plan), config, shape);
+      }
+    }
   }
   return out;
 }

@@ -21,6 +21,12 @@ struct RankPlan {
 /// each plan. Ignores shape.layout.rank. Throws Error(usage) if the layers cannot be distributed over the stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
+/// Returns plans among which is one of the ranks that need the most memory. Its cost does not depend on the number of
+/// ranks, but for a pass over the owned ranges. `schedule` is pipeline_schedule() of shape.layout. Ignores
+/// shape.layout.rank.
+std::vector<MemoryPlan> plan_largest_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape,
+                                           const std::vector<std::vector<Action>>& schedule);
+
 /// Returns the plan for the ranks that need the most memory: device memory if they compute on GPUs, otherwise host
 /// memory.
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
