@@ -78,6 +78,8 @@ struct MemoryPlan {
   /// host memory.
   std::size_t bytes(Category category, Space space) const;
   std::size_t total_bytes(Space space) const;
+  /// Returns the space that limits a run: device memory, or on the cpu host memory.
+  Space scarce_space() const { return device == Device::cpu ? Space::host : Space::device; }
   /// Returns a category's entries.
   std::vector<PlanEntry> all(Category category) const;
   /// Returns a category's entry. Throws Error unless there is exactly one.

@@ -191,8 +191,7 @@ std::vector<MemoryPlan> plan_largest_ranks(const GptConfig& config, const Dropou
 
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
   return *std::max_element(plans.begin(), plans.end(), [](const RankPlan& a, const RankPlan& b) {
-    const Space scarce = a.plan.device == Device::cpu ? Space::host : Space::device;
-    return a.plan.total_bytes(scarce) < b.plan.total_bytes(scarce);
+    return a.plan.total_bytes(a.plan.scarce_space()) < b.plan.total_bytes(b.plan.scarce_space());
   });
 }
 

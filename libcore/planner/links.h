@@ -12,9 +12,12 @@ namespace mtl {
 struct Links {
   double inside_gbs = 450, between_gbs = 50;  // GB/s inside a node, and between nodes
   double inside_us = 5, between_us = 10;
+  double host_gbs = 64;  // between a device and its host's memory
 
   /// Links that take no time.
-  static Links free() { return {.inside_gbs = 1e30, .between_gbs = 1e30, .inside_us = 0, .between_us = 0}; }
+  static Links free() {
+    return {.inside_gbs = 1e30, .between_gbs = 1e30, .inside_us = 0, .between_us = 0, .host_gbs = 1e30};
+  }
 };
 
 /// Where a group's ranks are.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/str.h"
+
 namespace mtl {
 
 void Machine::use(std::shared_ptr<const OperatorTimes> times, DType compute, bool tf32) {
@@ -39,7 +41,9 @@ const std::vector<Machine>& known_machines() {
                      .attention = 0.42,
                      .memory = 0.90,
                      .launch_us = 0,
-                     .links = {.inside_gbs = row.inside_gbs, .between_gbs = row.between_gbs},
+                     .links = {.inside_gbs = row.inside_gbs,
+                               .between_gbs = row.between_gbs,
+                               .host_gbs = starts_with(row.name, "A100") ? 32.0 : 64.0},  // PCIe 4, PCIe 5
                      .device_gb = row.gb,
                      .sources = {std::string("links: ") + row.links,
                                  "shares of peak rates: products 0.80 (cuBLAS), attention 0.42 (FlashAttention-3), "

@@ -1,196 +1,153 @@
 #include "planner/plan_layouts.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
-#include <numeric>
+#include <map>
+#include <queue>
+#include <tuple>
+#include <utility>
 
 #include "base/str.h"
-#include "engine/stage.h"
+#include "engine/rank_plans.h"
+#include "planner/step_bound.h"
+#include "train/layout_changes.h"
 #include "train/run_plan.h"
 
 namespace mtl {
 
 namespace {
 
-/// Sets what a candidate does besides its grid. Applied in order: each saves memory and costs time.
-using Saving = void (*)(ParallelOptions&);
-constexpr Saving kSavings[] = {[](ParallelOptions&) {},
-                               [](ParallelOptions& parallel) { parallel.recompute_granularity = "selective"; },
-                               [](ParallelOptions& parallel) {
-                                 parallel.recompute_granularity = "full";
-                                 parallel.recompute_method = "uniform";
-                               },
-                               [](ParallelOptions& parallel) {
-                                 parallel.recompute_granularity = "full";
-                                 parallel.recompute_method = "uniform";
-                                 parallel.optimizer_cpu_offload = true;
-                               }};
-
-std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> out;
-  for (std::int64_t each = 1; each <= number; ++each)
-    if (number % each == 0) out.push_back(each);
-  return out;
+/// True if only the faster of two candidates is listed: they have the same grid, schedule and ZeRO stage.
+bool are_alike(const Candidate& a, const Candidate& b) {
+  const ParallelOptions &one = a.options.parallel, &other = b.options.parallel;
+  return one.tensor == other.tensor && one.context == other.context && one.pipeline == other.pipeline &&
+         one.schedule == other.schedule && one.zero_stage == other.zero_stage;
 }
 
-/// Attention of fewer positions than this per chunk of a context-parallel rank is not considered.
-constexpr std::int64_t kLeastPositions = 128;
-
-/// Calls `use` with every combination of grid, schedule, ZeRO stage and micro-batch that divides the ranks and the
-/// batch. `use` returns false if larger micro-batches cannot fit either.
-void for_each_layout(const PlanRequest& request, const std::function<bool(const TrainOptions&)>& use) {
-  const std::int64_t world = request.run.parallel.world, samples = *request.run.batch.global_batch_size;
-  for (std::int64_t tensor : divisors(world)) {
-    if (request.config.num_heads % tensor != 0) continue;
-    for (std::int64_t context : divisors(world / tensor)) {
-      const std::int64_t chunks = 2 * context, length = request.run.data.seq_length;
-      if (context > 1 && (length % chunks != 0 || length / chunks < kLeastPositions)) continue;
-      for (std::int64_t pipeline : divisors(world / tensor / context)) {
-        if (pipeline > request.config.num_layers) continue;
-        const std::int64_t data = world / tensor / context / pipeline;
-        if (samples % data != 0) continue;
-        TrainOptions grid = request.run;
-        grid.parallel.tensor = tensor;
-        grid.parallel.context = context;
-        grid.parallel.pipeline = pipeline;
-        grid.parallel.layout.sequence_parallel = tensor > 1;
-        for (const char* schedule : {"1f1b", "interleaved", "zb-h1", "zb-v"}) {
-          if (pipeline == 1 && schedule != std::string("1f1b")) break;
-          const bool defers = starts_with(schedule, "zb");
-          for (std::int64_t zero : {1, 2, 3}) {
-            if ((zero > 1 && data * context == 1) || (zero == 2 && defers) || (zero == 3 && pipeline > 1)) break;
-            for (std::int64_t micro = 1; micro <= samples / data; micro *= 2) {
-              if (samples / data % micro != 0) break;
-              TrainOptions each = grid;
-              each.batch.micro_batch_size = micro;
-              if (pipeline > 1) each.parallel.schedule = schedule;
-              if (schedule == std::string("interleaved")) each.parallel.virtual_stages = 2;
-              each.parallel.zero_stage = data * context > 1 ? zero : 0;
-              each.parallel.distributed_optimizer = data * context > 1;
-              each.parallel.overlap_grad_reduce = each.parallel.overlap_param_gather = data * context > 1;
-              if (!use(each)) break;
-            }
-          }
-        }
-      }
-    }
+/// Inserts a candidate in the order of `number_of`, unless one that is alike has at most the same number. Keeps `most`.
+template <class NumberOf>
+void insert(std::vector<Candidate>& list, const Candidate& candidate, std::size_t most, const NumberOf& number_of) {
+  const auto alike = std::ranges::find_if(list, [&](const Candidate& other) { return are_alike(other, candidate); });
+  if (alike != list.end()) {
+    if (number_of(*alike) <= number_of(candidate)) return;
+    list.erase(alike);
   }
+  list.insert(std::ranges::upper_bound(list, number_of(candidate), {}, number_of), candidate);
+  if (list.size() > most) list.pop_back();
 }
 
 class Planner {
  public:
-  explicit Planner(const PlanRequest& request) : request_(request) {}
+  explicit Planner(const PlanRequest& request) : request_(request), choices_(layout_choices(request)) {
+    std::erase_if(choices_, [&](const LayoutChoice& choice) { return bounds_.repeats_even(choice); });
+    out_.candidates = choices_.size();
+    for (std::size_t i = 0; i < choices_.size(); ++i) out_.layouts += std::size_t(choices_[i].savings == 0);
+  }
 
   LayoutPlans run(std::size_t most) {
-    for_each_layout(request_, [&](const TrainOptions& options) { return add(options); });
-    std::ranges::sort(fitting_, {}, &Candidate::bound_ms);
-    out_.fitting = fitting_.size();
-    for (Candidate& candidate : fitting_) {
-      if (out_.best.size() == most && candidate.bound_ms >= out_.best.back().time->ms) break;
-      candidate.time = simulate(candidate.options);
-      ++out_.simulated;
-      insert(candidate, most);
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (bounds_.least_bytes(choices_[i]) > request_.device_bytes) continue;
+      queue_.push({.bound_ms = bounds_.least_ms(choices_[i]), .choice = i});
+      ++out_.bounded;
     }
-    if (out_.best.empty()) {
-      too_large_ = std::move(smallest_);
-      std::ranges::sort(too_large_, {}, &Candidate::bytes);
-    } else {
-      std::erase_if(too_large_, [&](const Candidate& each) { return each.bound_ms >= out_.best[0].time->ms; });
-      std::ranges::sort(too_large_, {}, &Candidate::bound_ms);
+    while (!queue_.empty()) {
+      const Step step = queue_.top();
+      if (out_.best.size() == most && step.bound_ms >= out_.best.back().time->ms) break;
+      queue_.pop();
+      if (const auto planned = fitting_.find(step.choice); planned != fitting_.end()) {
+        Candidate& candidate = planned->second;
+        candidate.time = simulate(candidate.options);
+        ++out_.simulated;
+        insert(out_.best, candidate, most, [](const Candidate& each) { return each.time->ms; });
+        fitting_.erase(planned);
+      } else if (!is_outdone(choices_[step.choice])) {
+        plan_next(step);
+      }
     }
-    too_large_.resize(std::min(too_large_.size(), most));
-    out_.too_large = std::move(too_large_);
+    out_.too_large = out_.best.empty() ? smallest(most) : faster_but_too_large(most);
     return std::move(out_);
   }
 
  private:
-  /// Inserts a candidate, unless one with the same grid, schedule and ZeRO stage is faster.
-  void insert(const Candidate& candidate, std::size_t most) {
-    const auto alike = std::ranges::find_if(out_.best, [&](const Candidate& other) {
-      const ParallelOptions &a = other.options.parallel, &b = candidate.options.parallel;
-      return a.tensor == b.tensor && a.context == b.context && a.pipeline == b.pipeline && a.schedule == b.schedule &&
-             a.zero_stage == b.zero_stage;
-    });
-    if (alike != out_.best.end()) {
-      if (alike->time->ms <= candidate.time->ms) return;
-      out_.best.erase(alike);
+  /// A choice to plan or, if it has been planned, to simulate.
+  struct Step {
+    double bound_ms;
+    std::size_t choice;  // of choices_
+    /// Orders a queue by the bound.
+    bool operator<(const Step& other) const {
+      return std::tie(bound_ms, choice) > std::tie(other.bound_ms, other.choice);
     }
-    const auto at =
-        std::ranges::find_if(out_.best, [&](const Candidate& other) { return candidate.time->ms < other.time->ms; });
-    out_.best.insert(at, candidate);
-    if (out_.best.size() > most) out_.best.pop_back();
+  };
+
+  /// Returns true if the layout fits with fewer savings.
+  bool is_outdone(const LayoutChoice& choice) const {
+    const auto fit = fit_.find(choice.layout);
+    return fit != fit_.end() && std::ranges::any_of(fit->second, [&](std::size_t other) {
+             return choices_[other].saves_no_more_than(choice);
+           });
   }
 
-  /// Plans a layout with as few savings as fit. Returns false if it does not fit with all of them.
-  bool add(const TrainOptions& layout) {
-    Candidate candidate;
-    for (std::size_t saving = 0; saving < std::size(kSavings); ++saving) {
-      candidate.options = layout;
-      kSavings[saving](candidate.options.parallel);
-      if (!plan(candidate)) return true;
-      if (saving == 0) ++out_.candidates;
-      if (double(candidate.bytes) <= request_.device_bytes) {
-        fitting_.push_back(candidate);
-        return true;
-      }
-      if (saving == 0) too_large_.push_back(candidate);
-      if (saving + 1 == std::size(kSavings)) smallest_.push_back(candidate);
-    }
-    return false;
+  /// Plans a choice's memory and, if it fits, queues it with a bound from all that it counts.
+  void plan_next(const Step& step) {
+    const LayoutChoice& choice = choices_[step.choice];
+    if (bounds_.least_bytes(choice) > request_.device_bytes) return;  // as plans have shown meanwhile
+    Candidate candidate = plan(choice);
+    if (double(candidate.bytes) > request_.device_bytes) return;
+    ++out_.fitting;
+    fit_[choice.layout].push_back(step.choice);
+    candidate.bound_ms = std::max(candidate.bound_ms, step.bound_ms);
+    queue_.push({.bound_ms = candidate.bound_ms, .choice = step.choice});
+    fitting_.emplace(step.choice, std::move(candidate));
   }
 
-  /// Sets the candidate's memory and bound. Returns false if mtl-train cannot run it.
-  bool plan(Candidate& candidate) {
-    bool is_valid = true;
-    check_options(candidate.options, [&](const std::string&, const std::string&) { is_valid = false; });
-    if (!is_valid) return false;
-    try {
-      const std::vector<RankPlan> plans = plan_run(candidate.options, request_.config);
-      const Layout layout = resolve_layout(candidate.options.parallel, request_.config.num_layers, 0);
-      candidate.bytes = largest_plan(plans).plan.total_bytes(Space::device);
-      candidate.bound_ms = 0;
-      std::map<std::string, GroupPlace> places;
-      for (const RankPlan& each : plans)
-        candidate.bound_ms = std::max(candidate.bound_ms, bound_of(each.plan, layout, places));
-    } catch (const Error&) {
-      return false;  // the layers, heads or rows cannot be divided this way
+  Candidate plan(const LayoutChoice& choice) {
+    ++out_.planned;
+    Candidate out{.options = choice.options(request_.run)};
+    const RunShape shape = run_shape(out.options, request_.config, 0);
+    const std::vector<MemoryPlan> plans =
+        plan_largest_ranks(request_.config, run_dropout(out.options), shape, schedule_of(shape));
+    bounds_.learn(choice, plans);
+    for (const MemoryPlan& plan : plans) {
+      out.bytes = std::max(out.bytes, plan.total_bytes(plan.scarce_space()));
+      out.bound_ms = std::max(out.bound_ms, bound_of(plan, choice));
     }
-    return true;
+    return out;
   }
 
-  /// `places` keeps the places of the layout's groups.
-  double bound_of(const MemoryPlan& plan, const Layout& layout, std::map<std::string, GroupPlace>& places) const {
+  /// All FLOPs and all bytes at the rates of the fastest class of operators, and each group's bytes over its links.
+  double bound_of(const MemoryPlan& plan, const LayoutChoice& choice) {
     const Machine& machine = request_.machine;
     const double share = std::max(machine.gemm, machine.attention);
     const DType compute = precision_of(request_.run.precision).compute;
     double ms = std::max(plan.step.flops / (share * machine.device.tflops(compute, request_.run.tf32) * 1e9),
                          plan.step.bytes / (machine.memory * machine.device.dram_gbs * 1e6));
     for (const GroupTraffic& each : plan.sent) {
-      if (each.group == "pipeline") continue;  // two channels, and links that stages may share
-      const auto [at, is_new] = places.try_emplace(each.group);
-      if (is_new) at->second = place_of_group(layout, each.group, request_.node_size);
-      ms = std::max(ms, operation_ms(OperationKind::all_gather, each.sent.bytes, at->second, machine.links));
+      if (each.group == kPipelineGroup) continue;  // two channels, and links that stages may share
+      ms = std::max(
+          ms, operation_ms(OperationKind::all_gather, each.sent.bytes, places_.of(choice, each.group), machine.links));
     }
     return ms;
   }
 
+  /// Returns the schedule of all stages. Keeps the last ones, because zero-bubble schedules take long to find.
+  const std::vector<std::vector<Action>>& schedule_of(const RunShape& shape) {
+    const Layout& layout = shape.layout;
+    std::vector<double> durations;
+    for (const ActionDurations& each : layout.durations)
+      durations.insert(durations.end(), {each.forward, each.backward, each.weight});
+    const ScheduleKey key{layout.schedule, layout.stages(), layout.chunks, shape.micro_batches, durations};
+    const auto found = std::ranges::find(schedules_, key, &KeptSchedule::first);
+    if (found != schedules_.end()) return found->second;
+    if (schedules_.size() == kKeptSchedules) schedules_.pop_front();
+    return schedules_.emplace_back(key, pipeline_schedule(layout, static_cast<int>(shape.micro_batches))).second;
+  }
+
   StepTime simulate(const TrainOptions& options) {
-    std::vector<StepTrace> traces;
-    std::map<std::vector<ChunkKind>, std::size_t> known;  // stage, by what it holds
-    RunShape shape = run_shape(options, request_.config, 0);
-    const std::vector<std::vector<Action>> actions =
-        pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
-    for (int stage = 0; stage < shape.layout.stages(); ++stage) {
-      shape.layout.rank = shape.layout.grid.rank_at({0, 0, 0, 0, stage});
-      const auto [at, is_new] = known.try_emplace(stage_kind(request_.config, shape.layout), traces.size());
-      if (is_new) {
-        traces.push_back(trace_step(request_.config, run_dropout(options), shape, run_overlap(options)));
-      } else {
-        traces.push_back(traces[at->second]);
-      }
-      if (is_new) note_unmeasured(traces.back());
-      traces.back().schedule = rank_schedule(shape.layout, actions[static_cast<std::size_t>(stage)]).actions;
-    }
+    const RunShape shape = run_shape(options, request_.config, 0);
+    const std::vector<StepTrace> traces =
+        trace_stages(request_.config, run_dropout(options), shape, run_overlap(options), schedule_of(shape));
+    for (const StepTrace& trace : traces) note_unmeasured(trace);
     return simulate_step(traces, shape.layout, request_.node_size, request_.machine, options.tf32);
   }
 
@@ -205,9 +162,52 @@ class Planner {
     note(trace.update);
   }
 
+  /// Returns layouts without savings that are too large, and might be faster than the best.
+  std::vector<Candidate> faster_but_too_large(std::size_t most) {
+    std::vector<Step> steps;
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (choices_[i].savings != 0 || fit_.contains(choices_[i].layout)) continue;
+      const double bound_ms = bounds_.least_ms(choices_[i]);
+      if (bound_ms < out_.best[0].time->ms) steps.push_back({.bound_ms = bound_ms, .choice = i});
+    }
+    std::ranges::sort(steps, [](const Step& a, const Step& b) { return b < a; });
+    std::vector<Candidate> out;
+    for (const Step& step : steps) {
+      Candidate candidate{.options = choices_[step.choice].options(request_.run)};
+      if (out.size() == most) break;
+      if (std::ranges::any_of(out, [&](const Candidate& other) { return are_alike(other, candidate); })) continue;
+      candidate = plan(choices_[step.choice]);
+      candidate.bound_ms = std::max(candidate.bound_ms, step.bound_ms);
+      if (double(candidate.bytes) > request_.device_bytes) out.push_back(std::move(candidate));
+    }
+    return out;
+  }
+
+  /// Returns what needs the least memory.
+  std::vector<Candidate> smallest(std::size_t most) {
+    std::vector<std::pair<double, std::size_t>> order;  // least bytes, choice
+    for (std::size_t i = 0; i < choices_.size(); ++i) order.emplace_back(bounds_.least_bytes(choices_[i]), i);
+    std::ranges::sort(order);
+    std::vector<Candidate> out;
+    for (const auto& [bytes, choice] : order) {
+      if (out.size() == most && bytes >= double(out.back().bytes)) break;
+      insert(out, plan(choices_[choice]), most, [](const Candidate& each) { return each.bytes; });
+    }
+    return out;
+  }
+
+  using ScheduleKey = std::tuple<ScheduleKind, int, int, std::int64_t, std::vector<double>>;
+  using KeptSchedule = std::pair<ScheduleKey, std::vector<std::vector<Action>>>;
+  static constexpr std::size_t kKeptSchedules = 16;
+
   const PlanRequest& request_;
-  std::vector<Candidate> fitting_, too_large_;  // those too large are without savings
-  std::vector<Candidate> smallest_;             // with all savings, and still too large
+  GroupPlaces places_{request_};
+  StepBounds bounds_{request_, places_};
+  std::vector<LayoutChoice> choices_;
+  std::priority_queue<Step> queue_;
+  std::map<std::size_t, Candidate> fitting_;             // by choice: planned, and not simulated yet
+  std::map<std::size_t, std::vector<std::size_t>> fit_;  // by layout: the choices that fit
+  std::deque<KeptSchedule> schedules_;
   LayoutPlans out_;
 };
 
@@ -230,6 +230,10 @@ std::map<std::string, double> parts_of(const Candidate& candidate, const PlanReq
     out["waits for messages between stages"] += stage.message_wait / stages;
     out["is idle in the pipeline's schedule"] += stage.idle / stages;
     for (const auto& [group, ms] : stage.waits) {
+      if (group == kHost) {
+        out["waits for copies between GPUs and their hosts"] += ms / stages;
+        continue;
+      }
       const bool crosses = place_of_group(layout, group, request.node_size).crosses_nodes();
       out[cat("waits for ", group_text(group), crosses ? " between nodes" : " inside a node")] += ms / stages;
     }
@@ -242,31 +246,10 @@ std::map<std::string, double> parts_of(const Candidate& candidate, const PlanReq
 LayoutPlans plan_layouts(const PlanRequest& request, std::size_t most) { return Planner(request).run(most); }
 
 std::vector<std::string> candidate_flags(const Candidate& candidate) {
-  const ParallelOptions& parallel = candidate.options.parallel;
-  std::vector<std::string> out;
-  const auto add = [&](const char* flag, auto value) {
-    out.emplace_back(flag);
-    out.push_back(cat(value));
-  };
-  if (parallel.tensor > 1) {
-    add("--tensor-model-parallel-size", parallel.tensor);
-    out.emplace_back("--sequence-parallel");
-  }
-  if (parallel.context > 1) add("--context-parallel-size", parallel.context);
-  if (parallel.pipeline > 1) {
-    add("--pipeline-model-parallel-size", parallel.pipeline);
-    add("--pipeline-schedule", *parallel.schedule);
-    if (parallel.virtual_stages) add("--num-virtual-stages-per-pipeline-rank", *parallel.virtual_stages);
-  }
-  if (parallel.zero_stage > 0) add("--zero-stage", parallel.zero_stage);
-  if (parallel.overlap_grad_reduce) out.emplace_back("--overlap-grad-reduce");
-  if (parallel.overlap_param_gather) out.emplace_back("--overlap-param-gather");
-  if (parallel.recompute_granularity) add("--recompute-granularity", *parallel.recompute_granularity);
-  if (parallel.recompute_method) add("--recompute-method", *parallel.recompute_method);
-  if (parallel.optimizer_cpu_offload) out.emplace_back("--optimizer-cpu-offload");
-  add("--micro-batch-size", candidate.options.batch.micro_batch_size);
-  add("--global-batch-size", *candidate.options.batch.global_batch_size);
-  return out;
+  TrainOptions before = candidate.options;
+  before.parallel = {};
+  before.batch = {};
+  return changed_flags(before, candidate.options);
 }
 
 std::vector<Difference> differences(const Candidate& slower, const Candidate& faster, const PlanRequest& request) {

@@ -1,12 +1,12 @@
-// Finds the fastest layouts of a run that fit in its devices' memory.
+// Finds the fastest layouts of a run that fit in its devices' memory, among those of layout_space.h.
 //
-// Every candidate's memory is planned on the meta device, to the byte. Those that fit have a lower bound: all FLOPs and
-// all bytes at the rates of the fastest class of operators, and each group's bytes over its links. Candidates are
-// replayed (simulate.h) in the order of this bound, until it exceeds the time of the fifth best. Of those with the same
-// grid, schedule and ZeRO stage, only the fastest is listed.
+// Every candidate has lower bounds of its memory and of its time (step_bound.h). Those that may fit are visited in the
+// order of their bound. A candidate's first visit plans its memory on the meta device, to the byte. If it fits, the
+// counted work and traffic give a better bound, with which it is visited again: then a step is simulated (simulate.h).
+// The search ends when the next bound is not below the time of the fifth best. Of those with the same grid, schedule
+// and ZeRO stage, only the fastest is listed.
 //
-// Of candidates that differ only in recomputation and offloading, only the first that fits is considered, because each
-// costs time and saves memory.
+// A layout with savings is not considered if it fits with fewer, because each costs time and saves memory.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "planner/layout_space.h"
 #include "planner/simulate.h"
-#include "train/options.h"
 
 namespace mtl {
-
-struct PlanRequest {
-  TrainOptions run;  // the world size, the batches and everything that is the same in all layouts
-  GptConfig config;
-  Machine machine;
-  int node_size = 8;
-  double device_bytes = 0;  // of one device, for the plan
-};
 
 struct Candidate {
   TrainOptions options;
@@ -38,7 +30,12 @@ struct Candidate {
 struct LayoutPlans {
   std::vector<Candidate> best;       // simulated, the fastest first; at most `most`
   std::vector<Candidate> too_large;  // with a bound below the best time, the lowest first; at most `most`
-  std::size_t candidates = 0, fitting = 0, simulated = 0;
+  std::size_t layouts = 0;           // without savings
+  std::size_t candidates = 0;        // layouts, each without and with savings
+  std::size_t bounded = 0;           // candidates that may fit, whose time was bounded
+  std::size_t planned = 0;           // whose memory was planned
+  std::size_t fitting = 0;           // of those
+  std::size_t simulated = 0;
   std::set<std::string> unmeasured;  // operators that the machine's profile does not have
 };
 

@@ -16,8 +16,11 @@ std::string layout_text(const Candidate& candidate) {
   for (const auto& [name, size] : {std::pair("tp", parallel.tensor), std::pair("cp", parallel.context),
                                    std::pair("pp", parallel.pipeline), std::pair("dp", parallel.data())})
     if (size > 1) out.push_back(cat(name, " ", size));
+  if (parallel.tensor > 1 && !parallel.layout.sequence_parallel) out.emplace_back("no sequence parallelism");
   if (parallel.zero_stage > 0) out.push_back(cat("ZeRO-", parallel.zero_stage));
-  if (parallel.schedule) out.push_back(*parallel.schedule);
+  if (parallel.schedule)
+    out.push_back(cat(*parallel.schedule, parallel.virtual_stages ? cat(" x ", *parallel.virtual_stages) : "",
+                      parallel.pipeline_split == "balanced" ? " balanced" : ""));
   out.push_back(cat("micro-batch ", candidate.options.batch.micro_batch_size));
   return join(out, ", ");
 }
@@ -26,6 +29,7 @@ std::string savings_text(const Candidate& candidate) {
   const ParallelOptions& parallel = candidate.options.parallel;
   std::vector<std::string> out;
   if (parallel.recompute_granularity) out.push_back(cat("recompute ", *parallel.recompute_granularity));
+  if (parallel.cpu_offloading) out.emplace_back("activations on the host");
   if (parallel.optimizer_cpu_offload) out.emplace_back("optimizer on the host");
   return join(out, ", ");
 }
@@ -70,6 +74,17 @@ std::int64_t nodes_of(const PlanRequest& request) {
   return (request.run.parallel.world + request.node_size - 1) / request.node_size;
 }
 
+std::string counts_text(const LayoutPlans& plans) {
+  const auto number = [](std::size_t count) { return with_commas(static_cast<std::int64_t>(count)); };
+  std::string out = cat("  ", number(plans.layouts), plans.layouts == 1 ? " layout" : " layouts");
+  if (plans.layouts == 0) return out + "\n";
+  out += cat(", ", number(plans.candidates), " with savings; of these, ", number(plans.bounded), " may fit\n  ",
+             number(plans.planned), " planned, ", number(plans.fitting), " fit");
+  if (plans.fitting > 0)
+    out += cat(", ", number(plans.simulated), " simulated; the others cannot be faster than the last one listed");
+  return out + "\n";
+}
+
 }  // namespace
 
 std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
@@ -84,11 +99,7 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
                join(plans.unmeasured, ", ", [](const std::string& name) { return name; }), "\n");
   out += format("  links in GB/s: %.4g inside a node, %.4g between nodes; latency in us: %.4g, %.4g\n",
                 machine.links.inside_gbs, machine.links.between_gbs, machine.links.inside_us, machine.links.between_us);
-  out += cat("  ", count_of(plans.candidates, "layout"), ", ", plans.fitting, " fit",
-             plans.fitting == 0
-                 ? std::string()
-                 : cat("; ", plans.simulated, " simulated, the others cannot be faster than the last one listed"),
-             "\n");
+  out += counts_text(plans);
   const auto memory = [](const Candidate& each) { return human_bytes(each.bytes); };
   if (plans.candidates == 0) return out;
   if (plans.best.empty()) {
@@ -115,7 +126,7 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
   }
   constexpr std::size_t kNamed = 2;
   for (std::size_t i = 0; i < std::min(kNamed, plans.too_large.size()); ++i)
-    out += cat("    ", layout_text(plans.too_large[i]), ": does not fit without recomputation, needs ",
+    out += cat("    ", layout_text(plans.too_large[i]), ": does not fit without savings, needs ",
                memory(plans.too_large[i]), "\n");
   out += cat("flags: ", join(candidate_flags(plans.best[0]), " "), "\n");
   return out;
@@ -164,7 +175,10 @@ Json plan_json(const LayoutPlans& plans, const PlanRequest& request) {
                                                {"between_gbs", machine.links.between_gbs},
                                                {"inside_us", machine.links.inside_us},
                                                {"between_us", machine.links.between_us}})},
+                       {"layouts", plans.layouts},
                        {"candidates", plans.candidates},
+                       {"bounded", plans.bounded},
+                       {"planned", plans.planned},
                        {"fitting", plans.fitting},
                        {"simulated", plans.simulated},
                        {"best", std::move(best)},

@@ -52,6 +52,13 @@ TimedEvents timed(const std::vector<TraceEvent>& events, const Machine& machine,
   return out;
 }
 
+/// Adds the time for which copies between the device and its host outlast the operators beside them.
+void add_copies(TimedEvents& events, double bytes, const Links& links) {
+  double ms = bytes / (links.host_gbs * 1e6);
+  for (const TimedEvent& each : events) ms -= each.ms;
+  if (bytes > 0 && ms > 0) events.push_back({.event = {.kind = TraceEvent::Kind::copy}, .ms = ms});
+}
+
 /// A message's way: between which stages, and in which channel.
 struct Route {
   int from, to;
@@ -67,9 +74,12 @@ class Simulation {
     for (std::size_t stage = 0; stage < traces.size(); ++stage) {
       Rank& rank = ranks_[stage];
       rank.number = static_cast<int>(stage);
-      for (const StepTrace::Recorded& one : traces[stage].recorded)
+      for (const StepTrace::Recorded& one : traces[stage].recorded) {
         rank.actions.push_back(timed(one.events, machine, tf32));
+        add_copies(rank.actions.back(), one.host_bytes, links_);
+      }
       rank.actions.push_back(timed(traces[stage].update, machine, tf32));
+      add_copies(rank.actions.back(), traces[stage].update_host_bytes, links_);
       rank.actions.back().push_back({.event = {}, .ms = machine.outside_ms()});
     }
   }
@@ -188,7 +198,7 @@ class Simulation {
     if (event.kind == TraceEvent::Kind::wait) return wait(rank, event);
     if (event.kind == TraceEvent::Kind::start) start(rank, event);
     rank.now += timed_event.ms;
-    rank.time.compute += timed_event.ms;
+    (event.kind == TraceEvent::Kind::copy ? rank.time.waits[kHost] : rank.time.compute) += timed_event.ms;
     return true;
   }
 

@@ -9,6 +9,7 @@
 #include "engine/memory_plan.h"
 #include "engine/meta_model.h"
 #include "engine/pipeline.h"
+#include "engine/stage.h"
 #include "optim/optimizer.h"
 
 namespace mtl {
@@ -43,24 +44,27 @@ bool is_compute(ActionKind kind) {
 /// Turns a profile's entries from `begin` to `end` into events.
 class Recorder {
  public:
-  explicit Recorder(const Profile& profile) : entries_(profile.entries()) {}
+  Recorder(const Profile& profile, std::int64_t layers) : entries_(profile.entries()), layers_(layers) {}
 
   std::vector<TraceEvent> events(std::size_t begin, std::size_t end) {
     std::vector<TraceEvent> out;
     std::map<int, int> started;  // entry -> index in `out`
     for (std::size_t i = begin; i < end; ++i) {
       const ProfileEntry& entry = entries_[i];
+      const int unit = unit_of(entry);
       if (entry.kind == ProfileKind::op) {
         out.push_back({.kind = TraceEvent::Kind::work,
                        .operator_class = class_of(entry.name),
                        .name = entry.name,
                        .operands = entry.detail,
                        .dtype = entry.dtype,
-                       .work = entry.work});
+                       .work = entry.work,
+                       .unit = unit});
       } else if (entry.kind == ProfileKind::communication && entry.started < 0) {
         if (is_between_stages(entry)) continue;
         started[static_cast<int>(i)] = static_cast<int>(out.size());
         out.push_back({.kind = TraceEvent::Kind::start,
+                       .unit = unit,
                        .operation = operation_named(entry.name),
                        .group = entry.detail,
                        .bytes = entry.work.bytes,
@@ -71,6 +75,7 @@ class Recorder {
         const auto found = started.find(entry.started);
         if (found != started.end()) out[found->second].outlives = false;
         out.push_back({.kind = TraceEvent::Kind::wait,
+                       .unit = unit,
                        .operation = operation_named(start.name),
                        .group = start.detail,
                        .started = found == started.end() ? -1 : found->second});
@@ -80,7 +85,18 @@ class Recorder {
   }
 
  private:
+  /// Returns TraceEvent::unit.
+  int unit_of(const ProfileEntry& entry) const {
+    for (int at = entry.parent; at >= 0; at = entries_[static_cast<std::size_t>(at)].parent) {
+      const ProfileEntry& range = entries_[static_cast<std::size_t>(at)];
+      if (range.kind == ProfileKind::layer)
+        return range.name == "embedding" ? 0 : static_cast<int>(range.name == "head" ? layers_ : range.number) + 1;
+    }
+    return -1;
+  }
+
   const std::vector<ProfileEntry>& entries_;
+  std::int64_t layers_;
   std::set<int> waited_;  // starts; a second wait for the same operation takes no time
 };
 
@@ -99,12 +115,14 @@ std::size_t StepTrace::index_of(const Action& action) const {
   return static_cast<std::size_t>(found - recorded.begin());
 }
 
-StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-                     ParamTraffic::Overlap overlap) {
+namespace {
+
+/// Records a step, but not its schedule.
+StepTrace record_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
+                      ParamTraffic::Overlap overlap) {
   StepTrace out;
   out.micro_batches = static_cast<int>(shape.micro_batches);
   out.recorded_micro_batches = std::min(kRecorded, out.micro_batches);
-  out.schedule = rank_schedule(shape.layout, out.micro_batches).actions;
   RunShape few = shape;
   few.micro_batches = out.recorded_micro_batches;
   const StepSchedule schedule = counting_schedule(shape.layout, out.recorded_micro_batches);
@@ -127,7 +145,7 @@ StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, con
   optimizer.step(scratch, model.step.on_device());
 
   const std::vector<ProfileEntry>& entries = profile.entries();
-  Recorder recorder(profile);
+  Recorder recorder(profile, config.num_layers);
   recorder.events(0, second);  // waits in the first update
   std::size_t next = 0;        // action
   for (std::size_t i = second; i < update;) {
@@ -138,7 +156,12 @@ StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, con
     std::size_t end = i + 1;
     while (end < update && entries[end].parent >= static_cast<int>(i)) ++end;
     const Action& action = schedule.actions.at(next++);
-    if (is_compute(action.kind)) out.recorded.push_back({action, recorder.events(i + 1, end)});
+    if (is_compute(action.kind)) {
+      const int offloaded = action.kind == ActionKind::weight ? 0 : model.stage.chunks[action.chunk].offloaded_layers();
+      out.recorded.push_back({.action = action,
+                              .events = recorder.events(i + 1, end),
+                              .host_bytes = offloaded == 0 ? 0 : offloaded * double(pipeline.offloaded_peak())});
+    }
     for (std::size_t entry = i + 1; entry < end && out.message_bytes == 0; ++entry) {
       if (is_between_stages(entries[entry])) out.message_bytes = entries[entry].work.bytes;
     }
@@ -147,6 +170,30 @@ StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, con
   require(next == schedule.actions.size(), "a recorded step has ", next, " phases for ", schedule.actions.size(),
           " actions");
   out.update = recorder.events(update, entries.size());
+  for (std::size_t row = 0; row < model.params.table().size(); ++row)
+    if (model.params.table()[row].space == Space::host) out.update_host_bytes += double(model.params.bytes(row));
+  return out;
+}
+
+}  // namespace
+
+StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
+                     ParamTraffic::Overlap overlap) {
+  StepTrace out = record_step(config, dropout, shape, overlap);
+  out.schedule = rank_schedule(shape.layout, out.micro_batches).actions;
+  return out;
+}
+
+std::vector<StepTrace> trace_stages(const GptConfig& config, const DropoutOptions& dropout, RunShape shape,
+                                    ParamTraffic::Overlap overlap, const std::vector<std::vector<Action>>& schedule) {
+  std::vector<StepTrace> out;
+  std::map<std::vector<ChunkKind>, int> known;  // stage, by what it holds
+  for (int stage = 0; stage < shape.layout.stages(); ++stage) {
+    shape.layout.rank = shape.layout.grid.rank_at({0, 0, 0, 0, stage});
+    const auto [at, is_new] = known.try_emplace(stage_kind(config, shape.layout), stage);
+    out.push_back(is_new ? record_step(config, dropout, shape, overlap) : StepTrace(out[at->second]));
+    out.back().schedule = rank_schedule(shape.layout, schedule[stage]).actions;
+  }
   return out;
 }
 

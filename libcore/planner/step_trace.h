@@ -23,13 +23,14 @@ inline constexpr const char* kPipelineGroup = "pipeline";
 enum class OperatorClass { gemm, attention, memory };
 
 struct TraceEvent {
-  enum class Kind { work, start, wait };
+  enum class Kind { work, start, wait, copy };  // copy: only in a simulation
   Kind kind = Kind::work;
 
   OperatorClass operator_class = OperatorClass::memory;  // of work
   std::string name = "", operands = "";                  // of work, as in a profile
   DType dtype = DType::f32;
   Counters work = {};
+  int unit = -1;  // the embedding is 0, layer i is i + 1, the output layer is the last; -1: of no unit
 
   OperationKind operation = OperationKind::all_reduce;  // of a start, or of the start that a wait is for
   std::string group = "";                               // its group's name (comm/groups.h)
@@ -46,10 +47,12 @@ struct StepTrace {
   int micro_batches = 1;
   double message_bytes = 0;  // of hidden states, or of their gradient
   std::vector<TraceEvent> update;
+  double update_host_bytes = 0;  // of states that the update copies from host memory, and back at the same time
 
   struct Recorded {
     Action action;
     std::vector<TraceEvent> events;
+    double host_bytes = 0;  // of activations copied to host memory, or from there
   };
   std::vector<Recorded> recorded;
   int recorded_micro_batches = 1;
@@ -60,5 +63,8 @@ struct StepTrace {
 /// Records a step of layout.rank. Throws Error(usage) if the layout cannot run it.
 StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                      ParamTraffic::Overlap overlap);
+/// Records a step of one rank of every stage. `schedule` is pipeline_schedule() of shape.layout.
+std::vector<StepTrace> trace_stages(const GptConfig& config, const DropoutOptions& dropout, RunShape shape,
+                                    ParamTraffic::Overlap overlap, const std::vector<std::vector<Action>>& schedule);
 
 }  // namespace mtl

@@ -20,11 +20,28 @@ awk -F'[:,]' '/"step_ms"/ { step = $2 } /"compute_ms"|"message_wait_ms"|"idle_ms
 [ "$(wc -l <sums)" -ge 5 ] || fail 'no stages'
 expect_near_lines sums <(sed 's/.*/1/' sums) 'parts of a step' 1e-9
 
-# mtl-train accepts the flags that the plan gives.
+# It says how many layouts it has considered, and plans and simulates few of them.
+read -r candidates bounded planned fitting simulated < <(
+  grep -E '"(candidates|bounded|planned|fitting|simulated)"' out | grep -oE '[0-9]+' | xargs)
+((candidates >= bounded && bounded >= planned && planned >= fitting && fitting >= simulated && simulated >= 5)) ||
+  fail "counts: $candidates $bounded $planned $fitting $simulated"
+((20 * planned < candidates)) || fail "plans $planned of $candidates layouts"
+
+# mtl-train accepts the flags that the plan gives, also of layouts with savings.
+accepts() {
+  expect_exit 0 mtl-train "${model[@]}" --tokenizer-type NullTokenizer --mock-data --dry-run --world-size 8 "$@"
+}
+for memory in 80GB 0.03GB; do
+  expect_exit 0 "${plan[@]}" --world-size 8 --gpus-per-node 4 --device-memory $memory --json
+  sed '/"too_large"/q' out | tr -d '\n' | grep -oE '"flags": \[[^]]*' | sed 's/"flags": \[//; s/[",]//g' >flags
+  [ "$(wc -l <flags)" -eq 5 ] || fail "not the flags of five layouts with $memory"
+  while read -ra words; do accepts "${words[@]}"; done <flags
+done
+expect_text flags '--(optimizer-cpu-offload|cpu-offloading)'
 expect_exit 0 "${plan[@]}" --world-size 8 --gpus-per-node 4
 read -ra flags < <(sed -n 's/^flags: //p' out)
 [ ${#flags[@]} -ge 4 ] || fail 'no flags'
-expect_exit 0 mtl-train "${model[@]}" --tokenizer-type NullTokenizer --mock-data --dry-run --world-size 8 "${flags[@]}"
+accepts "${flags[@]}"
 
 # The script repeats the model's flags, and is a job for Slurm on several nodes.
 bash -n run.sh || fail 'run.sh is no script'
@@ -52,6 +69,15 @@ expect_exit 0 "${cpus[@]}" --inside-gbs 5 --inside-us 3 --json
 sed -nE 's/.*"step_ms": ([0-9.e+-]+).*/\1/p' out | head -1 >quick
 expect_exit 0 "${cpus[@]}" --inside-gbs 5e-4 --inside-us 3 --json
 sed -nE 's/.*"step_ms": ([0-9.e+-]+).*/\1/p' out | head -1 | paste - quick | awk '{ exit !($1 > $2) }' || fail 'slow links cost no time'
+# A rank's memory is mtl-train's.
+bytes=$(grep -oE '"device_bytes": [0-9]+,' out | head -1 | tr -dc 0-9)
+expect_exit 0 "${cpus[@]}" --inside-gbs 5e-4 --inside-us 3
+read -ra flags < <(sed -n 's/^flags: //p' out)
+expect_exit 0 mtl-train "${small[@]}" --tokenizer-type NullTokenizer --mock-data --dry-run --device cpu --threads 1 \
+  --world-size 2 "${flags[@]}"
+expect_text out "the most, $(sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta' <<<"$bytes") bytes"
+expect_exit 1 "${cpus[@]}" --inside-gbs 5 --inside-us 3 --device-memory 0.0001
+expect_text out '^no layout fits'
 expect_exit 2 "${cpus[@]}"
 expect_text err '--inside-gbs and --inside-us  is required: a profile of a CPU has no links'
 expect_exit 2 "${cpus[@]}" --inside-gbs 5 --inside-us 3 --hardware H100
@@ -68,7 +94,7 @@ expect_exit 1 "${plan[@]}" --world-size 2 --device-memory 0.01GB
 expect_text out '^no layout fits; those that need the least memory:$'
 expect_text err 'device-memory 0.01GB: no layout fits in 0.01 GB'
 expect_exit 1 "${plan[@]}" --world-size 127
-expect_text out '^  0 layouts, 0 fit$'
+expect_text out '^  0 layouts$'
 expect_text err '--world-size 127: the ranks cannot be divided: .* --global-batch-size 32;'
 expect_exit 2 "${plan[@]/H100/V9000}" --world-size 2
 expect_text err '^  --hardware V9000  is not known; use one of A100, '

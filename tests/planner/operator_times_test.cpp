@@ -4,33 +4,13 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "planner/machine.h"
-#include "tests/scratch_folder.h"
+#include "tests/planner/planner_fixtures.h"
 
 using namespace mtl;
 using namespace mtl::test;
 
 namespace {
-
-/// Two iterations. Products run at 1e6 FLOPs per ms in fp32, the smaller ones at half of that; norms at 2e5 bytes per
-/// ms.
-const std::string kProfile = R"({"version": 1, "steps": 2, "ms": 100,
- "roofline": {"name": "CPU, 1 thread", "gb_per_s": 10, "tflops_16": 0.1, "tflops_tf32": 0.1, "tflops_f32": 0.1},
- "phases": [{"phase": "data", "ms": 4, "operators_ms": 0}, {"phase": "forward", "ms": 50, "operators_ms": 44},
-            {"phase": "communication", "ms": 9, "operators_ms": 0}, {"phase": "other", "ms": 2, "operators_ms": 0}],
- "rows": [
-  {"operator": "gemm", "phase": "forward", "operands": "64x64x64 float32, B^T", "calls": 4, "ms": 8, "flops": 8e6, "bytes": 1e5},
-  {"operator": "gemm", "phase": "forward", "operands": "64x16x64 float32, B^T", "calls": 2, "ms": 2, "flops": 1e6, "bytes": 1e4},
-  {"operator": "gemm", "phase": "forward", "operands": "64x64x64 float32", "calls": 2, "ms": 16, "flops": 4e6, "bytes": 1e5},
-  {"operator": "layernorm_forward", "phase": "forward", "operands": "(64, 64) float32", "calls": 2, "ms": 2, "flops": 0, "bytes": 4e5},
-  {"operator": "adamw_step", "phase": "optimizer", "calls": 2, "ms": 10, "flops": 0, "bytes": 2e6}]})";
-
-OperatorTimes times_of(const std::string& profile) {
-  const ScratchFolder dir;
-  write_file_atomic(dir / "rank0.json", profile);
-  return OperatorTimes::read(dir / "rank0.json");
-}
 
 std::string message_of(const std::string& profile) {
   try {

@@ -3,8 +3,16 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+
 #include "engine/rank_plans.h"
+#include "layout/schedule.h"
+#include "planner/step_bound.h"
 #include "tests/gpt_of_size.h"
+#include "tests/planner/planner_fixtures.h"
 #include "train/run_plan.h"
 
 using namespace mtl;
@@ -28,29 +36,118 @@ PlanRequest request_for(std::int64_t world, double gigabytes) {
   return out;
 }
 
+std::size_t bytes_of(const TrainOptions& options, const GptConfig& config) {
+  const std::vector<RankPlan> plans = plan_run(options, config);
+  const MemoryPlan& plan = largest_plan(plans).plan;
+  return plan.total_bytes(plan.scarce_space());
+}
+
+double ms_of(const TrainOptions& options, const PlanRequest& request) {
+  const RunShape shape = run_shape(options, request.config, 0);
+  const auto schedule = pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
+  const auto traces = trace_stages(request.config, run_dropout(options), shape, run_overlap(options), schedule);
+  return simulate_step(traces, shape.layout, request.node_size, request.machine, options.tf32).ms;
+}
+
+/// Tells `bounds` the plans of a choice.
+void learn(StepBounds& bounds, const LayoutChoice& choice, const PlanRequest& request) {
+  const TrainOptions options = choice.options(request.run);
+  const RunShape shape = run_shape(options, request.config, 0);
+  const auto schedule = pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
+  bounds.learn(choice, plan_largest_ranks(request.config, run_dropout(options), shape, schedule));
+}
+
+/// A request with random sizes, links and devices.
+PlanRequest random_request(std::mt19937& random) {
+  const auto one_of = [&](std::initializer_list<std::int64_t> values) {
+    return *(values.begin() + random() % values.size());
+  };
+  PlanRequest out = request_for(one_of({2, 4, 6}), 80);
+  const GptSizes sizes{.vocab = one_of({1000, 20000}),
+                       .layers = one_of({3, 4, 6}),
+                       .hidden = one_of({256, 512}),
+                       .heads = 4,
+                       .positions = 512};
+  out.config = random() % 2 == 0 ? gpt_of_size(sizes) : llama_of_size(sizes);
+  if (random() % 3 == 0) {
+    out.config.sliding_window = 64;
+    out.config.first_window_layer = one_of({0, 2});
+  }
+  out.run.data.seq_length = one_of({128, 512});
+  out.run.batch.global_batch_size = one_of({6, 12});
+  out.node_size = static_cast<int>(one_of({1, 2, 8}));
+  out.machine.links.between_gbs = double(one_of({1, 10, 50}));
+  out.machine.links.host_gbs = double(one_of({1, 64}));
+  out.machine.launch_us = double(one_of({0, 10}));
+  if (random() % 3 != 0) return out;
+  // CPUs with measured times
+  const auto times = std::make_shared<OperatorTimes>(times_of(kProfile));
+  out.run.device = Device::cpu;
+  out.run.precision.bf16 = false;
+  out.machine = {.device = times->device(), .links = out.machine.links};
+  out.machine.use(times, DType::f32, false);
+  return out;
+}
+
 }  // namespace
 
-TEST_CASE("plans: the search returns the same layouts as simulating all that fit") {
-  for (std::int64_t world : {4, 8}) {
-    const PlanRequest request = request_for(world, 80);
-    const LayoutPlans found = plan_layouts(request, 3), all = plan_layouts(request, 100000);
-    CAPTURE(world);
-    CHECK(all.simulated == all.fitting);
-    CHECK(found.simulated < found.fitting);
-    REQUIRE(found.best.size() == 3);
-    for (std::size_t i = 0; i < found.best.size(); ++i) CHECK(found.best[i].time->ms == all.best[i].time->ms);
-    for (const Candidate& each : all.best) CHECK(each.bound_ms <= each.time->ms);
+TEST_CASE("plans: the search finds the fastest of all layouts that fit") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 6; ++round) {
+    CAPTURE(round);
+    PlanRequest request = random_request(random);
+    const std::vector<LayoutChoice> choices = layout_choices(request);
+    // Every candidate, and what is fastest with the same grid, schedule and ZeRO stage.
+    GroupPlaces places(request);
+    StepBounds bounds(request, places);
+    std::vector<std::size_t> bytes;
+    for (const LayoutChoice& choice : choices) {
+      bytes.push_back(bytes_of(choice.options(request.run), request.config));
+      CHECK(bounds.least_bytes(choice) <= double(bytes.back()));
+      if (choice.savings == 0) learn(bounds, choice, request);
+    }
+    std::vector<std::size_t> sorted = bytes;
+    std::ranges::sort(sorted);
+    request.device_bytes = double(sorted[sorted.size() / 3]);
+    std::map<std::tuple<int, int, int, int, int>, double> fastest;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      const LayoutChoice& choice = choices[i];
+      CAPTURE(i);
+      CHECK(bounds.least_bytes(choice) <= double(bytes[i]));
+      if (double(bytes[i]) > request.device_bytes) continue;
+      bool fits_with_fewer = false;
+      for (std::size_t other = 0; other < choices.size(); ++other)
+        fits_with_fewer = fits_with_fewer ||
+                          (other != i && choices[other].layout == choice.layout &&
+                           double(bytes[other]) <= request.device_bytes && choices[other].saves_no_more_than(choice));
+      if (fits_with_fewer) continue;
+      const double ms = ms_of(choice.options(request.run), request);
+      CHECK(bounds.least_ms(choice) <= ms);
+      const auto [at, is_new] =
+          fastest.try_emplace({choice.tensor, choice.context, choice.pipeline, int(choice.schedule), choice.zero}, ms);
+      at->second = std::min(at->second, ms);
+    }
+    std::vector<double> expected;
+    for (const auto& [kind, ms] : fastest) expected.push_back(ms);
+    std::ranges::sort(expected);
+    expected.resize(std::min<std::size_t>(expected.size(), 3));
+    const LayoutPlans found = plan_layouts(request, 3);
+    std::vector<double> times;
+    for (const Candidate& each : found.best) {
+      CHECK(each.bytes == bytes_of(each.options, request.config));
+      CHECK(each.bound_ms <= each.time->ms);
+      times.push_back(each.time->ms);
+    }
+    CHECK(times == expected);
+    CHECK(found.planned < found.candidates);
   }
 }
 
-TEST_CASE("plans: memory is what a run's plan says, and savings come only when they are needed") {
+TEST_CASE("plans: savings come only when they are needed") {
   const PlanRequest roomy = request_for(4, 80);
   const LayoutPlans plans = plan_layouts(roomy);
   REQUIRE(!plans.best.empty());
-  for (const Candidate& each : plans.best) {
-    CHECK(each.bytes == largest_plan(plan_run(each.options, roomy.config)).plan.total_bytes(Space::device));
-    CHECK(!each.options.parallel.recompute_granularity);
-  }
+  for (const Candidate& each : plans.best) CHECK(!each.options.parallel.recompute_granularity);
   std::size_t least = plans.best[0].bytes;
   for (const Candidate& each : plans.best) least = std::min(least, each.bytes);
   const LayoutPlans tight = plan_layouts(request_for(4, double(least - 1) * 1e-9));
@@ -61,10 +158,14 @@ TEST_CASE("plans: memory is what a run's plan says, and savings come only when t
 }
 
 TEST_CASE("plans: if nothing fits, the layouts that need the least memory are named") {
-  const LayoutPlans plans = plan_layouts(request_for(4, 0.001));
+  const PlanRequest request = request_for(4, 0.001);
+  const LayoutPlans plans = plan_layouts(request);
   CHECK(plans.best.empty());
   CHECK(plans.fitting == 0);
   REQUIRE(plans.too_large.size() == 5);
   CHECK(plans.too_large[0].bytes <= plans.too_large[4].bytes);
-  CHECK(plans.too_large[0].options.parallel.recompute_granularity);
+  std::size_t least = plans.too_large[0].bytes;
+  for (const LayoutChoice& choice : layout_choices(request))
+    least = std::min(least, bytes_of(choice.options(request.run), request.config));
+  CHECK(plans.too_large[0].bytes == least);
 }

@@ -136,3 +136,31 @@ TEST_CASE("messages between stages, by hand") {
   CHECK(time.stages[1].message_wait == doctest::Approx(4));
   CHECK(simulate_step(traces, layout, 1, machine, false).ms == doctest::Approx(1 + 8 + 2 + 8 + 1));
 }
+
+TEST_CASE("copies to host memory and back take the time of the link, as far as operators do not cover it") {
+  RunShape shape = shape_of({}, 3);
+  shape.device = Device::cuda;
+  const auto step = [&](const Machine& machine) {
+    const StepTime out = simulate_step(trace_all(model(), shape), shape.layout, 8, machine, false);
+    check_sums(out);
+    return out;
+  };
+  Machine slow = links_machine();
+  slow.links.host_gbs = 1;  // 10^6 bytes per millisecond
+  const double computes = step(arithmetic_machine()).ms;
+
+  shape.layout.optimizer_on_host = true;
+  const MemoryPlan states = plan_training(model(), {}, shape);
+  CHECK(step(slow).ms == doctest::Approx(double(states.bytes(Category::optimizer, Space::host)) * 1e-6));
+  CHECK(step(slow).stages[0].waits.at(kHost) == step(slow).ms);
+
+  shape.layout.optimizer_on_host = false;
+  shape.layout.offloaded_layers = kAllLayers;
+  const MemoryPlan activations = plan_training(model(), {}, shape);
+  CHECK(step(slow).ms == doctest::Approx(2 * 3 * double(activations.bytes(Category::offloaded)) * 1e-6));
+  Machine fast = arithmetic_machine();
+  CHECK(step(fast).ms == doctest::Approx(computes));
+  fast.links.host_gbs = 2 * slow.links.host_gbs;
+  CHECK(step(fast).ms > computes);
+  CHECK(step(fast).ms < computes + step(slow).ms / 2);
+}

@@ -1,0 +1,48 @@
+// The layouts among which the planner searches, in a fixed order.
+//
+// Grid:        all numbers of tensor-parallel, context-parallel and pipeline ranks that divide the ranks and the model,
+//              with and without sequence parallelism
+// Schedule:    1f1b, interleaved, zb-h1, zb-h2, zb-v; the layers split evenly or by their work (with interleaved: into
+//              any number of chunks per stage that divides them, or into 2, 4, 8, ... by their work)
+// ZeRO stage:  those that zero_stages() allows
+// Micro-batch: 1, 2, 4, ... samples
+// Savings:     all combinations of kSavings in memory (not in files), none first
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layout/layout.h"
+#include "planner/machine.h"
+#include "train/layout_changes.h"
+
+namespace mtl {
+
+struct PlanRequest {
+  TrainOptions run;  // the world size, the batches and everything that is the same in all layouts
+  GptConfig config;
+  Machine machine;
+  int node_size = 8;
+  double device_bytes = 0;  // of one device, for the plan
+};
+
+struct LayoutChoice {
+  int tensor = 1, context = 1, pipeline = 1;
+  bool sequence_parallel = false, is_balanced = false;
+  ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  int chunks = 1;  // per stage
+  int zero = 0;
+  std::int64_t micro_batch = 1;
+  unsigned savings = 0;    // a bit for each of kSavings
+  std::size_t layout = 0;  // number of the layout; choices that differ only in their savings have the same
+
+  bool has(Saving saving) const { return (savings >> enum_index(saving) & 1) != 0; }
+  /// Returns true if it needs at most the time and at least the memory of `other`, which must have the same layout.
+  bool saves_no_more_than(const LayoutChoice& other) const;
+  TrainOptions options(const TrainOptions& run) const;
+};
+
+/// Returns the choices that mtl-train can run, layout by layout.
+std::vector<LayoutChoice> layout_choices(const PlanRequest& request);
+
+}  // namespace mtl

@@ -1,0 +1,323 @@
+#include "planner/step_bound.h"
+
+#include <algorithm>
+
+#include "base/enum_index.h"
+#include "engine/meta_model.h"
+#include "engine/pipeline.h"
+#include "layout/schedule.h"
+#include "layout/stages.h"
+#include "optim/optimizer.h"
+#include "planner/simulate.h"
+#include "train/run_plan.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr unsigned bit(Saving saving) { return 1U << enum_index(saving); }
+constexpr unsigned kRecomputes = bit(Saving::recompute_attention) | bit(Saving::recompute_layers);
+
+/// Sums in another order than the simulation's may be larger by rounding.
+constexpr double kRounding = 1 - 1e-9;
+
+/// Returns the model with one layer of each kind, or with `more` layers of the last kind.
+GptConfig with_few_layers(GptConfig config, int more = 0) {
+  const bool are_two =
+      config.sliding_window > 0 && config.first_window_layer > 0 && config.first_window_layer < config.num_layers;
+  config.num_layers = (are_two ? 2 : 1) + more;
+  config.first_window_layer = config.first_window_layer == 0 ? 0 : are_two ? 1 : config.num_layers;
+  return config;
+}
+
+/// Returns the events of a unit, as a list of their own.
+std::vector<TraceEvent> events_of(int unit, const std::vector<TraceEvent>& events) {
+  std::vector<TraceEvent> out;
+  std::map<int, int> index;  // in `out`, by index in `events`
+  for (int i = 0; i < std::ssize(events); ++i) {
+    TraceEvent event = events[i];
+    if (event.unit != unit) continue;
+    if (event.kind == TraceEvent::Kind::wait) {
+      const auto start = index.find(event.started);
+      if (start == index.end()) continue;  // of an operation that began before
+      event.started = start->second;
+    }
+    event.outlives = false;
+    index[i] = static_cast<int>(out.size());
+    out.push_back(std::move(event));
+  }
+  return out;
+}
+
+Layout pipeline_of(const LayoutChoice& choice) {
+  Layout out;
+  out.grid = RankGrid({.pipeline = choice.pipeline});
+  out.schedule = choice.schedule;
+  out.chunks = choice.chunks;
+  return out;
+}
+
+/// Returns the bytes of device memory for every parameter of a rank, if `replicas` share what the ZeRO stage says.
+double bytes_per_element(const LayoutChoice& choice, const Precision& precision, std::int64_t replicas) {
+  Layout layout;
+  layout.grid = RankGrid({.data = static_cast<int>(replicas)});
+  layout.zero = choice.zero;
+  layout.optimizer_on_host = choice.has(Saving::offload_optimizer);
+  const double owners = layout.owners().empty() ? 1 : double(replicas);
+  double out = 0;
+  for (const Storage& row : storage_table(precision, AdamW::states(precision), layout))
+    if (row.space == Space::device) out += double(size_of(row.dtype)) / (row.extent == Extent::owned ? owners : 1);
+  return out;
+}
+
+}  // namespace
+
+const GroupPlace& GroupPlaces::of(const LayoutChoice& choice, const std::string& group) {
+  const auto [at, is_new] = known_.try_emplace({choice.tensor, choice.context, choice.pipeline, group});
+  if (is_new) {
+    Layout layout;
+    layout.grid = rank_grid(choice.options(request_.run).parallel);
+    at->second = place_of_group(layout, group, request_.node_size);
+  }
+  return at->second;
+}
+
+void StepBounds::PassMs::add(const PassMs& other, double times) {
+  first += times * other.first;
+  later += times * other.later;
+}
+
+void StepBounds::UnitCost::add(const UnitCost& other, double times) {
+  forward.add(other.forward, times);
+  backward.add(other.backward, times);
+  weight.add(other.weight, times);
+  elements += times * other.elements;
+}
+
+StepBounds::WorkKey StepBounds::key_of(const LayoutChoice& choice) {
+  return {.tensor = choice.tensor,
+          .context = choice.context,
+          .sequence_parallel = choice.sequence_parallel,
+          .micro_batch = choice.micro_batch,
+          .recompute = choice.savings & kRecomputes,
+          .defers_weights = mtl::defers_weights(choice.schedule)};
+}
+
+std::int64_t StepBounds::replicas(const LayoutChoice& choice) const {
+  return request_.run.parallel.world / (choice.tensor * choice.pipeline);
+}
+
+std::int64_t StepBounds::micro_batches(const LayoutChoice& choice) const {
+  return *request_.run.batch.global_batch_size / (replicas(choice) / choice.context * choice.micro_batch);
+}
+
+const StepBounds::ModelCosts& StepBounds::costs_of(const LayoutChoice& choice) {
+  const auto [at, is_new] = costs_.try_emplace(key_of(choice));
+  if (is_new) at->second = measure(choice);
+  return at->second;
+}
+
+StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
+  LayoutChoice alone{.tensor = choice.tensor,
+                     .context = choice.context,
+                     .sequence_parallel = choice.sequence_parallel,
+                     .micro_batch = choice.micro_batch,
+                     .savings = choice.savings & kRecomputes};
+  TrainOptions run = request_.run;
+  run.parallel.world = choice.tensor * choice.context;
+  run.batch.global_batch_size = 2 * choice.micro_batch;
+  const TrainOptions options = alone.options(run);
+  const GptConfig config = with_few_layers(request_.config);
+  RunShape shape = run_shape(options, config, 0);
+  if (mtl::defers_weights(choice.schedule)) shape.layout.schedule = ScheduleKind::zero_bubble_1;
+  const DropoutOptions dropout = run_dropout(options);
+  const StepTrace trace = trace_step(config, dropout, shape, {});
+  const auto time_of = [&](const std::vector<TraceEvent>& events) {
+    StepTrace only;
+    only.update = events;
+    return simulate_step({only}, shape.layout, request_.node_size, request_.machine, options.tf32).ms;
+  };
+  const double outside = time_of({});
+  const auto pass_of = [&](int unit, ActionKind kind) {
+    PassMs out;
+    for (const StepTrace::Recorded& one : trace.recorded)
+      if (one.action.kind == kind)
+        (one.action.micro_batch == 0 ? out.first : out.later) = time_of(events_of(unit, one.events)) - outside;
+    return out;
+  };
+  const int head = static_cast<int>(config.num_layers) + 1;
+  ModelCosts out;
+  const auto cost_of = [&](int unit) -> UnitCost& {
+    if (unit == 0) return out.embedding;
+    return unit == head ? out.head : out.layer[config.window_of(unit - 1) > 0 ? 1 : 0];
+  };
+  for (int unit = 0; unit <= head; ++unit)
+    cost_of(unit) = {.forward = pass_of(unit, ActionKind::forward),
+                     .backward = pass_of(unit, ActionKind::backward),
+                     .weight = pass_of(unit, ActionKind::weight)};
+  const MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
+  for (int param = 0; param < model.params.size(); ++param)
+    cost_of(model.params.specs()[param].unit).elements += double(model.params.slice(param).count());
+  const std::int64_t rows = config.vocab_size / choice.tensor;
+  out.table_elements = double(rows * config.hidden_size);
+  double elements = 0;
+  for (int unit = 0; unit <= head; ++unit) elements += cost_of(unit).elements;
+  for (const TraceEvent& event : trace.update) out.update_bytes += event.work.bytes / elements;
+  const StepSchedule schedule = counting_schedule(shape.layout, 2);
+  const auto slot_of = [&](const GptConfig& of) {
+    return double(plan_passes(of, dropout, shape, schedule).entry(Category::slots).bytes);
+  };
+  out.slot_bytes = slot_of(with_few_layers(request_.config, 1)) - slot_of(config);
+  const Chunk& chunk = model.stage.chunks[0];
+  out.message_bytes = double(Tensor(nullptr, chunk.hidden_dtype(),
+                                    chunk.hidden_shape(model.groups, shape.micro_batch * shape.rows_per_sequence()))
+                                 .bytes());
+  out.batch_bytes = double(BatchBuffers::bytes(shape)) * shape.batch_sets;
+  shape.layout.schedule = ScheduleKind::one_forward_one_backward;
+  shape.layout.grid = RankGrid({.tensor = choice.tensor, .context = choice.context, .pipeline = 2});
+  PartFlops flops = part_flops(config, dropout, shape);
+  out.flops = {.embedding = flops.embedding, .head = flops.head, .layers = {}};
+  for (std::int64_t layer = 0; layer < request_.config.num_layers; ++layer)
+    out.flops.layers.push_back(request_.config.window_of(layer) == config.window_of(0) ? flops.layers.front()
+                                                                                       : flops.layers.back());
+  return out;
+}
+
+const std::vector<std::int64_t>& StepBounds::counts_of(const LayoutChoice& choice) {
+  const bool is_vee = choice.schedule == ScheduleKind::zero_bubble_v;
+  const WorkKey key = choice.is_balanced ? key_of(choice) : WorkKey{};
+  const auto [at, is_new] = counts_.try_emplace({choice.pipeline, choice.chunks, is_vee, choice.is_balanced, key});
+  if (is_new) {
+    const Layout layout = pipeline_of(choice);
+    at->second = choice.is_balanced ? balanced_layer_counts(costs_of(choice).flops, layout.places())
+                                    : layer_counts(layout, request_.config.num_layers);
+  }
+  return at->second;
+}
+
+bool StepBounds::repeats_even(const LayoutChoice& choice) {
+  if (!choice.is_balanced) return false;
+  LayoutChoice even = choice;
+  even.is_balanced = false;
+  const int places = choice.pipeline * choice.chunks;
+  const std::int64_t layers = request_.config.num_layers;
+  const bool is_possible = choice.chunks == 1 ? layers >= places : layers % places == 0;
+  return is_possible && counts_of(even) == counts_of(choice);
+}
+
+std::vector<StepBounds::PlaceCost> StepBounds::place_costs(const LayoutChoice& choice) {
+  const ModelCosts& model = costs_of(choice);
+  const std::vector<std::int64_t>& counts = counts_of(choice);
+  const GptConfig& config = request_.config;
+  const std::int64_t first_window = config.sliding_window > 0 ? config.first_window_layer : config.num_layers;
+  std::vector<PlaceCost> out(counts.size());
+  std::int64_t next = 0;
+  for (std::size_t position = 0; position < counts.size(); ++position) {
+    const std::int64_t end = next + counts[position], plain = std::clamp(first_window, next, end) - next;
+    out[position].layers = double(counts[position]);
+    out[position].cost.add(model.layer[0], double(plain));
+    out[position].cost.add(model.layer[1], double(counts[position] - plain));
+    next = end;
+  }
+  out.front().cost.add(model.embedding);
+  out.back().cost.add(model.head);
+  if (config.tied_embeddings && choice.pipeline > 1 && choice.schedule != ScheduleKind::zero_bubble_v)
+    out.back().cost.elements += model.table_elements;  // a copy
+  return out;
+}
+
+double StepBounds::least_bytes(const LayoutChoice& choice) {
+  const ModelCosts& model = costs_of(choice);
+  const std::vector<PlaceCost> costs = place_costs(choice);
+  const Places places = pipeline_of(choice).places();
+  const std::int64_t steps = micro_batches(choice);
+  const double per_element = bytes_per_element(choice, precision_of(request_.run.precision), replicas(choice));
+  double out = 0;
+  for (int stage = 0; stage < places.stages; ++stage) {
+    double elements = 0, slots = 0;
+    for (int chunk = 0; chunk < places.chunks; ++chunk) {
+      const PlaceCost& place = costs[places.position_of({stage, chunk})];
+      elements += place.cost.elements;
+      if (!choice.has(Saving::offload_activations))
+        slots += place.layers * model.slot_bytes * micro_batches_kept(choice, stage, chunk);
+    }
+    out = std::max(out, elements * per_element + slots);
+  }
+  if (const auto learned = learned_.find(pipeline_key_of(choice)); learned != learned_.end())
+    for (const RankMemory& rank : learned->second) out = std::max(out, rank.bytes + rank.elements * per_element);
+  return out + double(steps) * model.batch_bytes;
+}
+
+StepBounds::PipelineKey StepBounds::pipeline_key_of(const LayoutChoice& choice) {
+  return {key_of(choice), choice.schedule,    choice.pipeline,
+          choice.chunks,  choice.is_balanced, choice.has(Saving::offload_activations)};
+}
+
+void StepBounds::learn(const LayoutChoice& choice, const std::vector<MemoryPlan>& plans) {
+  std::vector<RankMemory>& ranks = learned_[pipeline_key_of(choice)];
+  if (!ranks.empty()) return;
+  for (const MemoryPlan& plan : plans) {
+    // Not scratch, which the update may enlarge, and not batches, of which graphs have more.
+    std::size_t bytes = 0;
+    for (Category category : {Category::slots, Category::offload_ring, Category::messages})
+      bytes += plan.bytes(category, plan.scarce_space());
+    ranks.push_back({.bytes = double(bytes), .elements = double(plan.rank_parameters)});
+  }
+}
+
+/// Returns how many micro-batches a chunk keeps, or a smaller number.
+double StepBounds::micro_batches_kept(const LayoutChoice& choice, int stage, int chunk) {
+  const std::int64_t steps = micro_batches(choice);
+  if (choice.schedule == ScheduleKind::one_forward_one_backward)
+    return double(std::min<std::int64_t>(choice.pipeline - stage, steps));
+  if (choice.schedule != ScheduleKind::interleaved) return 1;
+  // Longer schedules repeat themselves.
+  const std::int64_t few = std::min<std::int64_t>(steps, 4 * choice.pipeline);
+  const auto [at, is_new] = interleaved_.try_emplace({choice.pipeline, choice.chunks, few});
+  if (is_new) {
+    for (const std::vector<Action>& actions : pipeline_schedule(pipeline_of(choice), static_cast<int>(few))) {
+      at->second.emplace_back();
+      for (int each = 0; each < choice.chunks; ++each) at->second.back().push_back(max_in_flight(actions, each));
+    }
+  }
+  return at->second[stage][chunk];
+}
+
+double StepBounds::traffic_ms(const LayoutChoice& choice, double elements) {
+  const double ranks = double(replicas(choice));
+  if (ranks == 1) return 0;
+  const Precision precision = precision_of(request_.run.precision);
+  const double share = (ranks - 1) / ranks, gradients = share * double(size_of(precision.main_grads)),
+               values = share * double(size_of(precision.compute)), steps = double(micro_batches(choice));
+  // A tied embedding is reduced once a step, whatever the stage.
+  const double tied = request_.config.tied_embeddings ? costs_of(choice).embedding.elements : 0;
+  const double in_rings = std::max(elements - tied, 0.0);
+  const double sent = choice.zero == 0   ? elements * 2 * gradients
+                      : choice.zero == 1 ? elements * (gradients + values)
+                      : choice.zero == 2 ? steps * in_rings * gradients + elements * values
+                                         : steps * in_rings * (gradients + values);
+  return operation_ms(OperationKind::all_gather, sent, places_.of(choice, "data"), request_.machine.links);
+}
+
+double StepBounds::least_ms(const LayoutChoice& choice) {
+  const std::vector<PlaceCost> costs = place_costs(choice);
+  const ModelCosts& model = costs_of(choice);
+  const Places places = pipeline_of(choice).places();
+  const std::int64_t steps = micro_batches(choice);
+  const Machine& machine = request_.machine;
+  const double message = message_ms(model.message_bytes, false, machine.links);
+  const double owners = choice.zero > 0 ? double(replicas(choice)) : 1;
+  double out = 0, before = 0;  // `before`: the first forward and the last backward of the stages before
+  for (int stage = 0; stage < places.stages; ++stage) {
+    UnitCost all;
+    for (int chunk = 0; chunk < places.chunks; ++chunk) all.add(costs[places.position_of({stage, chunk})].cost);
+    const double passes = all.forward.of(steps) + all.backward.of(steps);
+    const double update = all.elements / owners * model.update_bytes / (machine.memory * machine.device.dram_gbs * 1e6);
+    out = std::max({out, before + passes, passes + all.weight.of(steps) + update, traffic_ms(choice, all.elements)});
+    const UnitCost& first = costs[places.position_of({stage, 0})].cost;
+    before += first.forward.least() + first.backward.least() + 2 * message;
+  }
+  return out * kRounding;
+}
+
+}  // namespace mtl

@@ -1,0 +1,118 @@
+// Lower bounds of a layout's step time and memory, from the units of the model.
+//
+// A unit's passes are traced and replayed alone on its tensor-parallel and context-parallel ranks, once for all layouts
+// that give it the same work. A step then takes at least
+//   - as long as a stage computes its micro-batches and updates its part of the parameters,
+//   - as long as the first micro-batch takes to come to a stage, the stage for all forwards and backwards, and the last
+//     gradient from there to the first stage,
+//   - as long as its gradients and parameters are on the links between replicas.
+// A rank needs at least the memory of its parameters with their states, of its layers' activations in as many
+// micro-batches as the schedule keeps there at least, and of its batches.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "engine/memory_plan.h"
+#include "engine/pipeline_plan.h"
+#include "planner/layout_space.h"
+
+namespace mtl {
+
+/// The places of groups, computed once per grid.
+class GroupPlaces {
+ public:
+  explicit GroupPlaces(const PlanRequest& request) : request_(request) {}
+  const GroupPlace& of(const LayoutChoice& choice, const std::string& group);
+
+ private:
+  const PlanRequest& request_;
+  std::map<std::tuple<int, int, int, std::string>, GroupPlace> known_;
+};
+
+class StepBounds {
+ public:
+  StepBounds(const PlanRequest& request, GroupPlaces& places) : request_(request), places_(places) {}
+
+  /// Returns a number of bytes of device memory that a rank needs at least.
+  double least_bytes(const LayoutChoice& choice);
+  /// Learns from the plans of a choice's largest ranks what memory the ranks of choices need whose ZeRO stage is
+  /// another, or that keep the optimizer's state elsewhere.
+  void learn(const LayoutChoice& choice, const std::vector<MemoryPlan>& plans);
+  /// Returns milliseconds that a step takes at least.
+  double least_ms(const LayoutChoice& choice);
+  /// Returns true if the layers are split by their work, and evenly is the same.
+  bool repeats_even(const LayoutChoice& choice);
+
+ private:
+  /// What the work of a unit depends on.
+  struct WorkKey {
+    int tensor, context;
+    bool sequence_parallel;
+    std::int64_t micro_batch;
+    unsigned recompute;
+    bool defers_weights;
+    auto operator<=>(const WorkKey&) const = default;
+  };
+  /// Milliseconds of a micro-batch. The first overwrites gradients, the later ones add to them.
+  struct PassMs {
+    double first = 0, later = 0;
+
+    double least() const { return std::min(first, later); }
+    double of(std::int64_t micro_batches) const { return first + double(micro_batches - 1) * later; }
+    void add(const PassMs& other, double times);
+  };
+  struct UnitCost {
+    PassMs forward, backward, weight;
+    double elements = 0;  // of the parameters on a rank
+
+    void add(const UnitCost& other, double times = 1);
+  };
+  struct ModelCosts {
+    UnitCost embedding, head;
+    std::array<UnitCost, 2> layer;  // without and with a window
+    double table_elements = 0;      // of the token embedding on a rank
+    double update_bytes = 0;        // that the update reads and writes, by element
+    double slot_bytes = 0;          // that a layer keeps for backward
+    double message_bytes = 0;       // between stages
+    double batch_bytes = 0;         // of a micro-batch of tokens, in all sets
+    PartFlops flops;
+  };
+  /// What the stages hold, by position.
+  struct PlaceCost {
+    UnitCost cost;
+    double layers = 0;
+  };
+
+  /// The memory of a rank for activations and messages, and the number of its parameters.
+  struct RankMemory {
+    double bytes, elements;
+  };
+  using PipelineKey = std::tuple<WorkKey, ScheduleKind, int, int, bool, bool>;
+
+  static WorkKey key_of(const LayoutChoice& choice);
+  static PipelineKey pipeline_key_of(const LayoutChoice& choice);
+  double micro_batches_kept(const LayoutChoice& choice, int stage, int chunk);
+  const ModelCosts& costs_of(const LayoutChoice& choice);
+  ModelCosts measure(const LayoutChoice& choice) const;
+  const std::vector<std::int64_t>& counts_of(const LayoutChoice& choice);
+  std::vector<PlaceCost> place_costs(const LayoutChoice& choice);
+  std::int64_t replicas(const LayoutChoice& choice) const;
+  std::int64_t micro_batches(const LayoutChoice& choice) const;
+  double traffic_ms(const LayoutChoice& choice, double elements);
+
+  const PlanRequest& request_;
+  GroupPlaces& places_;
+  std::map<WorkKey, ModelCosts> costs_;
+  std::map<std::tuple<int, int, bool, bool, WorkKey>, std::vector<std::int64_t>> counts_;
+  std::map<PipelineKey, std::vector<RankMemory>> learned_;
+  /// By stages, chunks and micro-batches of interleaved schedules: how many are kept, by stage and chunk.
+  std::map<std::tuple<int, int, std::int64_t>, std::vector<std::vector<int>>> interleaved_;
+};
+
+}  // namespace mtl
