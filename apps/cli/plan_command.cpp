@@ -22,7 +22,7 @@ namespace {
 struct PlanCommand {
   TrainOptions run;
   GptConfig config;
-  std::optional<std::string> hardware, profile, device_memory, output;
+  std::optional<std::string> hardware, profile, device_memory, host_memory, output;
   std::optional<double> inside_gbs, between_gbs, inside_us, between_us;
   bool json = false;
 
@@ -48,6 +48,7 @@ struct PlanCommand {
     PlanRequest out{.run = run, .config = config, .machine = machine()};
     out.node_size = static_cast<int>(run.parallel.gpus_per_node.value_or(out.machine.devices_per_node));
     out.device_bytes = device_memory ? double(*parse_gigabytes(*device_memory)) : out.machine.device_gb * 1e9;
+    if (host_memory) out.host_bytes = double(*parse_gigabytes(*host_memory));
     Links& links = out.machine.links;
     links.inside_gbs = inside_gbs.value_or(links.inside_gbs);
     links.between_gbs = between_gbs.value_or(links.between_gbs);
@@ -105,6 +106,10 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   flags.add("--profile", &command.profile, "FILE",
             "rankN.json of mtl-train --profile on one rank: operators take as long as there");
   flags.add("--device-memory", &command.device_memory, "SIZE", "memory of one GPU that the run may use, as in 80GB");
+  flags
+      .add("--host-memory", &command.host_memory, "SIZE",
+           "memory of one node's host that its ranks may use, as in 1000GB (default: not limited)")
+      .only_with("GPUs: the memory of ranks on CPUs is --device-memory", [&command] { return !command.is_on_cpu(); });
   flags.add("--inside-gbs", &command.inside_gbs, "GB/S", "bandwidth of a GPU's links inside its node, in one direction")
       .above(0);
   flags.add("--between-gbs", &command.between_gbs, "GB/S", "bandwidth of a GPU's link to other nodes, in one direction")
@@ -132,8 +137,10 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
     if (command.profile) command.times = std::make_shared<const OperatorTimes>(OperatorTimes::read(*command.profile));
     options.device = command.is_on_cpu() ? Device::cpu : Device::cuda;
     check_machine(flags, command);
-    if (command.device_memory && !PlanCommand::parse_gigabytes(*command.device_memory))
-      flags.problem("--device-memory " + *command.device_memory, "is not a number of GB above 0, as in 80GB");
+    for (const auto& [flag, size] :
+         {std::pair("--device-memory ", command.device_memory), std::pair("--host-memory ", command.host_memory)})
+      if (size && !PlanCommand::parse_gigabytes(*size))
+        flags.problem(flag + *size, "is not a number of GB above 0, as in 80GB");
     if (flags.problem_count() == 0)
       command.config = resolve_config(options, {}, options.tokenizer.vocab_size.value_or(50257),
                                       std::bind_front(&Flags::problem, &flags));
@@ -142,9 +149,10 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
 
 /// Returns the flags of the model and the run that were given, as words for a shell.
 std::vector<std::string> repeated_flags(const std::vector<std::string>& words) {
-  const std::vector<std::string> left_out = {"--world-size",        "--gpus-per-node", "--hardware",  "--device-memory",
-                                             "--inside-gbs",        "--between-gbs",   "--inside-us", "--between-us",
-                                             "--global-batch-size", "--json",          "--output",    "-o"};
+  const std::vector<std::string> left_out = {
+      "--world-size",        "--gpus-per-node", "--hardware",    "--profile",   "--device-memory",
+      "--host-memory",       "--inside-gbs",    "--between-gbs", "--inside-us", "--between-us",
+      "--global-batch-size", "--json",          "--output",      "-o"};
   std::vector<std::string> out;
   bool keeps = false;
   for (const std::string& word : words) {
@@ -168,8 +176,9 @@ void write_plan(const PlanCommand& command, const std::vector<std::string>& word
   if (plans.best.empty())
     fail_at(Exit::failure,
             command.device_memory ? "--device-memory " + *command.device_memory : request.machine.device.name,
-            "no layout fits in ", format("%.4g", request.device_bytes * 1e-9),
-            " GB; use more ranks, or a smaller --seq-length or --model");
+            "no layout fits in ", format("%.4g", request.device_bytes * 1e-9), " GB",
+            command.host_memory ? cat(" and --host-memory ", *command.host_memory) : "",
+            "; use more ranks, or a smaller --seq-length or --model");
   if (!command.output) return;
   InterruptGuard guard(flags.program());
   write_file_atomic(*command.output, plan_script(plans, request, repeated_flags(words)), &guard);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "layout/layout.h"
@@ -23,7 +24,8 @@ struct PlanRequest {
   GptConfig config;
   Machine machine;
   int node_size = 8;
-  double device_bytes = 0;  // of one device, for the plan
+  double device_bytes = 0;                                      // of one device, for the plan
+  double host_bytes = std::numeric_limits<double>::infinity();  // of one node's host
 };
 
 struct LayoutChoice {

@@ -93,7 +93,9 @@ class Planner {
     const LayoutChoice& choice = choices_[step.choice];
     if (bounds_.least_bytes(choice) > request_.device_bytes) return;  // as plans have shown meanwhile
     Candidate candidate = plan(choice);
-    if (double(candidate.bytes) > request_.device_bytes) return;
+    const double ranks = double(std::min<std::int64_t>(request_.node_size, request_.run.parallel.world));
+    if (double(candidate.bytes) > request_.device_bytes || ranks * double(candidate.host_bytes) > request_.host_bytes)
+      return;
     ++out_.fitting;
     fit_[choice.layout].push_back(step.choice);
     candidate.bound_ms = std::max(candidate.bound_ms, step.bound_ms);
@@ -110,6 +112,7 @@ class Planner {
     bounds_.learn(choice, plans);
     for (const MemoryPlan& plan : plans) {
       out.bytes = std::max(out.bytes, plan.total_bytes(plan.scarce_space()));
+      out.host_bytes = std::max(out.host_bytes, plan.total_bytes(Space::host));
       out.bound_ms = std::max(out.bound_ms, bound_of(plan, choice));
     }
     return out;

@@ -22,8 +22,9 @@ namespace mtl {
 
 struct Candidate {
   TrainOptions options;
-  std::size_t bytes = 0;  // of device memory, on the rank that needs the most
-  double bound_ms = 0;    // a step takes at least this long
+  std::size_t bytes = 0;       // of device memory, or on CPUs of host memory, on the rank that needs the most
+  std::size_t host_bytes = 0;  // of host memory, on the rank that needs the most
+  double bound_ms = 0;         // a step takes at least this long
   std::optional<StepTime> time = {};
 };
 

@@ -31,6 +31,8 @@ std::string savings_text(const Candidate& candidate) {
   if (parallel.recompute_granularity) out.push_back(cat("recompute ", *parallel.recompute_granularity));
   if (parallel.cpu_offloading) out.emplace_back("activations on the host");
   if (parallel.optimizer_cpu_offload) out.emplace_back("optimizer on the host");
+  if (parallel.cpu_offloading || parallel.optimizer_cpu_offload)
+    out.push_back(cat(human_bytes(candidate.host_bytes), " of host memory"));
   return join(out, ", ");
 }
 
@@ -137,6 +139,7 @@ Json plan_json(const LayoutPlans& plans, const PlanRequest& request) {
     const std::vector<std::string> flags = candidate_flags(each);
     Json out = Json::object({{"flags", Json::Array(flags.begin(), flags.end())},
                              {"device_bytes", each.bytes},
+                             {"host_bytes", each.host_bytes},
                              {"bound_ms", each.bound_ms}});
     if (!each.time) return out;
     out.set("step_ms", each.time->ms);

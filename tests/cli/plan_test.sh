@@ -38,6 +38,20 @@ for memory in 80GB 0.03GB; do
   while read -ra words; do accepts "${words[@]}"; done <flags
 done
 expect_text flags '--(optimizer-cpu-offload|cpu-offloading)'
+
+# What is offloaded must fit on the hosts.
+small_plan=("${plan[@]}" --world-size 8 --gpus-per-node 4 --device-memory 0.03GB --json)
+largest_host_bytes() {
+  sed '/"too_large"/q' out | grep -oE '"host_bytes": [0-9]+' | tr -dc '0-9\n' | sort -g | tail -1
+}
+expect_exit 0 "${small_plan[@]}"
+most=$(largest_host_bytes)
+expect_exit 0 "${small_plan[@]}" --host-memory "$(awk "BEGIN { printf \"%.9f\", (4 * $most - 1) * 1e-9 }")"
+(($(largest_host_bytes) < most)) || fail 'a layout needs more than --host-memory'
+expect_exit 1 "${plan[@]}" --world-size 8 --device-memory 0.03GB --host-memory 0.0001
+expect_text err 'no layout fits in 0.03 GB and --host-memory 0.0001; '
+expect_exit 2 "${plan[@]}" --world-size 8 --host-memory 0
+expect_text err '--host-memory 0  is not a number of GB above 0'
 expect_exit 0 "${plan[@]}" --world-size 8 --gpus-per-node 4
 read -ra flags < <(sed -n 's/^flags: //p' out)
 [ ${#flags[@]} -ge 4 ] || fail 'no flags'
@@ -71,8 +85,9 @@ expect_exit 0 "${cpus[@]}" --inside-gbs 5e-4 --inside-us 3 --json
 sed -nE 's/.*"step_ms": ([0-9.e+-]+).*/\1/p' out | head -1 | paste - quick | awk '{ exit !($1 > $2) }' || fail 'slow links cost no time'
 # A rank's memory is mtl-train's.
 bytes=$(grep -oE '"device_bytes": [0-9]+,' out | head -1 | tr -dc 0-9)
-expect_exit 0 "${cpus[@]}" --inside-gbs 5e-4 --inside-us 3
+expect_exit 0 "${cpus[@]}" --inside-gbs 5e-4 --inside-us 3 --output cpus.sh
 read -ra flags < <(sed -n 's/^flags: //p' out)
+! grep -qe --profile cpus.sh || fail 'the script repeats --profile'
 expect_exit 0 mtl-train "${small[@]}" --tokenizer-type NullTokenizer --mock-data --dry-run --device cpu --threads 1 \
   --world-size 2 "${flags[@]}"
 expect_text out "the most, $(sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta' <<<"$bytes") bytes"

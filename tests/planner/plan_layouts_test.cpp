@@ -42,6 +42,13 @@ std::size_t bytes_of(const TrainOptions& options, const GptConfig& config) {
   return plan.total_bytes(plan.scarce_space());
 }
 
+/// Returns the host memory of the rank that needs the most.
+std::size_t host_bytes_of(const TrainOptions& options, const GptConfig& config) {
+  std::size_t out = 0;
+  for (const RankPlan& each : plan_run(options, config)) out = std::max(out, each.plan.total_bytes(Space::host));
+  return out;
+}
+
 double ms_of(const TrainOptions& options, const PlanRequest& request) {
   const RunShape shape = run_shape(options, request.config, 0);
   const auto schedule = pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
@@ -134,6 +141,7 @@ TEST_CASE("plans: the search finds the fastest of all layouts that fit") {
     const LayoutPlans found = plan_layouts(request, 3);
     std::vector<double> times;
     for (const Candidate& each : found.best) {
+      CHECK(each.host_bytes == host_bytes_of(each.options, request.config));
       CHECK(each.bytes == bytes_of(each.options, request.config));
       CHECK(each.bound_ms <= each.time->ms);
       times.push_back(each.time->ms);
