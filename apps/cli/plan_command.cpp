@@ -12,6 +12,7 @@
 #include "cli/precision_flags.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
+#include "planner/hardware_file.h"
 #include "planner/plan_report.h"
 
 namespace mtl {
@@ -29,17 +30,23 @@ struct PlanCommand {
   std::shared_ptr<const OperatorTimes> times = nullptr;  // of `profile`
 
   bool is_on_cpu() const { return times != nullptr && starts_with(times->device().name, "CPU"); }
-  /// Returns the GPUs' machine, or null if it is not known.
+  bool has_file() const { return hardware && ends_with(*hardware, ".json"); }
+  /// Returns the known GPUs' machine, or null if there is none.
   const Machine* gpus() const {
     return hardware ? find_machine(*hardware) : times != nullptr ? find_machine(times->device().name) : nullptr;
   }
   Machine machine() const {
-    Machine out = is_on_cpu() ? Machine{.device = times->device(),
-                                        .devices_per_node = static_cast<int>(run.parallel.world),
-                                        .sources = {"links: as given"}}
-                              : *gpus();
+    Machine out = is_on_cpu()  ? Machine{.device = times->device(),
+                                         .devices_per_node = static_cast<int>(run.parallel.world),
+                                         .sources = {"links: as given"}}
+                  : has_file() ? parse_hardware(read_regular_file(*hardware), *hardware)
+                               : *gpus();
     if (times == nullptr) return out;
-    out.sources = {out.sources[0], "operators: " + *profile};
+    std::erase_if(out.sources, [](const std::string& source) {
+      return starts_with(source, "efficiency.") || starts_with(source, "launch ");
+    });
+    out.sources.push_back("operators: " + *profile);
+    out.origin = *profile;
     out.use(times, precision_of(run.precision).compute, run.tf32);
     return out;
   }
@@ -56,6 +63,8 @@ struct PlanCommand {
     links.between_us = between_us.value_or(links.between_us);
     return out;
   }
+
+  static bool is_file(std::string_view hardware) { return ends_with(hardware, ".json"); }
 
   /// Parses "80GB" or "80".
   static std::optional<double> parse_gigabytes(std::string_view text) {
@@ -90,8 +99,11 @@ void check_machine(Flags& flags, const PlanCommand& command) {
     if (command.run.parallel.gpus_per_node.value_or(world) < world)
       require_given(command.between_gbs && command.between_us, "--between-gbs and --between-us",
                     "a profile of a CPU has no links");
+  } else if (command.has_file()) {
+    return;
   } else if (command.hardware && command.gpus() == nullptr) {
-    flags.problem("--hardware " + *command.hardware, "is not known; use one of " + machine_names());
+    flags.problem("--hardware " + *command.hardware,
+                  "is not known; use one of " + machine_names() + ", or describe it in a file NAME.json");
   } else {
     require_given(command.gpus() != nullptr, "--hardware", "the GPUs' model, one of " + machine_names());
   }
@@ -102,7 +114,7 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   flags.section("Devices");
   add_world_size_flag(flags, run.parallel, "number of ranks").required();
   add_node_size_flag(flags, run.parallel, "ranks per node (default: 8)");
-  flags.add("--hardware", &command.hardware, "GPU", cat("the GPUs' model: ", machine_names()));
+  flags.add("--hardware", &command.hardware, "GPU", cat("the GPUs' model, or a FILE.json: ", machine_names()));
   flags.add("--profile", &command.profile, "FILE",
             "rankN.json of mtl-train --profile on one rank: operators take as long as there");
   flags.add("--device-memory", &command.device_memory, "SIZE", "memory of one GPU that the run may use, as in 80GB");

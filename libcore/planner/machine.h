@@ -15,13 +15,14 @@ namespace mtl {
 struct Machine {
   Hardware device;
   /// The share of the peak rates that kernels of a class reach: of FLOP/s for gemm and attention, of device memory's
-  /// bandwidth for all classes.
-  double gemm = 1, attention = 1, memory = 1;
+  /// bandwidth (`memory`) for all classes.
+  double gemm = 1, attention_forward = 1, attention_backward = 1, memory = 1;
   double launch_us = 0;  // of every operator
   Links links = {};
   double device_gb = 0;  // 10^9 bytes of device memory
   int devices_per_node = 8;
-  std::vector<std::string> sources = {};  // of the links and of the shares
+  std::vector<std::string> sources = {};  // "QUANTITY VALUE: SOURCE", of every quantity
+  std::string origin = "";                // the file that states the rates of operators
   /// Replace the shares and launch_us, and add what a step does outside of operators.
   std::shared_ptr<const OperatorTimes> measured = nullptr;
 
@@ -30,14 +31,16 @@ struct Machine {
   void use(std::shared_ptr<const OperatorTimes> times, DType compute, bool tf32);
   /// Milliseconds of a step outside of operators and of operations between ranks.
   double outside_ms() const { return measured == nullptr ? 0 : measured->outside_ms(); }
+  /// Returns the largest share of the peak FLOP/s that a class reaches.
+  double best_share() const;
 
   /// Returns the time of an operator, and of what the host does between it and the next.
   double work_ms(const TraceEvent& event, bool tf32) const;
 };
 
-/// Returns the known machines.
+/// Returns the machines of share/hardware, which is part of the program, by name.
 const std::vector<Machine>& known_machines();
-/// Returns the machine of a GPU's name (find_hardware()), or null.
+/// Returns the machine of this name, in any case, or of a GPU's name (find_hardware()); null if there is none.
 const Machine* find_machine(std::string_view name);
 
 }  // namespace mtl

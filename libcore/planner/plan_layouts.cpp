@@ -121,10 +121,10 @@ class Planner {
   /// All FLOPs and all bytes at the rates of the fastest class of operators, and each group's bytes over its links.
   double bound_of(const MemoryPlan& plan, const LayoutChoice& choice) {
     const Machine& machine = request_.machine;
-    const double share = std::max(machine.gemm, machine.attention);
     const DType compute = precision_of(request_.run.precision).compute;
-    double ms = std::max(plan.step.flops / (share * machine.device.tflops(compute, request_.run.tf32) * 1e9),
-                         plan.step.bytes / (machine.memory * machine.device.dram_gbs * 1e6));
+    double ms =
+        std::max(plan.step.flops / (machine.best_share() * machine.device.tflops(compute, request_.run.tf32) * 1e9),
+                 plan.step.bytes / (machine.memory * machine.device.dram_gbs * 1e6));
     for (const GroupTraffic& each : plan.sent) {
       if (each.group == kPipelineGroup) continue;  // two channels, and links that stages may share
       ms = std::max(

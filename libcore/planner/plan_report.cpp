@@ -95,7 +95,13 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
       cat("plan for ", count_of(request.run.parallel.world, "rank"), " on ", count_of(nodes_of(request), "node"),
           " of ", request.node_size, " ", machine.device.name, " with ", format("%.4g", request.device_bytes * 1e-9),
           " GB (", human_bytes(static_cast<std::uint64_t>(request.device_bytes)), ")\n");
-  for (const std::string& line : machine.sources) out += cat("  ", line, "\n");
+  if (machine.measured != nullptr)
+    out += cat("  operators: ", machine.origin, "\n");
+  else
+    out += format(
+        "  shares of peak rates: gemm %.4g %%, attention %.4g %% forward and %.4g %% backward, memory %.4g %% (%s)\n",
+        100 * machine.gemm, 100 * machine.attention_forward, 100 * machine.attention_backward, 100 * machine.memory,
+        machine.origin.c_str());
   if (!plans.unmeasured.empty())
     out += cat("  not in the profile, timed by their bytes: ",
                join(plans.unmeasured, ", ", [](const std::string& name) { return name; }), "\n");
@@ -171,6 +177,7 @@ Json plan_json(const LayoutPlans& plans, const PlanRequest& request) {
                        {"world_size", request.run.parallel.world},
                        {"node_size", request.node_size},
                        {"hardware", machine.device.name},
+                       {"hardware_file", machine.origin},
                        {"sources", Json::Array(machine.sources.begin(), machine.sources.end())},
                        {"unmeasured", Json::Array(plans.unmeasured.begin(), plans.unmeasured.end())},
                        {"device_bytes", request.device_bytes},

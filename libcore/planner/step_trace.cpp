@@ -27,7 +27,8 @@ bool is_between_stages(const ProfileEntry& start) {
 
 OperatorClass class_of(const std::string& name) {
   if (name == "gemm") return OperatorClass::gemm;
-  return name == "attention_forward" || name == "attention_backward" ? OperatorClass::attention : OperatorClass::memory;
+  if (name == "attention_forward") return OperatorClass::attention_forward;
+  return name == "attention_backward" ? OperatorClass::attention_backward : OperatorClass::memory;
 }
 
 OperationKind operation_named(const std::string& name) {

@@ -20,7 +20,7 @@ namespace mtl {
 inline constexpr const char* kPipelineGroup = "pipeline";
 
 /// Operators that reach similar shares of a device's peak rates.
-enum class OperatorClass { gemm, attention, memory };
+enum class OperatorClass { gemm, attention_forward, attention_backward, memory };
 
 struct TraceEvent {
   enum class Kind { work, start, wait, copy };  // copy: only in a simulation

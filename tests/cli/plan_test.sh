@@ -112,7 +112,19 @@ expect_exit 1 "${plan[@]}" --world-size 127
 expect_text out '^  0 layouts$'
 expect_text err '--world-size 127: the ranks cannot be divided: .* --global-batch-size 32;'
 expect_exit 2 "${plan[@]/H100/V9000}" --world-size 2
-expect_text err '^  --hardware V9000  is not known; use one of A100, '
+expect_text err '^  --hardware V9000  is not known; use one of A10, A100, A100-40GB, '
+# A hardware file of the user's: its rates are used, its mistakes are named with their line.
+hardware=$SHARE/hardware
+sed 's/"name": "H100"/"name": "mine"/; s/450 GB/45 GB/' "$hardware/H100.json" >mine.json
+expect_exit 0 "${plan[@]/H100/mine.json}" --world-size 2
+expect_text out '^plan for 2 ranks on 1 node of 8 mine with 80 GB'
+expect_text out 'shares of peak rates: gemm 80 %, attention 37.5 % forward and 42.7 % backward, memory 90 % \(mine.json\)$'
+expect_text out 'links in GB/s: 45 inside a node, 50 between nodes'
+sed -i 's/45 GB/0.045 TB/' mine.json
+expect_exit 65 "${plan[@]/H100/mine.json}" --world-size 2
+expect_text err 'mine.json: line 22: "links.inside.bandwidth" is "0.045 TB/s"; write it in GB/s$'
+expect_exit 74 "${plan[@]/H100/absent.json}" --world-size 2
+expect_text err 'absent.json'
 expect_exit 2 "${plan[@]}" --world-size 2 --device-memory much
 expect_text err 'as in 80GB'
 finish

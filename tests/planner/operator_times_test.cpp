@@ -22,11 +22,6 @@ std::string message_of(const std::string& profile) {
   return "no error";
 }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  REQUIRE(text.find(from) != std::string::npos);
-  return text.replace(text.find(from), from.size(), to);
-}
-
 }  // namespace
 
 TEST_CASE("operators take as long as in the profile, or as the most similar ones") {

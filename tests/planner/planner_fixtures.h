@@ -1,6 +1,8 @@
 // Devices and profiles whose times are easy to compute by hand.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <string>
 
 #include "base/files.h"
@@ -10,6 +12,12 @@
 #include "tests/scratch_folder.h"
 
 namespace mtl::test {
+
+/// Returns `text` with the first `from` replaced, which it must contain.
+inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  REQUIRE(text.find(from) != std::string::npos);
+  return text.replace(text.find(from), from.size(), to);
+}
 
 /// One GFLOP takes a millisecond, bytes and links take no time.
 inline Machine arithmetic_machine() {

@@ -1,0 +1,10 @@
+# share/hardware/*.json -> generated/planner/hardware_files.inc, which planner/machine.cpp includes
+file(GLOB hardware_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/share/hardware/*.json)
+set(hardware_text "")
+foreach(path IN LISTS hardware_files)
+  get_filename_component(name ${path} NAME)
+  file(READ ${path} json)
+  string(APPEND hardware_text "{\"share/hardware/${name}\", R\"json(${json})json\"},\n")
+endforeach()
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/planner/hardware_files.inc CONTENT "${hardware_text}" @ONLY)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${hardware_files})
