@@ -12,6 +12,7 @@
 #include "cli/precision_flags.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
+#include "layout/schedule.h"
 #include "planner/hardware_file.h"
 #include "planner/plan_report.h"
 
@@ -24,6 +25,7 @@ struct PlanCommand {
   TrainOptions run;
   GptConfig config;
   std::optional<std::string> hardware, profile, device_memory, host_memory, output;
+  FixedLayout fixed;
   std::optional<double> inside_gbs, between_gbs, inside_us, between_us;
   bool json = false;
 
@@ -56,6 +58,7 @@ struct PlanCommand {
     out.node_size = static_cast<int>(run.parallel.gpus_per_node.value_or(out.machine.devices_per_node));
     out.device_bytes = device_memory ? double(*parse_gigabytes(*device_memory)) : out.machine.device_gb * 1e9;
     if (host_memory) out.host_bytes = double(*parse_gigabytes(*host_memory));
+    out.fixed = fixed;
     Links& links = out.machine.links;
     links.inside_gbs = inside_gbs.value_or(links.inside_gbs);
     links.between_gbs = between_gbs.value_or(links.between_gbs);
@@ -79,6 +82,30 @@ std::string machine_names() {
   std::vector<std::string> names;
   for (const Machine& machine : known_machines()) names.push_back(machine.device.name);
   return join(names, ", ");
+}
+
+/// Adds the flags that fix what is searched otherwise.
+void add_fixed_flags(Flags& flags, FixedLayout& fixed) {
+  flags.section("Fixed layout");
+  flags.add("--tensor-model-parallel-size", &fixed.tensor, "N", "only layouts with N ranks that share each layer")
+      .within({1, kLargestWorld});
+  flags.add("--pipeline-model-parallel-size", &fixed.pipeline, "N", "only layouts with N pipeline stages")
+      .within({1, kLargestWorld});
+  flags.add("--context-parallel-size", &fixed.context, "N", "only layouts with N ranks that share each sequence")
+      .within({1, kLargestWorld});
+  flags.add("--schedule,--pipeline-schedule", &fixed.schedule, "NAME", "only this schedule for pipelines")
+      .one_of({kScheduleNames.begin(), kScheduleNames.end()});
+  flags
+      .add("--num-virtual-stages-per-pipeline-rank", &fixed.chunks, "N",
+           "only pipelines with N chunks of layers per stage")
+      .within({1, kMostLayers});
+  flags.add("--zero-stage", &fixed.zero_stage, "N", "only this ZeRO stage, where there are several replicas")
+      .within({0, 3});
+  flags.add("--micro-batch-size", &fixed.micro_batch, "N", "only micro-batches of N samples").within(kBatchSizes);
+  flags
+      .add("--recompute-granularity", &fixed.recompute, "NAME",
+           "only layouts that recompute nothing, attention or whole layers in backward")
+      .one_of({"none", "selective", "full"});
 }
 
 /// Reports what is missing to know the devices and their links.
@@ -138,6 +165,7 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   flags.add("--global-batch-size", &run.batch.global_batch_size, "N", "samples per step, over all ranks")
       .required()
       .at_least(1);
+  add_fixed_flags(flags, command.fixed);
   flags.section("Output");
   flags.add_switch("--json", command.json, "print the plan as JSON");
   flags.add("--output,-o", &command.output, "FILE", "also write a script that starts mtl-train in the best layout");
@@ -161,10 +189,29 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
 
 /// Returns the flags of the model and the run that were given, as words for a shell.
 std::vector<std::string> repeated_flags(const std::vector<std::string>& words) {
-  const std::vector<std::string> left_out = {
-      "--world-size",        "--gpus-per-node", "--hardware",    "--profile",   "--device-memory",
-      "--host-memory",       "--inside-gbs",    "--between-gbs", "--inside-us", "--between-us",
-      "--global-batch-size", "--json",          "--output",      "-o"};
+  const std::vector<std::string> left_out = {"--world-size",
+                                             "--gpus-per-node",
+                                             "--hardware",
+                                             "--profile",
+                                             "--device-memory",
+                                             "--host-memory",
+                                             "--inside-gbs",
+                                             "--between-gbs",
+                                             "--inside-us",
+                                             "--between-us",
+                                             "--global-batch-size",
+                                             "--json",
+                                             "--output",
+                                             "-o",
+                                             "--tensor-model-parallel-size",
+                                             "--pipeline-model-parallel-size",
+                                             "--context-parallel-size",
+                                             "--schedule",
+                                             "--pipeline-schedule",
+                                             "--num-virtual-stages-per-pipeline-rank",
+                                             "--zero-stage",
+                                             "--micro-batch-size",
+                                             "--recompute-granularity"};
   std::vector<std::string> out;
   bool keeps = false;
   for (const std::string& word : words) {
@@ -180,6 +227,9 @@ void write_plan(const PlanCommand& command, const std::vector<std::string>& word
   const PlanRequest request = command.request();
   const LayoutPlans plans = plan_layouts(request);
   print_out(command.json ? plan_json(plans, request).dump(2) + "\n" : plan_text(plans, request));
+  if (plans.candidates == 0 && !request.fixed.flags().empty())
+    fail_at(Exit::failure, join(request.fixed.flags(), " "), "no layout of ", request.run.parallel.world,
+            " ranks is like this; give fewer of these flags, or other values");
   if (plans.candidates == 0)
     fail_at(Exit::failure, cat("--world-size ", request.run.parallel.world),
             "the ranks cannot be divided: no tensor-parallel and pipeline sizes divide both them and the model's heads "

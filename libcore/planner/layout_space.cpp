@@ -4,6 +4,7 @@
 #include <bit>
 #include <string>
 
+#include "base/str.h"
 #include "layout/schedule.h"
 
 namespace mtl {
@@ -85,15 +86,38 @@ class Enumeration {
     const std::int64_t samples = *request_.run.batch.global_batch_size / data;
     for (std::int64_t zero : zero_stages(choice.options(request_.run).parallel)) {
       choice.zero = static_cast<int>(zero);
-      for (choice.micro_batch = 1; samples % choice.micro_batch == 0; choice.micro_batch *= 2) {
-        if (choice.schedule == ScheduleKind::interleaved && samples / choice.micro_batch % choice.pipeline != 0) break;
+      for (std::int64_t micro_batch : micro_batches(samples)) {
+        if (choice.schedule == ScheduleKind::interleaved && samples / micro_batch % choice.pipeline != 0) break;
+        choice.micro_batch = micro_batch;
         choice.layout = layouts_++;
         for (unsigned each : savings) {
           choice.savings = each;
-          out_.push_back(choice);
+          if (is_as_fixed(choice)) out_.push_back(choice);
         }
       }
     }
+  }
+
+  std::vector<std::int64_t> micro_batches(std::int64_t samples) const {
+    if (const auto& fixed = request_.fixed.micro_batch)
+      return samples % *fixed == 0 ? std::vector{*fixed} : std::vector<std::int64_t>();
+    std::vector<std::int64_t> out;
+    for (std::int64_t size = 1; samples % size == 0; size *= 2) out.push_back(size);
+    return out;
+  }
+
+  bool is_as_fixed(const LayoutChoice& choice) const {
+    const FixedLayout& fixed = request_.fixed;
+    const auto agrees = [](const auto& wanted, const auto& value) { return !wanted || *wanted == value; };
+    const char* recompute = choice.has(Saving::recompute_layers)      ? "full"
+                            : choice.has(Saving::recompute_attention) ? "selective"
+                                                                      : "none";
+    const bool has_replicas = choice.tensor * choice.pipeline < request_.run.parallel.world;
+    return agrees(fixed.tensor, choice.tensor) && agrees(fixed.context, choice.context) &&
+           agrees(fixed.pipeline, choice.pipeline) && (!has_replicas || agrees(fixed.zero_stage, choice.zero)) &&
+           (choice.pipeline == 1 ||
+            (agrees(fixed.schedule, schedule_name(choice.schedule)) && agrees(fixed.chunks, choice.chunks))) &&
+           agrees(fixed.recompute, recompute);
   }
 
   /// Returns the sets of savings that a layout can use.
@@ -140,6 +164,22 @@ TrainOptions LayoutChoice::options(const TrainOptions& run) const {
   out.batch.micro_batch_size = micro_batch;
   for (Saving saving : kSavings)
     if (has(saving)) save(out, saving);
+  return out;
+}
+
+std::vector<std::string> FixedLayout::flags() const {
+  std::vector<std::string> out;
+  const auto add = [&](const char* flag, const auto& value) {
+    if (value) out.push_back(cat(flag, " ", *value));
+  };
+  add("--tensor-model-parallel-size", tensor);
+  add("--context-parallel-size", context);
+  add("--pipeline-model-parallel-size", pipeline);
+  add("--schedule", schedule);
+  add("--num-virtual-stages-per-pipeline-rank", chunks);
+  add("--zero-stage", zero_stage);
+  add("--micro-batch-size", micro_batch);
+  add("--recompute-granularity", recompute);
   return out;
 }
 

@@ -19,6 +19,18 @@
 
 namespace mtl {
 
+/// What flags fix; all else is searched.
+struct FixedLayout {
+  std::optional<std::int64_t> tensor, context, pipeline, micro_batch;
+  std::optional<std::int64_t> zero_stage;  // where there are several replicas
+  std::optional<std::string> schedule;     // where there are several stages
+  std::optional<std::int64_t> chunks;      // per stage, where there are several stages
+  std::optional<std::string> recompute;    // none, selective or full
+
+  /// Returns what is fixed as mtl-train's flags with their values.
+  std::vector<std::string> flags() const;
+};
+
 struct PlanRequest {
   TrainOptions run;  // the world size, the batches and everything that is the same in all layouts
   GptConfig config;
@@ -26,6 +38,7 @@ struct PlanRequest {
   int node_size = 8;
   double device_bytes = 0;                                      // of one device, for the plan
   double host_bytes = std::numeric_limits<double>::infinity();  // of one node's host
+  FixedLayout fixed = {};
 };
 
 struct LayoutChoice {

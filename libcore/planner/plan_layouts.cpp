@@ -42,7 +42,8 @@ class Planner {
   explicit Planner(const PlanRequest& request) : request_(request), choices_(layout_choices(request)) {
     std::erase_if(choices_, [&](const LayoutChoice& choice) { return bounds_.repeats_even(choice); });
     out_.candidates = choices_.size();
-    for (std::size_t i = 0; i < choices_.size(); ++i) out_.layouts += std::size_t(choices_[i].savings == 0);
+    for (std::size_t i = 0; i < choices_.size(); ++i)
+      out_.layouts += std::size_t(i == 0 || choices_[i].layout != choices_[i - 1].layout);
   }
 
   LayoutPlans run(std::size_t most) {

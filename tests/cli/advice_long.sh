@@ -48,7 +48,8 @@ kind_of_best() {
       if (pp > 1) printf "pp "
       if (world > mp) printf "dp "
       if (world == 1) printf "alone "
-      else if (world > mp) printf "zero%d ", "--zero-stage" in given ? value["--zero-stage"] : 0
+      else if (world > mp)
+        printf "zero%d ", "--zero-stage" in given ? value["--zero-stage"] : "--use-distributed-optimizer" in given
       if ("--recompute-granularity" in given) printf "recompute "
       if ("--optimizer-cpu-offload" in given || "--cpu-offloading" in given) printf "offload "
       print "mp" mp

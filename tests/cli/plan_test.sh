@@ -104,6 +104,26 @@ expect_text err 'profile/trace.json: is not a profile; give a file rankN.json'
 expect_exit 2 mtl-topo plan "${small[@]}" --global-batch-size 8 --world-size 2
 expect_text err '--hardware  is required'
 
+# Given parallel sizes are fixed, all else is searched.
+expect_exit 0 "${plan[@]}" --world-size 8 --tensor-model-parallel-size 2 --json
+[ "$(grep -A1 -c '"--tensor-model-parallel-size"' out)" -ge 1 ] || fail 'no layouts with tensor-parallel ranks'
+grep -A1 '"--tensor-model-parallel-size"' out | grep -o '"[0-9]*"' | sort -u >sizes
+expect_same sizes <(echo '"2"')
+[ "$(grep -c '"--tensor-model-parallel-size"' out)" -eq "$(grep -c '"flags": ' out)" ] || fail 'layouts without --tensor-model-parallel-size'
+grep -q '"--pipeline-model-parallel-size"' out || fail 'the pipeline is not searched'
+expect_exit 0 "${plan[@]}" --world-size 8 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --schedule zb-h1 \
+  --context-parallel-size 1 --zero-stage 1 --micro-batch-size 2 --recompute-granularity full --output fixed.sh
+expect_text out '^ 1\. .* tp 2, pp 2, dp 2, .*ZeRO-1, zb-h1.*, micro-batch 2, recompute full'
+[ "$(grep -cE '^ *[0-9]+\. .* dp ' out)" -eq 1 ] || fail 'layouts that differ from the fixed one'
+[ "$(grep -o -- '--tensor-model-parallel-size' fixed.sh | wc -l)" -eq 1 ] || fail 'a flag twice in the script'
+expect_exit 0 "${plan[@]}" --world-size 4 --pipeline-model-parallel-size 2 --schedule interleaved \
+  --num-virtual-stages-per-pipeline-rank 4
+! grep -E '^ *[0-9]+\. .* dp ' out | grep -vq 'interleaved x 4' || fail 'chunks that differ from the fixed number'
+expect_exit 0 "${plan[@]}" --world-size 2 --micro-batch-size 4 --recompute-granularity none
+! grep -E '^ *[0-9]+\. ' out | grep -E ' GiB | MiB ' | grep -vq 'micro-batch 4$' || fail 'micro-batches that differ from the fixed size'
+expect_exit 1 "${plan[@]}" --world-size 8 --tensor-model-parallel-size 3
+expect_text err '--tensor-model-parallel-size 3: no layout of 8 ranks is like this; '
+
 # Memory that is too small, and mistakes.
 expect_exit 1 "${plan[@]}" --world-size 2 --device-memory 0.01GB
 expect_text out '^no layout fits; those that need the least memory:$'
