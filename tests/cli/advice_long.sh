@@ -5,7 +5,7 @@ source "$(dirname "$0")/lib.sh" "$1"
 cd "$WORK" || exit 1
 
 # Runs in which the best layout is of another kind; docs/topo.md says why. By their number in advice.txt.
-deviating=()
+deviating=(13 15)
 
 llama=(--normalization RMSNorm --norm-epsilon 1e-5 --position-embedding-type rope --swiglu --disable-bias-linear
   --untie-embeddings-and-output-weights --vocab-size 32000 --seq-length 2048 --hidden-dropout 0 --attention-dropout 0)
