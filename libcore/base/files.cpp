@@ -32,7 +32,7 @@ int exchange_names(const char* a, const char* b) {
 
 /// Maximum bytes per write(2), so that no call takes long while the storage is healthy.
 constexpr std::size_t kMaxPerCall = 16 << 20;
-/// Start writing back to disk each time this many bytes have been added, so that the final sync has little left to do.
+/// Start writing back to disk each time this many bytes have been added.
 constexpr std::uint64_t kWriteBack = 256 << 20;
 
 /// Calls write(2). If a fault is due, the call fails, is interrupted, or writes only half the bytes.
@@ -44,18 +44,6 @@ ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
     bytes = (bytes + 1) / 2;
   }
   return ::write(descriptor, data, bytes);
-}
-
-/// Starts writing back the last kWriteBack bytes before `end`, and waits for the kWriteBack bytes before those. Returns
-/// false if a write failed.
-bool write_back(int descriptor, std::uint64_t end) {
-  auto range = [&](std::uint64_t from, std::uint64_t to, unsigned flags) {
-    return ::sync_file_range(descriptor, static_cast<off_t>(from), static_cast<off_t>(to - from), flags) == 0 ||
-           (errno != EIO && errno != ENOSPC && errno != EDQUOT);  // some files do not support this call
-  };
-  const std::uint64_t last = end - kWriteBack;
-  constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-  return range(last, end, SYNC_FILE_RANGE_WRITE) && (last == 0 || range(last - kWriteBack, last, kWait));
 }
 
 constexpr const char* kFullRemedy = "; free some space on that disk";
@@ -73,6 +61,18 @@ bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
 }
 
 }  // namespace
+
+bool write_back(int descriptor, std::uint64_t begin, std::uint64_t end) {
+  const std::uint64_t boundary = end / kWriteBack * kWriteBack;
+  if (boundary <= begin) return true;
+  auto range = [&](std::uint64_t from, std::uint64_t to, unsigned flags) {
+    return ::sync_file_range(descriptor, static_cast<off_t>(from), static_cast<off_t>(to - from), flags) == 0 ||
+           (errno != EIO && errno != ENOSPC && errno != EDQUOT);  // some files do not support this call
+  };
+  const std::uint64_t last = boundary - kWriteBack;
+  constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  return range(last, boundary, SYNC_FILE_RANGE_WRITE) && (last == 0 || range(last - kWriteBack, last, kWait));
+}
 
 OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
   WriteCall call(path_);
@@ -97,8 +97,8 @@ void OutputFile::write(const void* data, std::size_t bytes) {
     call.wrote(static_cast<std::uint64_t>(written));
     at += written;
     left -= written;
-    const std::uint64_t end = start_ + bytes_ + (bytes - left), boundary = end / kWriteBack * kWriteBack;
-    if (end - boundary < static_cast<std::uint64_t>(written) && boundary > 0 && !write_back(descriptor_, boundary))
+    const std::uint64_t end = start_ + bytes_ + (bytes - left);
+    if (!write_back(descriptor_, end - static_cast<std::uint64_t>(written), end))
       fail_write(path_, bytes_ + (bytes - left));
   }
   hasher_.update(data, bytes);

@@ -60,6 +60,11 @@ class OutputFile {
   Hasher hasher_;
 };
 
+/// Must follow each write that appends the bytes from `begin` to `end` to a file. Starts writing them to the disk in
+/// large parts, and waits for earlier ones, so that the final sync has little left to do. Returns false, with errno, if
+/// data was lost. OutputFile calls this.
+bool write_back(int descriptor, std::uint64_t begin, std::uint64_t end);
+
 /// A file that appears under its name only at commit(). Without commit(), the destructor removes the temporary file. If
 /// the path is a symbolic link, the link stays and its target is replaced. Devices and FIFOs are written directly,
 /// never replaced.

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Measures training speed in fp32 and bf16, start-up and tokenization, compared with PyTorch if a Python has torch
 # (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs that alternate with the peer's.
-# Text (text.sh), the data loader (data.sh), parallel layouts (ranks.sh) and state in files (offload.sh) follow;
-# MTL_BENCH=one leaves them out, MTL_BENCH=text, data, ranks or offload measures nothing else.
+# Text (text.sh), the data loader (data.sh), parallel layouts (ranks.sh), state in files (offload.sh) and conversions
+# (convert.sh) follow; MTL_BENCH=one leaves them out, MTL_BENCH=text, data, ranks, offload or convert measures nothing
+# else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 part=${MTL_BENCH:-all}
@@ -12,7 +13,8 @@ case $part in
   ranks) exec bash "$here/ranks.sh" "$@" ;;
   data) exec bash "$here/data.sh" "$@" ;;
   offload) exec bash "$here/offload.sh" "$@" ;;
-  *) echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks or offload" >&2; exit 2 ;;
+  convert) exec bash "$here/convert.sh" "$@" ;;
+  *) echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks, offload or convert" >&2; exit 2 ;;
 esac
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$here/lib.sh" "$1"
@@ -141,4 +143,4 @@ for precision in "" --bf16 "--bf16 --grad-reduce-in-bf16"; do
   echo
 done
 
-[ "$part" = one ] || for part in text data ranks offload; do echo; bash "$here/$part.sh" "$bin"; done
+[ "$part" = one ] || for part in text data ranks offload convert; do echo; bash "$here/$part.sh" "$bin"; done
