@@ -15,12 +15,13 @@ namespace mtl {
 /// How many bytes to read through a memory map before releasing the pages.
 inline constexpr std::uint64_t kMappedPages = 32 << 20;
 
-/// Releases all pages in the mapping, which stays readable.
-inline void release_pages(const MappedFile& file) {
-  const auto bytes = file.bytes();
+/// Releases all pages of a MappedFile::bytes(), which stay readable.
+inline void release_pages(std::span<const std::byte> mapped) {
   // The call is only advice, so a failure is harmless.
-  if (!bytes.empty()) ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
+  if (!mapped.empty()) ::madvise(const_cast<std::byte*>(mapped.data()), mapped.size(), MADV_DONTNEED);
 }
+
+inline void release_pages(const MappedFile& file) { release_pages(file.bytes()); }
 
 /// Tells the operating system to expect reads in random order (true), where read-ahead does not help, or in file order
 /// (false).

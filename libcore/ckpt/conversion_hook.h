@@ -1,5 +1,5 @@
-// A hook that model writers call once for each tensor they write, with the elements as stored in the source and after
-// conversion.
+// A hook that model writers call for every block of each tensor that they write, in order, with the elements as stored
+// in the source and after conversion.
 #pragma once
 
 #include <cstddef>

@@ -27,8 +27,8 @@ struct HfWriteOptions {
 };
 
 /// Writes the model and its companion files into an existing, empty folder. Uses the family of the source's config.json
-/// if that family can describe the model, otherwise hf_family_for(). Syncs every file. The caller must rename the
-/// folder to its final name.
+/// if that family can describe the model, otherwise hf_family_for(). Syncs every file. The caller must call
+/// source.verify(), and then rename the folder to its final name.
 void write_hf_folder(const ModelSource& source, const std::string& folder, const HfWriteOptions& options);
 
 /// Opens a folder for ModelSource. Throws Error(bad_data) unless it has exactly the tensors of the model that

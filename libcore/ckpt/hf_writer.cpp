@@ -3,11 +3,14 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/write_thread.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/hf_folder.h"
 #include "ckpt/hf_names.h"
 #include "ckpt/safetensors.h"
+#include "ckpt/slice_steps.h"
+#include "ckpt/tensor_blocks.h"
 
 namespace mtl {
 
@@ -17,7 +20,6 @@ namespace {
 struct Item {
   StoredTensor stored;
   std::string source;
-  StoredDType source_dtype;
   TensorPiece piece;
 };
 
@@ -30,7 +32,7 @@ std::vector<Item> plan_items(const ModelSource& source, const HfFamily& family, 
       StoredTensor stored{.name = tensor.name,
                           .dtype = dtype.value_or(source_dtype),
                           .shape = {tensor.shape.begin(), tensor.shape.end()}};
-      out.push_back({std::move(stored), name, source_dtype, std::move(tensor.piece)});
+      out.push_back({std::move(stored), name, std::move(tensor.piece)});
     }
   }
   std::ranges::sort(out, [](const Item& a, const Item& b) { return a.stored.name < b.stored.name; });
@@ -59,26 +61,28 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
   std::vector<StoredTensor> plan;
   for (const Item& item : items) plan.push_back(item.stored);
   SafetensorsWriter writer(file.out(), plan, {{"format", "pt"}});
-  std::vector<std::byte> stored, converted, reordered;
-  for (const Item& item : items) {
-    const std::size_t count = item.piece.box.count(), element = bits_of(item.stored.dtype) / 8;
-    stored.resize(count * bits_of(item.source_dtype) / 8);
-    source.read(item.source, item.piece.box, stored);
-    std::span<const std::byte> elements = stored;
-    if (item.source_dtype != item.stored.dtype) {
-      converted.resize(count * element);
-      convert_elements(item.source_dtype, stored, item.stored.dtype, converted);
-      elements = converted;
+  WriteThread thread([&](std::span<const std::byte> block) { writer.write(block); });
+  const auto push = [&](std::span<const std::byte> block) { thread.push(block); };
+  TensorBlocks blocks(source, options.on_conversion);
+  std::vector<std::byte> elements, reordered;
+  for (const auto& [stored, name, piece] : items) {
+    const TensorBlocks::Item item = {name, stored.name, stored.dtype};
+    if (is_same_order(piece)) {
+      blocks.read(item, piece.box, push);
+      continue;
     }
-    if (options.on_conversion)
-      options.on_conversion(item.stored.name, item.source_dtype, stored, item.stored.dtype, elements);
-    if (!is_same_order(item.piece)) {
-      reordered.resize(count * element);
-      scatter_piece(item.piece, element, elements, reordered);
-      elements = reordered;
+    const std::size_t element = bits_of(stored.dtype) / 8;
+    elements.resize(piece.box.count() * element);
+    reordered.resize(elements.size());
+    blocks.read(item, piece.box, elements);
+    scatter_piece(piece, element, elements, reordered);
+    for (std::span<const std::byte> rest = reordered; !rest.empty();) {
+      const std::size_t bytes = std::min(kStepBytes, rest.size());
+      thread.push(rest.first(bytes));
+      rest = rest.subspan(bytes);
     }
-    writer.write(elements);
   }
+  thread.finish();
   writer.finish();
   file.commit();
 }
@@ -147,7 +151,6 @@ void set_model_max_length(const std::string& folder, std::int64_t positions) {
 }  // namespace
 
 void write_hf_folder(const ModelSource& source, const std::string& folder, const HfWriteOptions& options) {
-  source.verify();
   const HfFamily& family = family_of(source);
   std::vector<Item> items = plan_items(source, family, options.dtype);
   StoredDType dtype = items.front().stored.dtype;

@@ -4,7 +4,9 @@
 
 #include "base/files.h"
 #include "base/mapped_faults.h"
+#include "base/mapped_pages.h"
 #include "base/printable.h"
+#include "ckpt/slice_steps.h"
 #include "ckpt/zip_archive.h"
 
 namespace mtl {
@@ -26,10 +28,36 @@ void MappedReader::add_tensor(SavedTensor tensor, Places places) {
 
 void MappedReader::read(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
   const Places& from = places_[index];
-  gather_slice(from.pieces, slice, bits_of(tensors[index].dtype) / 8, from.contents, out);
+  const std::size_t element = bits_of(tensors[index].dtype) / 8;
+  // Elements are checked and then copied from the cache. A transposed tensor is spread over its file: it is read at
+  // once.
+  const bool has_rows = std::ranges::all_of(from.pieces, [](const TensorPiece& piece) {
+    return piece.file_strides.empty() || piece.file_strides.back() == 1;
+  });
+  for_each_step(slice, element, has_rows ? kStepBytes : out.size(), [&](const Slice& part, std::int64_t first) {
+    gather_slice(
+        from.pieces, part, element, from.contents, out.subspan(first * element, part.count() * element),
+        [&](std::size_t piece, std::size_t end) { check_record(from, piece, from.contents[piece].data() + end); });
+  });
   bytes_read_ += out.size();
   // A truncated file reads as zeros beyond its end, and there is no hash that would reveal this.
   for (const TensorFile* file : from.files) check_mapped_size(file->path(), file->bytes().size());
+  unreleased_ += out.size();
+  if (unreleased_ < kMappedPages) return;
+  unreleased_ = 0;
+  for (const TensorFile* file : from.files) release_pages(file->bytes());
+}
+
+/// Verifies the data before `end` of the zip entry that contains a piece. Does nothing for a piece that has none, or is
+/// in a copy of the elements.
+void MappedReader::check_record(const Places& from, std::size_t piece, const std::byte* end) const {
+  const ZipEntry* record = from.records[piece];
+  if (record == nullptr || end < record->data.data() || end > record->data.data() + record->data.size()) return;
+  try {
+    check_crc_until(*record, end - record->data.data());
+  } catch (const Error& error) {
+    fail_at(Exit::bad_data, from.files[piece]->path(), error.what());
+  }
 }
 
 void MappedReader::verify_slice(std::size_t index, const Slice& slice) const {
@@ -38,12 +66,7 @@ void MappedReader::verify_slice(std::size_t index, const Slice& slice) const {
     bool is_read = false;
     for_each_overlap(from.pieces[i].box, slice, [&](const Overlap&) { is_read = true; });
     const ZipEntry* record = from.records[i];
-    if (!is_read || record == nullptr || !verified_.insert(record).second) continue;
-    try {
-      check_crc(*record);
-    } catch (const Error& error) {
-      fail_at(Exit::bad_data, from.files[i]->path(), error.what());
-    }
+    if (is_read && record != nullptr) check_record(from, i, record->data.data() + record->data.size());
   }
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,7 +16,8 @@ namespace mtl {
 
 class MappedReader : public TensorReader {
  public:
-  /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated.
+  /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated. Verifies the CRC-32 of a zip entry
+  /// when its last byte has been read, and leaves the rest to verify_slice() and TensorFile::verify().
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
   /// Verifies the CRC-32 of the zip entries that contain the pieces from which the slice is read.
   void verify_slice(std::size_t index, const Slice& slice) const override;
@@ -42,8 +42,10 @@ class MappedReader : public TensorReader {
   const Places& places(std::size_t index) const { return places_[index]; }
 
  private:
-  std::vector<Places> places_;  // parallel to `tensors`
-  mutable std::set<const ZipEntry*> verified_;
+  void check_record(const Places& from, std::size_t piece, const std::byte* end) const;
+
+  std::vector<Places> places_;          // parallel to `tensors`
+  mutable std::size_t unreleased_ = 0;  // bytes read since pages were last released
 };
 
 /// Hashes `blocks` evenly spaced 4-KiB blocks, or all bytes if there are at most `blocks` * 4 KiB. `blocks` must be at

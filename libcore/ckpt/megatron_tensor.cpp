@@ -1,5 +1,7 @@
 #include "ckpt/megatron_tensor.h"
 
+#include <algorithm>
+
 namespace mtl {
 
 MegatronTensor cut_for_rank(const ParamSpec& spec, std::string name, std::int64_t rank, std::int64_t ranks) {
@@ -16,16 +18,12 @@ MegatronTensor cut_for_rank(const ParamSpec& spec, std::string name, std::int64_
   return out;
 }
 
-std::vector<std::byte> megatron_elements(const ModelSource& source, const MegatronTensor& tensor, StoredDType to,
-                                         const ConversionHook& on_conversion) {
-  const StoredDType from = source.find_tensor(tensor.source)->dtype;
-  std::vector<std::byte> stored(tensor.slice.count() * bits_of(from) / 8);
-  std::vector<std::byte> out(whole_slice(tensor.shape).count() * bits_of(to) / 8);
-  source.read(tensor.source, tensor.slice, stored);
-  const std::span converted = std::span(out).first(tensor.slice.count() * bits_of(to) / 8);
-  convert_elements(from, stored, to, converted);
-  if (on_conversion) on_conversion(tensor.name, from, stored, to, converted);
-  return out;
+void read_megatron_elements(TensorBlocks& blocks, const MegatronTensor& tensor, StoredDType dtype,
+                            std::vector<std::byte>& out) {
+  out.resize(whole_slice(tensor.shape).count() * bits_of(dtype) / 8);
+  const std::size_t bytes = tensor.slice.count() * bits_of(dtype) / 8;
+  blocks.read({tensor.source, tensor.name, dtype}, tensor.slice, std::span(out).first(bytes));
+  std::ranges::fill(out.begin() + std::ptrdiff_t(bytes), out.end(), std::byte{0});
 }
 
 }  // namespace mtl

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/conversion_hook.h"
-#include "ckpt/model_source.h"
+#include "ckpt/stored_dtype.h"
+#include "ckpt/tensor_blocks.h"
 #include "layout/slice.h"
 #include "nn/param.h"
 
@@ -24,8 +24,8 @@ struct MegatronTensor {
 /// matrix; every other parameter becomes a vector.
 MegatronTensor cut_for_rank(const ParamSpec& spec, std::string name, std::int64_t rank, std::int64_t ranks);
 
-/// Returns a tensor's elements in dtype `to`, with zeros in padding rows.
-std::vector<std::byte> megatron_elements(const ModelSource& source, const MegatronTensor& tensor, StoredDType to,
-                                         const ConversionHook& on_conversion);
+/// Sets `out` to a tensor's elements in `dtype`, with zeros in padding rows.
+void read_megatron_elements(TensorBlocks& blocks, const MegatronTensor& tensor, StoredDType dtype,
+                            std::vector<std::byte>& out);
 
 }  // namespace mtl

@@ -69,9 +69,13 @@ void write_rank(const ModelSource& source, const std::string& path, const Megatr
     pickle.end_dict();
   }
   pickle.end_dict();
+  TensorBlocks blocks(source, options.on_conversion);
+  std::vector<std::byte> elements;
   for (const std::vector<MegatronTensor>& tensors : chunks) {
-    for (const MegatronTensor& tensor : tensors)
-      writer.write_data(megatron_elements(source, tensor, dtype_of(tensor), options.on_conversion));
+    for (const MegatronTensor& tensor : tensors) {
+      read_megatron_elements(blocks, tensor, dtype_of(tensor), elements);
+      writer.write_data(elements);
+    }
   }
   writer.finish();
   file.commit();
@@ -92,7 +96,6 @@ void write_megatron(const ModelSource& source, const std::string& folder, const 
   const GptConfig& config = source.config();
   const std::vector<std::string> problems = megatron_problems(config, options);
   if (!problems.empty()) fail(Exit::usage, "--to megatron: ", join(problems, "; "));
-  source.verify();
   const std::string release = folder + "/release";
   const Layout pipeline = options.pipeline(config.num_layers);
   for (int stage = 0; stage < pipeline.stages(); ++stage) {

@@ -37,8 +37,9 @@ struct MegatronWriteOptions {
 /// sizes, and chunks without other stages. Empty if the model can be written.
 std::vector<std::string> megatron_problems(const GptConfig& config, const MegatronWriteOptions& options);
 
-/// Writes the checkpoint into an existing, empty folder. Syncs every file. The caller must rename the folder to its
-/// final name. If megatron_problems() is not empty, throws Error(usage) that lists the problems.
+/// Writes the checkpoint into an existing, empty folder. Syncs every file. The caller must call source.verify(), and
+/// then rename the folder to its final name. If megatron_problems() is not empty, throws Error(usage) that lists the
+/// problems.
 void write_megatron(const ModelSource& source, const std::string& folder, const MegatronWriteOptions& options);
 
 }  // namespace mtl

@@ -108,13 +108,15 @@ class ModelSource {
   /// Returns nullptr if no tensor has this name.
   const SavedTensor* find_tensor(const std::string& name) const;
   /// Reads a slice of a tensor, in the stored dtype, into `out`, which must have room for exactly slice.count()
-  /// elements. For a checkpoint, first verifies the blocks that contain the slice.
+  /// elements. For a checkpoint, first verifies the blocks that contain the slice. From zip files, verifies an entry
+  /// when its last byte is read, which may be after its other elements were returned: whoever uses them before that
+  /// must call verify() before the result counts.
   void read(const std::string& name, const Slice& slice, std::span<std::byte> out) const;
   /// Reads an entire tensor. Returns the tensors in the files, of which it consists, that have NaN or infinite
   /// elements.
   std::vector<NonfiniteTensor> find_nonfinite(const std::string& name) const;
-  /// Verifies all files against their checksums, including files that this rank does not need. Does nothing if the
-  /// format has no checksums.
+  /// Verifies all files against their checksums, including files that this rank does not need. Of zip entries, reads
+  /// only what read() and earlier calls have not verified. Does nothing if the format has no checksums.
   void verify() const;
   /// Returns how many bytes of tensors have been read from files so far. For a checkpoint, counts entire blocks, each
   /// block once.

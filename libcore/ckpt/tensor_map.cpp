@@ -179,7 +179,8 @@ bool is_same_order(const TensorPiece& piece) {
 }
 
 void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::size_t element_bytes,
-                  std::span<const std::span<const std::byte>> files, std::span<std::byte> out) {
+                  std::span<const std::span<const std::byte>> files, std::span<std::byte> out,
+                  const BeforeCopy& before_copy) {
   require(out.size() == slice.count() * element_bytes, "a slice of ", slice.count(), " elements into ", out.size(),
           " bytes");
   const Sizes strides = row_major_strides(slice.size);
@@ -187,7 +188,7 @@ void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::
   for_each_box(slice.size, slice.begin, slice.end, [&](const Sizes& first, const Sizes& size) {
     for (const TensorPiece& piece : pieces) {
       check_extent(piece, element_bytes, files[piece.file].size());
-      std::int64_t from = piece.file_offset, to = dot(first, strides) - slice.begin, count = 1;
+      std::int64_t from = piece.file_offset, to = dot(first, strides) - slice.begin, count = 1, length = 1;
       std::vector<CopyAxis> axes;
       for (std::size_t axis = 0; axis < size.size(); ++axis) {
         const std::int64_t begin = slice.offset[axis] + first[axis];  // index in the canonical tensor
@@ -198,10 +199,12 @@ void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::
                         .to = strides[axis]});
         from += (shared_begin - piece.box.offset[axis]) * piece.file_strides[axis];
         to += (shared_begin - begin) * strides[axis];
+        length += (axes.back().count - 1) * axes.back().from;
         count *= axes.back().count;
       }
       if (count == 0) continue;
       const auto bytes = std::int64_t(element_bytes);
+      if (before_copy) before_copy(piece.file, (from + length) * bytes);
       copy_strided(element_bytes, axes, files[piece.file].data() + from * bytes, out.data() + to * bytes);
       copied += count;
     }

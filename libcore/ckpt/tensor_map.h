@@ -40,10 +40,14 @@ std::vector<Slice> split_range(const Slice& box, std::int64_t begin, std::int64_
 /// True if the file tensor starts with the box's elements, in the same order.
 bool is_same_order(const TensorPiece& piece);
 
+/// Called before elements of a file tensor are copied, all of which are in its first `end` bytes.
+using BeforeCopy = std::function<void(std::size_t file, std::size_t end)>;
+
 /// Copies the elements of a canonical tensor's slice to `out`. `files` contains the contents of the file tensors.
 /// Throws if the pieces do not hold all elements of the slice, or if a file tensor is too short for its piece.
 void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::size_t element_bytes,
-                  std::span<const std::span<const std::byte>> files, std::span<std::byte> out);
+                  std::span<const std::span<const std::byte>> files, std::span<std::byte> out,
+                  const BeforeCopy& before_copy = {});
 
 /// The reverse of gather_slice(): copies `box`, the elements in the piece's box, to their places in the file tensor.
 void scatter_piece(const TensorPiece& piece, std::size_t element_bytes, std::span<const std::byte> box,

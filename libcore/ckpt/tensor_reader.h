@@ -38,7 +38,7 @@ class TensorReader {
   virtual void verify_slice(std::size_t, const Slice&) const {}
   /// If the format has hashes for files without tensors, such as the tokenizer's, verifies those files.
   virtual void verify_companions() const {}
-  /// If the format has hashes, verifies every file.
+  /// If the format has hashes, verifies every file. See ModelSource::verify().
   virtual void verify() const {}
   /// Returns lines of text that distinguish this model from another one in a folder with the same name (see
   /// ModelSource::identity()).

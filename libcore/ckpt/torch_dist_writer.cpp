@@ -65,11 +65,13 @@ class StackWriter {
       size.insert(size.begin(), 1);
     }
     const std::size_t number = writer_.add_tensor(std::move(key), dtype, whole);
+    TensorBlocks blocks(source_, on_conversion);
     for (std::size_t layer = 0; layer < param.parts.size(); ++layer) {
       MegatronTensor part = param.parts[layer];
       part.source = cat(kind, part.source.substr(part.source.find('.')));
       if (param.is_stacked) offset[0] = static_cast<std::int64_t>(layer);
-      writer_.write_chunk(number, offset, size, megatron_elements(source_, part, dtype, on_conversion));
+      read_megatron_elements(blocks, part, dtype, elements_);
+      writer_.write_chunk(number, offset, size, elements_);
     }
     return number;
   }
@@ -77,6 +79,7 @@ class StackWriter {
  private:
   const ModelSource& source_;
   DcpWriter& writer_;
+  std::vector<std::byte> elements_;  // of a layer
 };
 
 /// Writes empty extra states of the linear layers, and of Transformer Engine's attention. megatron-core requires them.
@@ -220,7 +223,6 @@ void write_torch_dist(const ModelSource& source, const std::string& folder, Mega
   options.virtual_stages = options.layers_per_virtual_stage = std::nullopt;
   const std::vector<std::string> problems = megatron_problems(source.config(), options);
   if (!problems.empty()) fail(Exit::usage, "--to megatron: ", join(problems, "; "));
-  source.verify();
   MegatronProgress progress{.ckpt_format = "torch_dist"};
   if (source.has_optimizer()) {
     const TrainState state = source.state().value();

@@ -182,9 +182,16 @@ const ZipEntry* ZipArchive::find(const std::string& name) const {
   return found == index_.end() ? nullptr : &entries_[found->second];
 }
 
-void check_crc(const ZipEntry& entry) {
+void check_crc(const ZipEntry& entry) { check_crc_until(entry, entry.data.size()); }
+
+void check_crc_until(const ZipEntry& entry, std::size_t bytes) {
   if (entry.crc32 == 0) return;
-  if (crc32(entry.data) != entry.crc32)
+  CrcProgress& verified = entry.verified;
+  if (bytes > verified.bytes) {
+    verified.crc32 = crc32(entry.data.subspan(verified.bytes, bytes - verified.bytes), verified.crc32);
+    verified.bytes = bytes;
+  }
+  if (verified.bytes == entry.data.size() && verified.crc32 != entry.crc32)
     refuse_damaged_zip("the data of entry '", printable_text(entry.name), "' does not match its CRC-32");
 }
 

@@ -20,10 +20,17 @@
 
 namespace mtl {
 
+/// The CRC-32 of the first bytes of an entry's data.
+struct CrcProgress {
+  std::size_t bytes = 0;
+  std::uint32_t crc32 = 0;
+};
+
 struct ZipEntry {
   std::string name;
   std::span<const std::byte> data;
   std::uint32_t crc32 = 0;
+  mutable CrcProgress verified = {};  // what check_crc() has read so far
 };
 
 /// True if the bytes start with a zip entry.
@@ -45,7 +52,10 @@ class ZipArchive {
 };
 
 /// Throws Error(bad_data) unless the entry's data has the recorded CRC-32. If that is 0, accepts any data, because
-/// torch.save() can omit it.
+/// torch.save() can omit it. Reads only what earlier calls have not read.
 void check_crc(const ZipEntry& entry);
+/// Reads the first `bytes` bytes of the entry's data for check_crc(), as far as earlier calls have not read them, so
+/// that whoever copies them next finds them in the cache. Throws as check_crc() does once all data is read.
+void check_crc_until(const ZipEntry& entry, std::size_t bytes);
 
 }  // namespace mtl

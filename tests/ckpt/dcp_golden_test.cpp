@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/usage_error.h"
+#include "ckpt/dcp_folder.h"
 #include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
 #include "tests/golden_lines.h"
@@ -170,6 +171,55 @@ TEST_CASE("dcp: reading a slice opens only what it needs") {
   slice.begin = 16 * 40, slice.end = slice.begin + 16;
   source.read("param.embedding.tokens.weight", slice, out);
   CHECK(source.bytes_read() == out.size());
+}
+
+TEST_CASE("dcp: a damaged archive is refused, whether its tensor is read at once, in parts or not at all") {
+  const ScratchFolder scratch;
+  const ModelSupplement given = {.hf_config = kDistCases + "models/tiny"};
+  const std::string key = "model.layers.0.attention.wq.weight", name = "param.layers.0.attention.qkv.weight";
+  const std::string folder = copy_dist_case(scratch, "titan_fp32") + "/step-25";
+  for (const bool is_last : {false, true}) {
+    const std::string damaged = scratch / (is_last ? "last" : "first");
+    fs::copy(folder, damaged);
+    const DcpFolder dcp(damaged);
+    const DcpTensor* tensor = dcp.find(key);
+    REQUIRE(tensor != nullptr);
+    const DcpChunk& chunk = tensor->chunks.at(0);
+    const DcpFolder::OpenChunk open = dcp.open_chunk(key, *tensor, chunk);
+    const std::span<const std::byte> data = open.tensor->data;
+    std::string text = read_file(dcp.file_of(chunk.place));
+    const std::string_view stored(reinterpret_cast<const char*>(data.data()), data.size());
+    const std::size_t at = text.find(stored, chunk.place.offset);
+    REQUIRE(at != std::string::npos);
+    text[is_last ? at + data.size() - 1 : at] ^= 1;
+    write_text(dcp.file_of(chunk.place), text);
+
+    const auto expect_refused = [&](const auto& work) {
+      const std::string error = error_of(work, Exit::bad_data);
+      CHECK(contains(error, cat("the archive of '", key, "' at offset ", chunk.place.offset)));
+      CHECK(contains(error, "CRC-32"));
+    };
+    const ModelSource unread = open_dist_case(damaged, given);
+    expect_refused([&] { unread.verify(); });
+    expect_refused([&] { unread.verify(); });
+    const ModelSource whole = open_dist_case(damaged, given);
+    expect_refused([&] { elements_of(whole, name, whole_slice(whole.find_tensor(name)->shape)); });
+    expect_refused([&] { whole.verify(); });
+    const ModelSource parts = open_dist_case(damaged, given);
+    expect_refused([&] {
+      Slice part = whole_slice(parts.find_tensor(name)->shape);
+      for (const std::int64_t end = part.end; part.begin < end; part.begin = part.end) {
+        part.end = std::min(end, part.begin + 5);
+        elements_of(parts, name, part);
+      }
+      parts.verify();
+    });
+    const ModelSource beginning = open_dist_case(damaged, given);
+    Slice part = whole_slice(beginning.find_tensor(name)->shape);
+    part.end = 1;
+    CHECK_NOTHROW(elements_of(beginning, name, part));
+    expect_refused([&] { beginning.verify(); });
+  }
 }
 
 TEST_CASE("dcp: a Megatron-LM folder's tracker selects the iteration") {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/crc32.h"
 #include "ckpt/torch_file.h"
 #include "ckpt/torch_writer.h"
 #include "ckpt/zip_archive.h"
@@ -41,6 +42,27 @@ TEST_CASE("entries of a zip archive begin at multiples of 64 bytes and read back
       CHECK(std::string(begin, entry->data.size()) == contents[i]);
       CHECK_NOTHROW(check_crc(*entry));
     }
+  }
+}
+
+TEST_CASE("a CRC-32 that is computed in parts rejects what differs, whenever all data was read") {
+  const std::string text = "the data of an entry";
+  const std::span<const std::byte> data = std::as_bytes(std::span(text));
+  const std::uint32_t crc = crc32(data);
+  for (const std::size_t part : {std::size_t{1}, std::size_t{7}, data.size()}) {
+    const ZipEntry good{.name = "a", .data = data, .crc32 = crc};
+    const ZipEntry bad{.name = "b", .data = data, .crc32 = crc ^ 1};
+    const ZipEntry without{.name = "c", .data = data, .crc32 = 0};
+    for (std::size_t end = part; end < data.size(); end += part) {
+      for (const ZipEntry* entry : {&good, &bad, &without}) CHECK_NOTHROW(check_crc_until(*entry, end));
+    }
+    CHECK_NOTHROW(check_crc_until(bad, 1));  // as read before
+    CHECK_NOTHROW(check_crc(good));
+    CHECK_NOTHROW(check_crc(good));
+    CHECK_NOTHROW(check_crc(without));
+    for (int i = 0; i < 2; ++i)
+      CHECK(test::error_of([&] { check_crc(bad); }, Exit::bad_data).find("'b' does not match its CRC-32") !=
+            std::string::npos);
   }
 }
 

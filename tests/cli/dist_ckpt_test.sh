@@ -70,6 +70,30 @@ for bad in metadata_os_system archive_os_system stride_zero_bomb; do
 done
 [ ! -e PWNED ] || fail 'a checkpoint was executed'
 
+# Damage is found while elements are converted, and in Adam's moments, which a Hugging Face folder does not contain.
+# damage NAME NUMBER: changes two bytes of the NUMBERth tensor in the file of the checkpoint NAME.
+damage() {
+  file=$(echo "$1"/*/__0_0.distcp)
+  printf '\377\376' | dd of="$file" bs=1 conv=notrunc status=none \
+    seek=$(($(LC_ALL=C grep -abo 'data/0FB' "$file" | sed -n "$2p" | cut -d: -f1) + 130))
+}
+expect_damage() {  # NAME FLAG...
+  expect_exit 65 mtl-convert --load "$1" --save no "${@:2}"
+  expect_text err "__0_0.distcp: the archive of '.*' at offset [0-9]+: zip archive: the data of entry '.*/data/0' .*CRC-32"
+  [ -z "$(ls -d no* 2>/dev/null)" ] || fail "a damaged checkpoint left $(ls -d no*): ${*:2}"
+}
+expect_exit 0 mtl-convert --load tp2 --save damaged --to megatron --ckpt-format torch_dist
+damage damaged 1
+expect_damage damaged --to hf
+expect_damage damaged --to hf --dtype bfloat16
+expect_damage damaged --to mtl
+expect_damage damaged --to megatron
+expect_damage damaged --to megatron --ckpt-format torch_dist
+expect_exit 0 mtl-convert --load mtl --save moments --to megatron --ckpt-format torch_dist
+damage moments 3
+expect_damage moments --to hf
+expect_text err "the archive of 'optimizer.state.exp_avg_sq.embedding"
+
 # --force replaces such a folder only if it has nothing else.
 cp -r "$CASES/odd/plain_compact" replaced
 chmod -R u+w replaced
