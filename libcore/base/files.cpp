@@ -30,8 +30,9 @@ int exchange_names(const char* a, const char* b) {
   return -1;
 }
 
-/// Maximum bytes per write(2), so that no call takes long while the storage is healthy.
-constexpr std::size_t kMaxPerCall = 16 << 20;
+/// Maximum bytes per write(2), so that no call takes long while the storage is healthy, and the bytes are still in the
+/// cache when they are hashed.
+constexpr std::size_t kMaxPerCall = 1 << 20;
 /// Start writing back to disk each time this many bytes have been added.
 constexpr std::uint64_t kWriteBack = 256 << 20;
 
@@ -95,13 +96,13 @@ void OutputFile::write(const void* data, std::size_t bytes) {
       fail_write(path_, bytes_ + (bytes - left));
     }
     call.wrote(static_cast<std::uint64_t>(written));
+    hasher_.update(at, written);  // while it is in the cache
     at += written;
     left -= written;
     const std::uint64_t end = start_ + bytes_ + (bytes - left);
     if (!write_back(descriptor_, end - static_cast<std::uint64_t>(written), end))
       fail_write(path_, bytes_ + (bytes - left));
   }
-  hasher_.update(data, bytes);
   bytes_ += bytes;
 }
 

@@ -6,19 +6,33 @@
 
 #include "base/files.h"
 #include "ckpt/safetensors.h"
+#include "ckpt/slice_steps.h"
 #include "device/copy.h"
 
 namespace mtl {
 
 namespace {
 
-ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::span<const std::byte> bytes,
-                             std::int64_t block_bytes) {
-  ManifestPiece piece{.file = file, .slice = slice, .hash = hash_text(hash_bytes(bytes.data(), bytes.size()))};
-  std::size_t block = block_bytes;
-  if (bytes.size() <= block) return piece;
-  for (std::size_t at = 0; at < bytes.size(); at += block)
-    piece.blocks.push_back(hash_text(hash_bytes(bytes.data() + at, std::min(block, bytes.size() - at))));
+/// Writes the elements of a slice, and hashes them while they are in the cache.
+ManifestPiece write_piece(SafetensorsWriter& writer, const std::string& file, const Slice& slice,
+                          std::span<const std::byte> bytes, std::size_t block_bytes) {
+  ManifestPiece piece{.file = file, .slice = slice, .hash = ""};
+  const bool has_blocks = bytes.size() > block_bytes;
+  Hasher whole;
+  while (!bytes.empty()) {
+    std::span<const std::byte> block = bytes.first(std::min(block_bytes, bytes.size()));
+    bytes = bytes.subspan(block.size());
+    Hasher of_block;
+    while (!block.empty()) {
+      const std::span<const std::byte> step = block.first(std::min(kStepBytes, block.size()));
+      block = block.subspan(step.size());
+      writer.write(step);
+      whole.update(step.data(), step.size());
+      if (has_blocks) of_block.update(step.data(), step.size());
+    }
+    if (has_blocks) piece.blocks.push_back(hash_text(of_block.digest()));
+  }
+  piece.hash = hash_text(whole.digest());
   return piece;
 }
 
@@ -69,8 +83,7 @@ Manifest write_shard(const std::string& folder, int rank, const std::vector<Tens
     std::span<const std::byte> bytes = item.bytes();
     require(std::ssize(bytes) * 8 == item.slice.count() * bits_of(item.tensor.dtype), "saving '", item.tensor.name,
             "': ", bytes.size(), " bytes for ", item.slice.count(), " elements");
-    writer.write(bytes);
-    part.tensors.push_back({item.tensor, {describe_piece(name, item.slice, bytes, block_bytes)}});
+    part.tensors.push_back({item.tensor, {write_piece(writer, name, item.slice, bytes, block_bytes)}});
   }
   writer.finish();
   out.sync();
