@@ -31,16 +31,18 @@ inline void expect_scattered_reads(const MappedFile& file, bool are_scattered) {
   ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), are_scattered ? MADV_RANDOM : MADV_NORMAL);
 }
 
-/// Returns a mapped file's XXH3, in bounded memory.
-inline std::uint64_t hash_mapped(const MappedFile& file) {
+/// Returns the XXH3 of a MappedFile::bytes(), in bounded memory.
+inline std::uint64_t hash_mapped(std::span<const std::byte> mapped) {
   Hasher hasher;
-  for (auto remaining = file.bytes(); !remaining.empty();) {
+  for (auto remaining = mapped; !remaining.empty();) {
     const auto part = remaining.first(std::min<std::size_t>(remaining.size(), kMappedPages));
     hasher.update(part.data(), part.size());
     remaining = remaining.subspan(part.size());
-    release_pages(file);
+    release_pages(mapped);
   }
   return hasher.digest();
 }
+
+inline std::uint64_t hash_mapped(const MappedFile& file) { return hash_mapped(file.bytes()); }
 
 }  // namespace mtl

@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/mapped_faults.h"
+#include "base/mapped_pages.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/manifest.h"
 #include "ckpt/safetensors.h"
@@ -49,6 +50,10 @@ class CheckpointReader : public TensorReader {
     }
     require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
             "' has no data for a part of the requested slice");
+    unreleased_ += out.size();
+    if (unreleased_ < kMappedPages) return;
+    unreleased_ = 0;
+    for (const auto& [name, file] : shards_) release_pages(file.bytes());
   }
 
   void verify_slice(std::size_t index, const Slice& slice) const override {
@@ -74,8 +79,7 @@ class CheckpointReader : public TensorReader {
   void verify() const override {
     verify_companions();
     for (const auto& [name, contents] : shard_tensors_) {
-      std::span<const std::byte> bytes = shard(name).bytes();
-      if (hash_text(hash_bytes(bytes.data(), bytes.size())) != manifest_.find_file(name)->hash)
+      if (hash_text(hash_mapped(shard(name).bytes())) != manifest_.find_file(name)->hash)
         refuse(shard(name).path(), damaged_tensors(name));
     }
   }
@@ -182,6 +186,7 @@ class CheckpointReader : public TensorReader {
   std::map<std::string, std::vector<ShardTensor>> shard_tensors_;  // by name of the shard
   mutable std::map<std::string, SafetensorsFile> shards_;          // shards opened so far, by name
   mutable std::vector<std::vector<std::vector<bool>>> verified_;   // [tensor][piece][block]; empty before the first use
+  mutable std::size_t unreleased_ = 0;                             // bytes read since pages were last released
 };
 
 }  // namespace
