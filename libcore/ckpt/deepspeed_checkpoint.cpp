@@ -59,6 +59,7 @@ class DeepSpeedReader : public MappedReader {
     model_ = read_deepspeed_model(files);
     folder = checkpoint;
     DeepSpeedTraining training = read_deepspeed_training(model_, files);
+    if (training.optimizer && files.shards.empty()) drop_other_order(training);
     state = std::move(training.state);
     optimizer_problem = std::move(training.problem);
     std::vector<std::string> notes;
@@ -122,6 +123,22 @@ class DeepSpeedReader : public MappedReader {
   }
 
  private:
+  /// Without ZeRO, nothing states the order of an optimizer's parameters, but fp32 weights in another order do not
+  /// round to the weights. Then keeps the weights alone.
+  void drop_other_order(DeepSpeedTraining& training) const {
+    for (const auto& [name, main] : training.optimizer->main) {
+      const ShardedParameter& weights = model_.parameters.at(name);
+      for (std::size_t rank = 0; rank < main.shards.size(); ++rank) {
+        if (rounds_to_weights(main.shards[rank], weights.shards[rank])) continue;
+        training.problem =
+            cat(path_of(main.shards[rank]), ": the optimizer's fp32 weights do not round to the weights of '",
+                printable_text(weights.name), "', so its parameters have another order, which the file does not state");
+        training.optimizer.reset();
+        return;
+      }
+    }
+  }
+
   const ShardedParameter* find(const std::string& name) const {
     const auto found = model_.parameters.find(name);
     return found == model_.parameters.end() ? nullptr : &found->second;
@@ -341,7 +358,7 @@ class DeepSpeedReader : public MappedReader {
   mutable std::set<std::string> checked_main_;
   std::string path_;
   bool is_neox_ = false;
-  bool has_up_first_ = false;                  // rows of a gated MLP are [up | gate]
+  bool has_up_first_ = false;                  // a rank's rows of a gated MLP are [up | gate]
   std::deque<std::vector<std::byte>> merged_;  // vectors that differ between ranks
 };
 

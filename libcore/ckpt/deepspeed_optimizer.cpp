@@ -152,24 +152,34 @@ class RankPartitions {
     }
   }
 
-  /// Reads the state of torch's optimizer, which numbers the parameters group by group.
+  /// Reads the state of torch's optimizer, which numbers the parameters group by group, or of a wrapper for 16-bit
+  /// models around it, which also has the fp32 weights: by group flattened (FP16_Optimizer) or one by one
+  /// (FP16_UnfusedOptimizer).
   void read_plain(PickleValue optimizer) {
+    const std::optional<PickleValue> flat = optimizer.find("fp32_groups_flat"), single = optimizer.find("fp32_groups");
+    if (flat || single) optimizer = required(file_, optimizer, "optimizer_state_dict");
     if (!optimizer.is(PickleKind::dict) || !optimizer.find("state") || !optimizer.find("param_groups"))
       refuse_shards(file_, "is not that of torch's Adam, and does not name its parameters; use ZeRO 1");
     const PickleValue state = required(file_, optimizer, "state"), groups = required(file_, optimizer, "param_groups");
-    const std::vector<std::vector<std::string>> names = grouped_names(groups);
+    const std::vector<std::vector<std::string>> names = grouped_names(groups, flat ? flat : single);
     for (std::size_t g = 0; g < names.size(); ++g) {
       const PickleValue ids = required(file_, groups.at(g), "params");
-      for (std::size_t i = 0; i < names[g].size(); ++i) {
+      for (std::size_t i = 0; i < ids.size(); ++i) {
         if (!ids.at(i).is(PickleKind::integer))
           refuse_shards(file_, "numbers its parameters by ", ids.at(i).describe());
         const PickleValue entry = at_number(file_, state, ids.at(i).as_int());
-        add_plain(out_.exp_avg, names[g][i], required(file_, entry, "exp_avg"));
-        add_plain(out_.exp_avg_sq, names[g][i], required(file_, entry, "exp_avg_sq"));
+        const auto add = [&](ShardedParameters& to, PickleValue value) {
+          flat ? add_flat(to, names[g], value) : add_plain(to, names[g][i], value);
+        };
+        if (flat) add(out_.main, at_index(file_, *flat, g, "weights"));
+        if (single) add(out_.main, at_index(file_, at_index(file_, *single, g, "weights"), i, "weight"));
+        add(out_.exp_avg, required(file_, entry, "exp_avg"));
+        add(out_.exp_avg_sq, required(file_, entry, "exp_avg_sq"));
         steps_ = std::max(steps_, steps_in(file_, entry));
       }
       steps_ = std::max(steps_, steps_in(file_, groups.at(g)));
     }
+    if ((flat || single) && steps_ > 0) --steps_;  // both wrappers begin with a step without gradients
   }
 
  private:
@@ -239,23 +249,48 @@ class RankPartitions {
                     " of padding");
   }
 
-  /// Returns the names of the parameters in each group: matrices and vectors, or all in one group.
-  std::vector<std::vector<std::string>> grouped_names(PickleValue groups) const {
+  /// Returns the names of the parameters in each group: matrices and vectors, or all in one group. `weights` are a
+  /// wrapper's lists of fp32 weights. If a group is flattened, it has a single entry, and its size tells which it is.
+  std::vector<std::vector<std::string>> grouped_names(PickleValue groups, std::optional<PickleValue> weights) const {
     std::vector<std::string> matrices, vectors;
-    for (const std::string& name : model_.order)
-      (model_.parameters.at(name).shards[tensor_rank_].shape.size() > 1 ? matrices : vectors).push_back(name);
+    for (const std::string& name : model_.order) (shape_of(name).size() > 1 ? matrices : vectors).push_back(name);
     std::vector<std::vector<std::string>> names = {matrices, vectors};
     if (groups.size() == 1) names = {model_.order};
-    const auto size_of = [&](std::size_t g) { return required(file_, groups.at(g), "params").size(); };
-    if (groups.size() == 2 && size_of(0) == vectors.size() && size_of(0) != matrices.size())
-      std::swap(names[0], names[1]);
+    const auto fits = [&](std::size_t g, const std::vector<std::string>& members) {
+      const TorchTensor* flat = weights ? file_.tensor(at_index(file_, *weights, g, "weights")) : nullptr;
+      const std::size_t entries = required(file_, groups.at(g), "params").size();
+      if (flat == nullptr) return entries == members.size();
+      std::int64_t count = 0;
+      for (const std::string& name : members) count += count_of_shape(shape_of(name));
+      return entries == 1 && flat->count() == count;
+    };
+    if (groups.size() == 2 && fits(0, vectors) && !fits(0, matrices)) std::swap(names[0], names[1]);
     for (std::size_t g = 0; g < names.size(); ++g) {
-      if (groups.size() != names.size() || size_of(g) != names[g].size())
+      if (groups.size() != names.size() || !fits(g, names[g]))
         refuse_shards(file_,
                       "has groups of parameters that are neither matrices and vectors nor all in one, and does "
                       "not name them");
     }
     return names;
+  }
+
+  const std::vector<std::int64_t>& shape_of(const std::string& name) const {
+    return model_.parameters.at(name).shards[tensor_rank_].shape;
+  }
+
+  /// Adds the parts of a flattened group.
+  void add_flat(ShardedParameters& to, const std::vector<std::string>& names, PickleValue value) const {
+    const TorchTensor& flat = flat_tensor(file_, value, "a flattened group");
+    const Partitions whole = {{&file_, flat.record, flat.data, flat.count()}};
+    std::int64_t at = 0;
+    for (const std::string& name : names) {
+      const std::int64_t count = count_of_shape(shape_of(name));
+      if (count > flat.count() - at) refuse_shards(file_, "has ", flat.count(), " elements in a group, too few");
+      add_state(to, model_.parameters.at(name), name, tensor_rank_,
+                {shape_of(name), StoredDType::f32, cut(whole, at, count)});
+      at += count;
+    }
+    if (at != flat.count()) refuse_shards(file_, "has ", flat.count(), " elements in a group of ", at);
   }
 
   void add_plain(ShardedParameters& to, const std::string& name, PickleValue value) const {

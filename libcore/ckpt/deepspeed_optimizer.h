@@ -11,12 +11,15 @@
 // may be longer than those of the weights by padding. bf16's optimizer (BF16_Optimizer) has no zero_stage, and its
 // partitions of the weights contain the padding too.
 //
-// Without ZeRO, the model's files have torch's own optimizer state, for fp32 models:
+// Without ZeRO, the model's files have torch's own optimizer state, and for 16-bit models also the fp32 weights:
 //
 //   optimizer = {state: {id: {exp_avg, exp_avg_sq, step}}, param_groups: [{params: [id, ...]}]}
+//   optimizer = {optimizer_state_dict: as above, fp32_groups: [[a tensor of each parameter]]}   FP16_UnfusedOptimizer
+//   optimizer = {optimizer_state_dict: as above, fp32_groups_flat: [a tensor of each group]}    FP16_Optimizer
 //
-// Nothing there names the parameters, so mtl reads it only if every group contains parameters of one kind, matrices or
-// vectors, or if there is a single group with all of them.
+// FP16_Optimizer flattens each group, so that its moments are flat, too. Nothing there names the parameters, so mtl
+// reads it only if every group contains parameters of one kind, matrices or vectors, or if there is a single group with
+// all of them.
 #pragma once
 
 #include <optional>

@@ -13,8 +13,8 @@ using namespace std::string_literals;
 namespace {
 
 const std::string kDeepSpeed = "golden/deepspeed/";
-const std::string kDeepSpeedCases[] = {"neox_pipeline", "neox_sequential", "megatron_tensor", "megatron_pipeline",
-                                       "megatron_plain"};
+const std::string kDeepSpeedCases[] = {"neox_pipeline",  "neox_sequential", "megatron_tensor", "megatron_pipeline",
+                                       "megatron_plain", "neox_gated",      "neox_geglu"};
 
 ModelSource open_deepspeed_case(const std::string& path, std::optional<std::int64_t> heads = std::nullopt) {
   Console console = quiet_console();
@@ -149,6 +149,24 @@ TEST_CASE("deepspeed: optimizer files of other ranks are refused, because they d
         Exit::bad_data);
     CHECK(contains(error, "does not round to the weights"));
   }
+}
+
+TEST_CASE("deepspeed: without ZeRO, fp32 weights in another order than the weights are dropped") {
+  const ScratchFolder scratch;
+  const std::string path = copy_deepspeed_case(scratch, "neox_gated") + "/mp_rank_01_model_states.pt";
+  std::string bytes = read_file(path);
+  // Change a bit in the first of rank 1's flattened fp32 weights.
+  const ModelSource main = open_deepspeed_case(kDeepSpeed + "neox_gated/expected/main");
+  const std::vector<float> row = elements_of(main, "param.embedding.tokens.weight", whole_slice({32, 16}));
+  const std::string stored(reinterpret_cast<const char*>(&row[16 * 16]), 16 * sizeof(float));
+  const std::size_t at = bytes.find(stored);
+  REQUIRE(at != std::string::npos);
+  bytes[at + 3] = static_cast<char>(bytes[at + 3] ^ 1);
+  write_file_atomic(path, bytes);
+  const ModelSource source = open_deepspeed_case(scratch / "copy");
+  CHECK(!source.has_optimizer());
+  CHECK(contains(source.optimizer_problem(), "do not round to the weights of 'sequential.0.word_embeddings.weight'"));
+  check_kind(source, "param", open_deepspeed_case(kDeepSpeed + "neox_gated/expected/weight"));
 }
 
 TEST_CASE("deepspeed: the tracker names the checkpoint of a folder") {

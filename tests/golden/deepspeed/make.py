@@ -31,11 +31,15 @@ def noise(name, shape):
 class Spec:
     """A parameter: whole tensors by the reference's name, the axis that tensor parallelism cuts, and how to merge."""
 
-    def __init__(self, parts, axis=None, merge="same"):
+    def __init__(self, parts, axis=None, merge="same", groups=None):
         self.parts, self.axis, self.merge = parts, axis, merge  # parts: [(reference name, shape)]
+        self.groups = groups  # rows are GROUP, (rows of each part), or the parts one after the other on every rank
 
     def cut(self, of, tp, rank):
         pieces = [of(name, shape) for name, shape in self.parts]
+        if self.groups:
+            rows = torch.cat([piece.unflatten(0, (self.groups, -1)) for piece in pieces], 1)
+            return rows.flatten(0, 1).chunk(tp)[rank]
         if self.axis is not None:
             pieces = [piece.chunk(tp, self.axis)[rank] for piece in pieces]
         return torch.cat(pieces)
@@ -126,6 +130,42 @@ def llama_block(layer, groups):
     }
 
 
+def gated_block(layer, groups, mlp):
+    """A block of GPT-NeoX with RMSNorm, grouped queries and a gated MLP: the two matrices of releases 1.1 to 2.0
+    (mlp_type llama), or GEGLU's single one with biases, [up | gate] on every rank."""
+    to = f"model.layers.{layer}."
+    out = {name: spec for name, spec in llama_block(layer, groups).items() if "mlp" not in name}
+    if mlp == "llama":
+        return out | {"mlp.w1.weight": Spec([(to + "mlp.gate_proj.weight", (FFN, C))], 0),
+                      "mlp.w3.weight": Spec([(to + "mlp.up_proj.weight", (FFN, C))], 0),
+                      "mlp.w2.weight": Spec([(to + "mlp.down_proj.weight", (C, FFN))], 1)}
+    qkv = [("q_proj", C), ("k_proj", groups * HEAD_DIM), ("v_proj", groups * HEAD_DIM)]
+    return out | {
+        "attention.query_key_value.bias": Spec([(f"{to}self_attn.{name}.bias", (rows,)) for name, rows in qkv], 0),
+        "attention.dense.bias": Spec([(to + "self_attn.o_proj.bias", (C,))]),
+        "mlp.linear1.weight": Spec([(to + f"mlp.{name}_proj.weight", (FFN, C)) for name in ("up", "gate")], 0),
+        "mlp.linear1.bias": Spec([(to + f"mlp.{name}_proj.bias", (FFN,)) for name in ("up", "gate")], 0),
+        **linear("mlp.linear2", to + "mlp.down_proj", C, FFN, 1),
+    }
+
+
+def megatron_llama(layer, prefix, groups, fused):
+    """A block of Microsoft's Megatron-DeepSpeed with Llama's architecture. Rows of queries, keys and values are GROUP,
+    (queries, key, value); since 676a482c (December 2024), they are [queries | keys | values] on every rank."""
+    to = f"model.layers.{layer}."
+    qkv = [(to + "self_attn.q_proj.weight", (C, C)), (to + "self_attn.k_proj.weight", (groups * HEAD_DIM, C)),
+           (to + "self_attn.v_proj.weight", (groups * HEAD_DIM, C))]
+    return {
+        **norm(prefix + "input_layernorm", to + "input_layernorm", bias=False),
+        prefix + "self_attention.query_key_value.weight": Spec(qkv, 0, groups=None if fused else groups),
+        prefix + "self_attention.dense.weight": Spec([(to + "self_attn.o_proj.weight", (C, C))], 1),
+        **norm(prefix + "post_attention_layernorm", to + "post_attention_layernorm", bias=False),
+        prefix + "mlp.dense_h_to_4h.weight": Spec([(to + f"mlp.{name}_proj.weight", (FFN, C)) for name in
+                                                   ("gate", "up")], 0),
+        prefix + "mlp.dense_4h_to_h.weight": Spec([(to + "mlp.down_proj.weight", (C, FFN))], 1),
+    }
+
+
 def megatron_block(layer, prefix=""):
     to = f"h.{layer}."
     return {
@@ -213,14 +253,71 @@ optimizer:
   params:
     lr: 0.001
 """,
+    "neox_gated": """# Llama with the settings of GPT-NeoX 2.0's configs/llama
+{
+  "pipe-parallel-size": 0,
+  "model-parallel-size": 2,
+  "make_vocab_size_divisible_by": 1,
+  "num-layers": 2,
+  "hidden-size": 16,
+  "num-attention-heads": 4,
+  "num_kv_heads": 2,
+  "intermediate_size": 32,
+  "seq-length": 8,
+  "max-position-embeddings": 8,
+  "pos-emb": "rotary",
+  "rotary-pct": 1,
+  "no-weight-tying": true,
+  "gpt-j-residual": false,
+  "output-layer-parallelism": "column",
+  "norm": "rmsnorm",
+  "rms_norm_epsilon": 1.0e-6,
+  "scaled-upper-triang-masked-softmax-fusion": true,
+  "bias-gelu-fusion": false,
+  "use_bias_in_norms": false,
+  "use_bias_in_attn_linear": false,
+  "mlp_type": "llama",
+  "activation": "silu",
+}
+""",
+    "neox_geglu": """# GEGLU with biases
+pipe_parallel_size: 0
+model_parallel_size: 2
+num_layers: 2
+hidden_size: 16
+num_attention_heads: 4
+num_kv_heads: 2
+seq_length: 8
+max_position_embeddings: 8
+pos_emb: rotary
+no_weight_tying: true
+norm: rmsnorm
+rms_norm_epsilon: 1.0e-6
+activation: geglu
+intermediate_size: 96
+mlp_multiple_of: 32
+""",
 }
 
 
-def megatron_args(tp, pp):
+def megatron_args(case, tp, pp):
     """The arguments of Megatron-DeepSpeed that describe the model, with BigScience's enumeration of positions."""
     for name in ("megatron", "megatron.enums"):
         sys.modules.setdefault(name, types.ModuleType(name))
     import enum
+    if "llama" in case or "fused" in case:  # Microsoft's
+        fpdt = {"ds_sequence_parallel_fpdt": False, "ds_sequence_parallel_fpdt_chunk_size": 65536}
+        return argparse.Namespace(
+            num_layers=LAYERS, hidden_size=C, ffn_hidden_size=FFN, num_attention_heads=HEADS,
+            num_key_value_heads=groups_of_case(case), kv_channels=HEAD_DIM, max_position_embeddings=POSITIONS,
+            seq_length=POSITIONS, padded_vocab_size=VOCAB, layernorm_epsilon=1e-6, hidden_dropout=0.0,
+            attention_dropout=0.0, bias_gelu_fusion=False, openai_gelu=False, onnx_safe=None, squared_relu=False,
+            swiglu=True, normalization="rmsnorm", add_bias_linear=False, add_position_embedding=False,
+            use_rotary_position_embeddings=True, rope_theta=10000, rotary_percent=1.0, num_experts=[1],
+            untie_embeddings_and_output_weights=True, apply_residual_connection_post_layernorm=False,
+            init_method_std=0.02, tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp,
+            params_dtype=torch.float32, deepspeed=True, consumed_train_samples=8, consumed_valid_samples=0,
+            iteration=2, **(fpdt if "fused" in case else {}))
     kinds = enum.Enum("PositionEmbeddingType", {"rotary": 1, "absolute": 2, "alibi": 3}, module="megatron.enums")
     sys.modules["megatron.enums"].PositionEmbeddingType = kinds
     return argparse.Namespace(
@@ -233,6 +330,10 @@ def megatron_args(tp, pp):
         consumed_valid_samples=0, iteration=2)
 
 
+def groups_of_case(case):
+    return HEADS if case == "megatron_fused" else 2
+
+
 def modules_of(case, tp, rank):
     """Returns the pipeline's modules, or a single one."""
     if case == "neox_pipeline":
@@ -243,6 +344,23 @@ def modules_of(case, tp, rank):
         final = norm("norm", "gpt_neox.final_layer_norm", merge="mean")
         return [Leaves(embedding, tp, rank), pass_on, *[Leaves(block, tp, rank, frequencies) for block in blocks],
                 pass_on, Leaves(final, tp, rank), Leaves(head, tp, rank)]
+    if case in ("neox_gated", "neox_geglu"):
+        specs = {"sequential.0.word_embeddings.weight": Spec([("model.embed_tokens.weight", (VOCAB, C))], 0)}
+        for layer in range(LAYERS):
+            block = gated_block(layer, groups_of_case(case), "llama" if case == "neox_gated" else "geglu")
+            specs |= {f"sequential.{layer + 2}.{name}": spec for name, spec in block.items()}
+        specs |= norm(f"sequential.{LAYERS + 3}.norm", "model.norm", bias=False, weight="scale")
+        specs[f"sequential.{LAYERS + 4}.final_linear.weight"] = Spec([("lm_head.weight", (VOCAB, C))], 0)
+        return [Leaves(specs, tp, rank)]
+    if case in ("megatron_llama", "megatron_fused"):
+        model = "language_model."
+        specs = {model + "embedding.word_embeddings.weight": Spec([("model.embed_tokens.weight", (VOCAB, C))], 0)}
+        for layer in range(LAYERS):
+            specs |= megatron_llama(layer, f"{model}encoder.layers.{layer}.", groups_of_case(case),
+                                    case == "megatron_fused")
+        specs |= norm(model + "encoder.final_layernorm", "model.norm", bias=False)
+        specs[model + "output_layer.weight"] = Spec([("lm_head.weight", (VOCAB, C))], 0)
+        return [Leaves(specs, tp, rank)]
     if case == "neox_sequential":
         specs = {"sequential.0.word_embeddings.weight": Spec([("model.embed_tokens.weight", (VOCAB, C))], 0)}
         for layer in range(LAYERS):
@@ -302,6 +420,12 @@ CASES = {
     "megatron_pipeline": (1, 2, 1, {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"},
                                     "zero_optimization": {"stage": 1}}),
     "megatron_plain": (1, None, 1, {}),
+    "megatron_llama": (2, None, 1, {}),
+    "megatron_fused": (2, None, 1, {}),
+    # 16-bit weights without ZeRO: FP16_Optimizer (for torch's Adam, in place of DeepSpeed's FusedAdam, which needs a
+    # GPU) and FP16_UnfusedOptimizer
+    "neox_gated": (2, None, 1, {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "bf16"}}),
+    "neox_geglu": (2, None, 1, {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "bf16"}}),
 }
 
 
@@ -324,6 +448,22 @@ def step_of_stage(engine, dtype):
     engine._exec_reduce_tied_grads()
     engine._exec_reduce_grads()
     engine._exec_optimizer_step()
+
+
+def states_without_zero(wrapper, parameter):
+    """Returns a 16-bit parameter's fp32 weights and moments, as the wrapper in memory relates them."""
+    for group, members in enumerate(wrapper.fp16_groups):
+        for index, member in enumerate(members):
+            if member is not parameter:
+                continue
+            if hasattr(wrapper, "fp32_groups"):
+                main = wrapper.fp32_groups[group][index]
+                return [main.detach(), *[wrapper.optimizer.state[main][kind] for kind in ("exp_avg", "exp_avg_sq")]]
+            flat = wrapper.fp32_groups_flat[group]
+            state = wrapper.optimizer.state[flat]
+            return [torch._C._nn.unflatten_dense_tensors(whole, members)[index]
+                    for whole in (flat.detach(), state["exp_avg"], state["exp_avg_sq"])]
+    raise AssertionError("the optimizer does not hold the parameter")
 
 
 def work(rank, world, case, out, port):
@@ -356,6 +496,8 @@ def work(rank, world, case, out, port):
         model = modules[0]
         trained = modules
         mpu = TensorParallel(tp, rank, world)
+    if case == "neox_gated":
+        deepspeed.runtime.engine.FusedAdam = torch.optim.AdamW
     optimizer = torch.optim.AdamW(groups_of(trained), lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, mpu=mpu)
     dtype = next(engine.module.parameters()).dtype
@@ -369,14 +511,16 @@ def work(rank, world, case, out, port):
     if case.startswith("neox"):
         state["args"] = {**NEOX_ARGS, "model_parallel_size": tp}
     else:
-        state |= {"args": megatron_args(tp, pp or 1), "checkpoint_version": 3.0, "tokens": 0}
+        state |= {"args": megatron_args(case, tp, pp or 1), "checkpoint_version": 3.0, "tokens": 0}
     engine.save_checkpoint(out, tag="global_step2", client_state=state)
     collected = {}
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):  # set before torch's AdamW had any state
         engine.optimizer._hp_optimizer_states_linked = False
         engine.optimizer._lazy_init_hp_params_optimizer_state()
     for name, parameter in engine.module.named_parameters():
-        if "zero_optimization" not in options:
+        if case in ("neox_gated", "neox_geglu"):
+            entry = states_without_zero(engine.optimizer, parameter)
+        elif "zero_optimization" not in options:
             moments = optimizer.state[parameter]
             entry = [parameter.detach(), moments["exp_avg"], moments["exp_avg_sq"]]
         else:
@@ -415,6 +559,9 @@ def whole(case, out, world):
                 elif "exp" not in kind and spec.merge == "mean":
                     first = (sum(t.float() for t in tensors) / tp).to(first.dtype)
                 parts = list(first.split(rows))
+            elif spec.groups:
+                merged = torch.cat(tensors).unflatten(0, (spec.groups, -1))
+                parts = [part.flatten(0, 1) for part in merged.split([r // spec.groups for r in rows], 1)]
             else:
                 per_rank = [t.split([r // tp if spec.axis == 0 else r for r in rows]) for t in tensors]
                 parts = [torch.cat(pieces, spec.axis) for pieces in zip(*per_rank)]
@@ -433,6 +580,11 @@ CONFIGS = {
                         "tie_word_embeddings": False, "intermediate_size": FFN, "attention_bias": False,
                         "max_position_embeddings": POSITIONS},
 }
+LLAMA = CONFIGS["neox_sequential"]
+CONFIGS["neox_gated"] = LLAMA | {"rope_theta": 10000.0}
+CONFIGS["neox_geglu"] = LLAMA | {"rope_theta": 10000.0, "hidden_act": "gelu", "attention_bias": True, "mlp_bias": True}
+CONFIGS["megatron_llama"] = LLAMA | {"rope_theta": 10000.0}
+CONFIGS["megatron_fused"] = LLAMA | {"rope_theta": 10000.0, "num_key_value_heads": HEADS}
 GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": C, "n_head": HEADS, "n_layer": LAYERS,
         "n_positions": POSITIONS, "vocab_size": VOCAB, "n_inner": FFN, "activation_function": "gelu_new"}
 
@@ -451,7 +603,7 @@ def make(case, root, port):
     config = {"hidden_size": C, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "vocab_size": VOCAB,
               **CONFIGS[case]} if case in CONFIGS else GPT2
     for kind, tensors in whole(case, out, world).items():
-        if kind == "weight" and "zero_optimization" not in CASES[case][3]:
+        if kind == "weight" and not CASES[case][3]:
             continue  # equals main
         folder = f"{out}/expected/{kind}"
         os.makedirs(folder)
