@@ -178,6 +178,7 @@ class DeepSpeedReader : public MappedReader {
       config = neox_config(settings, shapes(), given, notes);
       dropout = neox_dropout(settings);
       has_up_first_ = config.gated_mlp;
+      has_heads_apart_ = config.num_query_groups != config.num_heads;
       return;
     }
     constexpr double kVersion = 3;  // of the order of queries, keys and values: GROUP, (queries, key, value)
@@ -185,6 +186,10 @@ class DeepSpeedReader : public MappedReader {
     config = megatron_config(namespace_args, kVersion, shapes().common, given, notes);
     dropout = megatron_dropout(namespace_args);
     has_up_first_ = config.gated_mlp && namespace_args && namespace_args->find("glu_activation").has_value();
+    // Microsoft's releases with this argument (676a482c, December 2024) read a rank's rows so. They cannot train
+    // grouped queries, whose order is still the one that their converters from and to transformers use.
+    const bool is_recent = namespace_args && namespace_args->find("ds_sequence_parallel_fpdt").has_value();
+    has_heads_apart_ = is_recent && config.num_query_groups == config.num_heads;
   }
 
   /// Adds a tensor of this kind for each of the model's parameters.
@@ -305,7 +310,7 @@ class DeepSpeedReader : public MappedReader {
       add(0, parameter.name.find("w1") != std::string::npos ? 0 : 1, 1);
     } else if (is_gated && has_up_first_) {
       add(0, 1, 1), add(0, 0, 1);
-    } else if (is_qkv && is_neox_ && queries > 1) {  // [queries | keys | values] of a rank
+    } else if (is_qkv && has_heads_apart_) {
       add(1, 0, queries), add(1, queries, 1), add(1, queries + 1, 1);
     } else {
       add(axis, 0, box.size[axis]);
@@ -359,6 +364,7 @@ class DeepSpeedReader : public MappedReader {
   std::string path_;
   bool is_neox_ = false;
   bool has_up_first_ = false;                  // a rank's rows of a gated MLP are [up | gate]
+  bool has_heads_apart_ = false;               // a rank's rows of the attention are [queries | keys | values]
   std::deque<std::vector<std::byte>> merged_;  // vectors that differ between ranks
 };
 

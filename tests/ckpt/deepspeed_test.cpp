@@ -13,8 +13,9 @@ using namespace std::string_literals;
 namespace {
 
 const std::string kDeepSpeed = "golden/deepspeed/";
-const std::string kDeepSpeedCases[] = {"neox_pipeline",  "neox_sequential", "megatron_tensor", "megatron_pipeline",
-                                       "megatron_plain", "neox_gated",      "neox_geglu"};
+const std::string kDeepSpeedCases[] = {"neox_pipeline",     "neox_sequential", "megatron_tensor",
+                                       "megatron_pipeline", "megatron_plain",  "megatron_llama",
+                                       "megatron_fused",    "neox_gated",      "neox_geglu"};
 
 ModelSource open_deepspeed_case(const std::string& path, std::optional<std::int64_t> heads = std::nullopt) {
   Console console = quiet_console();
