@@ -10,7 +10,8 @@ namespace mtl {
 
 namespace {
 
-/// A setting that changes the model in a way that mtl does not support, unless it has the value `harmless`.
+/// A setting that changes the model in a way that mtl does not support, unless it has one of the values `harmless`,
+/// which '|' separates.
 struct RefusedSetting {
   const char* name;
   const char* harmless;
@@ -24,7 +25,42 @@ constexpr RefusedSetting kRefused[] = {
     {"sliding_window_width", "", "a window of attention in GPT-NeoX is not supported"},
     {"moe_num_experts", "1", "mixtures of experts are not supported"},
     {"rope_scaling", "", "scaled rotary positions are not supported"},
-    {"train_impl", "normal", "reward models and other heads are not supported"}};
+    {"num_experts", "1", "mixtures of experts are not supported"},
+    {"num_unique_layers", "", "layers that share parameters are not supported"},
+    {"opt_pos_emb_offset", "0", "an offset of learned positions (OPT's) is not supported"},
+    {"apply_residual_connection_post_layernorm", "false", "residuals of normalized values are not supported"},
+    {"sparsity", "none", "sparse attention is not supported"},
+    {"geglu", "false", "the name of old releases is not supported; use activation: geglu"},
+    {"gptj_residual", "false", "the name of old releases is not supported; use gpt_j_residual"},
+    {"openai_gelu", "false", "the name of old releases is not supported; use bias_gelu_fusion: true for the tanh form"},
+    {"train_impl", "normal|dpo|kto|reinforce", "a reward model's head is not supported"}};
+
+/// Settings that mtl reads, beside those in kRefused.
+constexpr std::string_view kRead[] = {"activation",
+                                      "attention_config",
+                                      "attention_dropout",
+                                      "bias_gelu_fusion",
+                                      "gpt_j_residual",
+                                      "hidden_dropout",
+                                      "hidden_size",
+                                      "init_method_std",
+                                      "layernorm_epsilon",
+                                      "max_position_embeddings",
+                                      "no_weight_tying",
+                                      "norm",
+                                      "num_attention_heads",
+                                      "num_kv_heads",
+                                      "num_layers",
+                                      "padded_vocab_size",
+                                      "pos_emb",
+                                      "rms_norm_epsilon",
+                                      "rotary_emb_base",
+                                      "rotary_pct",
+                                      "seq_length"};
+
+constexpr std::string_view kWithoutEffect[] = {
+#include "ckpt/neox_keys.inc"
+};
 
 /// The settings, read as values. A value of an unexpected kind counts as absent, and adds a problem.
 class Settings {
@@ -103,7 +139,9 @@ void expect_size(const Settings& settings, const char* name, std::int64_t size, 
 void refuse_settings(const Settings& settings, std::vector<std::string>& problems) {
   for (const RefusedSetting& refused : kRefused) {
     const YamlSetting* setting = settings.find(refused.name);
-    if (setting == nullptr || setting->text == refused.harmless) continue;
+    if (setting == nullptr) continue;
+    const auto harmless = split(refused.harmless, '|');
+    if (std::ranges::find(harmless, setting->text) != harmless.end()) continue;
     if (std::string_view(refused.harmless) == "false" && !settings.bool_or(refused.name, false)) continue;
     problems.push_back(
         cat("setting ", refused.name, " is '", printable_text(setting->text.substr(0, 40)), "'; ", refused.why));
@@ -121,8 +159,28 @@ void refuse_settings(const Settings& settings, std::vector<std::string>& problem
   }
 }
 
+/// Returns the names of the settings that mtl does not know, separated by commas. NULL ones count, too.
+std::string unknown_settings(const NeoxSettings& read) {
+  constexpr std::size_t kMostShown = 20;
+  std::vector<std::string> names;
+  for (const auto& [name, setting] : read) {
+    const auto is_name = [&](std::string_view known) { return known == name; };
+    const bool is_refused = std::ranges::any_of(kRefused, is_name, &RefusedSetting::name);
+    if (!is_refused && std::ranges::none_of(kRead, is_name) && std::ranges::none_of(kWithoutEffect, is_name))
+      names.push_back(printable_text(name.substr(0, 60)));
+  }
+  if (names.size() <= kMostShown) return join(names, ", ");
+  const std::size_t more = names.size() - kMostShown;
+  names.resize(kMostShown);
+  return cat(join(names, ", "), " and ", more, " more");
+}
+
 void set_activation(const Settings& settings, const NeoxShapes& shapes, GptConfig& config,
-                    std::vector<std::string>& problems) {
+                    std::vector<std::string>& problems, std::vector<std::string>& notes) {
+  if (shapes.has_gate_matrix && states_model(settings) && settings.find("activation") == nullptr)
+    notes.push_back(
+        "the configs do not state the activation of the gated MLP; mtl assumes silu, as GPT-NeoX's converter does, but "
+        "GPT-NeoX trains with gelu then: add activation: gelu or silu");
   std::string name = settings.text_or("activation", shapes.has_gate_matrix ? "silu" : "gelu");
   const bool is_glu = name == "swiglu" || name == "geglu" || name == "reglu";
   config.gated_mlp = is_glu || shapes.has_gate_matrix;
@@ -248,7 +306,7 @@ GptConfig neox_config(const NeoxSettings& read, const NeoxShapes& shapes, const 
   expect_size(settings, "padded_vocab_size", shapes.common.vocabulary_rows, problems);
   config.bias = shapes.common.bias;
   set_heads(settings, shapes, given, config, problems);
-  set_activation(settings, shapes, config, problems);
+  set_activation(settings, shapes, config, problems, notes);
   set_norm(settings, shapes, config, problems);
   set_positions(settings, shapes, config, problems);
   config.parallel_residual = settings.bool_or("gpt_j_residual", false);
@@ -270,6 +328,9 @@ GptConfig neox_config(const NeoxSettings& read, const NeoxShapes& shapes, const 
                                                                                : "",
                         "the exact form of GELU or SiLU, norms with GPT-NeoX's epsilon, and no parallel residual; copy "
                         "the .yml files of the run to configs to state these"));
+  if (const std::string unknown = unknown_settings(read); !unknown.empty())
+    notes.push_back(
+        cat("the configs have settings that mtl does not know, and ignores (check their spelling): ", unknown));
   return config;
 }
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/usage_error.h"
+#include "ckpt/neox_config.h"
 #include "ckpt/yaml_settings.h"
 #include "ckpt_fixtures.h"
 
@@ -223,6 +224,41 @@ TEST_CASE("deepspeed: settings that mtl does not support are refused by name") {
   CHECK(contains(error("activation: swiglu", "activation: gelu", "neox_sequential"), "first linear has 64 outputs"));
   CHECK(contains(error("num_kv_heads: 2", "num_kv_heads: 4", "neox_sequential"), "has 32 outputs, which do not fit"));
   CHECK(contains(error(parallel, "\"gpt-j-residual\""), "model.yml: line "));
+  for (const char* setting : {"opt_pos_emb_offset: 2", "train_impl: rm", "sparsity: all", "num-unique-layers: 1",
+                              "gptj_residual: true", "geglu: true", "openai_gelu: true", "use_mup: yes"})
+    CHECK(contains(error("activation: swiglu", cat("activation: swiglu\n", setting), "neox_sequential"), "setting "));
+}
+
+TEST_CASE("deepspeed: settings that mtl does not know are listed in one note") {
+  const auto notes_of = [](const std::string& settings, bool has_gate_matrix = false) {
+    const std::string model = read_file(kDeepSpeed + "neox_sequential/global_step2/configs/model.yml");
+    NeoxSettings read = parse_yaml_settings(cat(model, settings, "\n"));
+    if (has_gate_matrix) read.erase("activation");
+    const NeoxShapes shapes = {.common = {.layers = 2,
+                                          .vocabulary_rows = 32,
+                                          .hidden = 16,
+                                          .up_rows = has_gate_matrix ? 32 : 64,
+                                          .has_norm_bias = false,
+                                          .has_head = true,
+                                          .bias = {.qkv = false, .out = false, .mlp = false}},
+                               .qkv_rows = 32,
+                               .down_columns = 32,
+                               .has_gate_matrix = has_gate_matrix};
+    std::vector<std::string> notes;
+    neox_config(read, shapes, {}, notes);
+    return notes;
+  };
+  CHECK(notes_of("train_impl: dpo\nopt-pos-emb-offset: 0\nzero_stage: 1\nuse_mup: False\nnum_unique_layers: null")
+            .empty());
+  const std::vector<std::string> unknown = notes_of("rotary_pctt: 0.5\nembedding-norm: true");
+  REQUIRE(unknown.size() == 1);
+  CHECK(ends_with(unknown[0], "(check their spelling): embedding_norm, rotary_pctt"));
+  std::string many;
+  for (int i = 10; i < 35; ++i) many += cat("setting_", i, ": 1\n");
+  CHECK(ends_with(notes_of(many).at(0), "setting_28, setting_29 and 5 more"));
+  const std::vector<std::string> assumed = notes_of("", true);
+  REQUIRE(assumed.size() == 1);
+  CHECK(contains(assumed[0], "mtl assumes silu"));
 }
 
 TEST_CASE("deepspeed: partitions of ZeRO-3 and experts are refused, with the tool") {
