@@ -69,7 +69,7 @@ class DeepSpeedReader : public MappedReader {
       if (error.code() != Exit::bad_data) throw;
       fail_at(Exit::bad_data, checkpoint, error.what());
     }
-    has_padded_vocabulary = !given.vocab_size;
+    has_padded_vocabulary = !given.vocab_size && !model_.has_stripped_vocabulary;
     if (training.optimizer) main_ = std::move(training.optimizer->main);
     add_kind("param.", main_.empty() ? model_.parameters : main_, notes);
     if (training.optimizer) {
@@ -160,6 +160,7 @@ class DeepSpeedReader : public MappedReader {
                        .up_rows = extent("layers.0.mlp.up.weight", 0),
                        .query_norm = extent("layers.0.attention.q_norm.weight", 0),
                        .positions = extent(kPositionEmbedding, 0),
+                       .has_stripped_vocabulary = model_.has_stripped_vocabulary,
                        .has_norm_bias = find("layers.0.norm1.bias") != nullptr,
                        .has_head = find(kOutputLayer) != nullptr,
                        .bias = {.qkv = find("layers.0.attention.qkv.bias") != nullptr,

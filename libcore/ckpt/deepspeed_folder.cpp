@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* kStepPrefix = "global_step";
 constexpr const char* kTracker = "latest";
+constexpr const char* kUniversalTracker = "latest_universal";
 
 /// Removes a non-negative number of up to five digits from the front of `text`. Empty if there is none.
 std::optional<int> take_number(std::string_view& text) {
@@ -103,11 +104,13 @@ bool holds_neox(const std::string& path) {
 std::optional<std::string> current_deepspeed_checkpoint(const std::string& path, Console& console) {
   const std::string tracker = cat(path, "/", kTracker);
   std::string tracked;
-  if (file_exists(tracker) && !is_directory(tracker)) {
+  for (const std::string& file : {tracker, cat(path, "/", kUniversalTracker)}) {
+    if (!file_exists(file) || is_directory(file)) continue;
     constexpr std::uint64_t kMostBytes = 4096;
-    if (fs::file_size(tracker) <= kMostBytes) tracked = std::string(trim(read_file(tracker)));
-    const bool is_name = !tracked.empty() && tracked.find('/') == std::string::npos && tracked != "..";
-    if (is_name && holds_deepspeed(cat(path, "/", tracked))) return cat(path, "/", tracked);
+    const std::string name = fs::file_size(file) <= kMostBytes ? std::string(trim(read_file(file))) : "";
+    const bool is_name = !name.empty() && name.find('/') == std::string::npos && name != "..";
+    if (is_name && holds_deepspeed(cat(path, "/", name))) return cat(path, "/", name);
+    if (file == tracker) tracked = name;
   }
   std::string newest;
   std::int64_t newest_step = -1;
@@ -138,10 +141,14 @@ DeepSpeedFiles list_deepspeed_files(const std::string& checkpoint) {
                 printable_text(name), "; remove the one that does not belong to this checkpoint");
     }
   }
-  if (is_directory(checkpoint + "/zero"))
-    fail_at(Exit::bad_data, checkpoint,
-            "the folder is a universal checkpoint (zero/), which mtl does not read; use the "
-            "checkpoint that ds_to_universal.py made it from");
+  if (is_directory(checkpoint + "/zero")) {
+    for (const std::string& name : names_in_folder(checkpoint + "/zero")) {
+      const std::string folder = cat(checkpoint, "/zero/", name);
+      if (is_directory(folder)) out.universal[name] = folder;
+    }
+    if (out.universal.empty())
+      fail_at(Exit::bad_data, checkpoint + "/zero", "the folder has no parameters; copy all files of the checkpoint");
+  }
   if (is_directory(checkpoint + "/configs")) {
     for (const std::string& name : names_in_folder(checkpoint + "/configs")) {
       if (ends_with(name, ".yml") || ends_with(name, ".yaml") || ends_with(name, ".json"))

@@ -6,6 +6,7 @@
 //   DIR/global_step1000/layer_LL-model_TT-model_states.pt              weights, of a pipeline's module LL
 //   DIR/global_step1000/[bf16_]zero_pp_rank_D_mp_rank_RR_optim_states.pt   data-parallel rank D's optimizer state
 //   DIR/global_step1000/configs/*.yml                                  GPT-NeoX's configuration
+//   DIR/global_step1000_universal/zero/NAME/*.pt                       a universal checkpoint, deepspeed_universal.h
 //
 // RR is the model-parallel rank: STAGE * (tensor parallel ranks) + TT with pipeline modules, otherwise TT.
 #pragma once
@@ -23,6 +24,7 @@ struct DeepSpeedFiles {
   std::vector<std::string> ranks;                    // mp_rank_*, by model-parallel rank
   std::map<int, std::vector<std::string>> layers;    // layer_*, by the module's number and tensor parallel rank
   std::map<int, std::map<int, std::string>> shards;  // *_optim_states.pt, by model- and data-parallel rank, if any
+  std::map<std::string, std::string> universal;      // folders of a universal checkpoint's parameters, by name
   std::vector<std::string> configs;                  // configs/*.yml, *.yaml and *.json
   int tensor_parallel = 1;
 };
@@ -32,8 +34,9 @@ bool holds_neox(const std::string& path);
 /// True for one checkpoint's folder with any of DeepSpeed's files.
 bool holds_deepspeed(const std::string& path);
 
-/// If `path` is a folder with multiple of these checkpoints, returns the one that its file `latest` names. If the file
-/// is missing or names another folder, warns and returns the newest global_stepN. Returns empty for other folders.
+/// If `path` is a folder with multiple of these checkpoints, returns the one that its file `latest` names, or else
+/// `latest_universal`. If the files are missing or name other folders, warns and returns the newest global_stepN.
+/// Returns empty for other folders.
 std::optional<std::string> current_deepspeed_checkpoint(const std::string& path, Console& console);
 
 /// Returns the files of a checkpoint. Throws Error(bad_data) if files are missing, if it belongs to a mixture of

@@ -6,6 +6,7 @@
 #include "base/count_of.h"
 #include "base/printable.h"
 #include "ckpt/deepspeed_names.h"
+#include "ckpt/deepspeed_universal.h"
 #include "ckpt/nested_tensors.h"
 
 namespace mtl {
@@ -26,8 +27,7 @@ void add_tensors(std::vector<NamedTensor>& out, const TorchFile& file, PickleVal
   }
 }
 
-[[noreturn]] void refuse_name(const NamedTensor& entry) {
-  const std::string& name = entry.name;
+[[noreturn]] void refuse_name(const std::string& name, const std::string& path) {
   const char* why = "is not a GPT parameter that mtl supports";
   if (name.find("word_embeddings.norm.") != std::string::npos)
     why = "is the norm of the embeddings (--embed-layernorm, BLOOM), which mtl does not support";
@@ -37,14 +37,16 @@ void add_tensors(std::vector<NamedTensor>& out, const TorchFile& file, PickleVal
     why =
         "belongs to a transformers model; convert the checkpoint with the zero_to_fp32.py beside it, into the folder "
         "of the model's config.json, and use that folder";
-  fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(name), "' ", why);
+  fail_at(Exit::bad_data, path, "tensor '", printable_text(name), "' ", why);
 }
 
-DeepSpeedName parsed_name(const NamedTensor& entry) {
-  std::optional<DeepSpeedName> parsed = parse_deepspeed_name(entry.name);
-  if (!parsed) refuse_name(entry);
+DeepSpeedName parsed_name(const std::string& name, const std::string& path) {
+  std::optional<DeepSpeedName> parsed = parse_deepspeed_name(name);
+  if (!parsed) refuse_name(name, path);
   return std::move(*parsed);
 }
+
+DeepSpeedName parsed_name(const NamedTensor& entry) { return parsed_name(entry.name, entry.file->path()); }
 
 FlatShard shard_of(const NamedTensor& entry) {
   const TorchTensor& tensor = *entry.tensor;
@@ -81,27 +83,6 @@ void add_rank(DeepSpeedModel& model, int rank, const std::vector<NamedTensor>& e
   }
 }
 
-/// Numbers the blocks of a pipeline in the order of its modules.
-void number_blocks(DeepSpeedModel& model, const std::vector<NamedTensor>& entries) {
-  std::set<std::int64_t> numbers;
-  std::int64_t layers = 0;
-  for (const NamedTensor& entry : entries) {
-    const DeepSpeedName parsed = parsed_name(entry);
-    if (!parsed.block) continue;
-    if (parsed.is_module_number)
-      numbers.insert(*parsed.block);
-    else
-      layers = std::max(layers, *parsed.block + 1);
-  }
-  for (std::int64_t number : numbers) {
-    if (number != *numbers.begin() + std::ssize(model.blocks))
-      fail_at(Exit::bad_data, entries.front().file->path(), "the weights of the pipeline's module ",
-              *numbers.begin() + std::ssize(model.blocks), " are missing; copy all files of the checkpoint");
-    model.blocks.emplace(number, std::ssize(model.blocks));
-  }
-  model.layers = layers + std::ssize(model.blocks);
-}
-
 const TorchFile& open_file(DeepSpeedModel& model, const std::string& path) {
   model.files.push_back(std::make_unique<TorchFile>(path));
   return *model.files.back();
@@ -127,6 +108,37 @@ std::vector<NamedTensor> entries_of_rank(DeepSpeedModel& model, const DeepSpeedF
 
 }  // namespace
 
+void number_blocks(DeepSpeedModel& model, const std::vector<std::string>& names, const std::string& path) {
+  std::set<std::int64_t> numbers;
+  std::int64_t layers = 0;
+  for (const std::string& name : names) {
+    const DeepSpeedName parsed = parsed_name(name, path);
+    if (!parsed.block) continue;
+    if (parsed.is_module_number)
+      numbers.insert(*parsed.block);
+    else
+      layers = std::max(layers, *parsed.block + 1);
+  }
+  for (std::int64_t number : numbers) {
+    if (number != *numbers.begin() + std::ssize(model.blocks))
+      fail_at(Exit::bad_data, path, "the weights of the pipeline's module ",
+              *numbers.begin() + std::ssize(model.blocks), " are missing; copy all files of the checkpoint");
+    model.blocks.emplace(number, std::ssize(model.blocks));
+  }
+  model.layers = layers + std::ssize(model.blocks);
+}
+
+std::vector<std::int64_t> shape_in(const TorchFile& file, PickleValue value) {
+  if (value.is(PickleKind::object) && value.global() == "torch.Size" && value.arguments().size() == 1)
+    value = value.arguments().at(0);
+  std::vector<std::int64_t> shape;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    shape.push_back(value.is(PickleKind::tuple) && value.at(i).is(PickleKind::integer) ? value.at(i).as_int() : -1);
+    if (shape.back() < 0) fail_at(Exit::bad_data, file.path(), "an entry of param_shapes is not a shape");
+  }
+  return shape;
+}
+
 std::optional<PickleValue> DeepSpeedModel::find(std::string_view key) const {
   const std::optional<PickleValue> value = root().find(key);
   return value && value->is(PickleKind::none) ? std::nullopt : value;
@@ -150,11 +162,19 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
   model.tensor_parallel = files.tensor_parallel;
   model.ranks = files.ranks.size();
   for (const std::string& path : files.ranks) open_file(model, path);
-  for (int rank = 0; rank < model.tensor_parallel; ++rank) {
+  if (!files.universal.empty()) read_universal_weights(model, files);
+  for (int rank = 0; files.universal.empty() && rank < model.tensor_parallel; ++rank) {
     const std::vector<NamedTensor> entries = entries_of_rank(model, files, rank);
     if (entries.empty())
       fail_at(Exit::bad_data, model.files.back()->path(), "the file has no tensors; copy all files of the checkpoint");
-    if (rank == 0) number_blocks(model, entries);
+    if (rank == 0) {
+      std::vector<std::string> names;
+      for (const NamedTensor& entry : entries) {
+        parsed_name(entry);
+        names.push_back(entry.name);
+      }
+      number_blocks(model, names, entries.front().file->path());
+    }
     for (const NamedTensor& entry : entries) {
       parsed_name(entry);
       if (!model.canonical_name(entry.name))

@@ -52,6 +52,7 @@ struct DeepSpeedModel {
   std::vector<std::string> order;               // canonical names in module order
   std::int64_t layers = 0;
   bool is_neox = false;
+  bool has_stripped_vocabulary = false;  // the token embedding has no padding rows
 
   PickleValue root() const { return files.front()->root(); }
   /// Returns an entry of the first rank's file. Empty if it is missing or None.
@@ -59,6 +60,13 @@ struct DeepSpeedModel {
   /// Returns the canonical name of a parameter in the files ("layers.2.norm1.weight"). Empty if it is not known.
   std::optional<std::string> canonical_name(std::string_view name) const;
 };
+
+/// Numbers the blocks of a pipeline in the order of its modules, and counts layers. Throws Error(bad_data) with `path`
+/// for a name that is not a GPT parameter's, and if a module is missing.
+void number_blocks(DeepSpeedModel& model, const std::vector<std::string>& names, const std::string& path);
+
+/// Reads a shape in param_shapes, a torch.Size or a tuple. Throws Error(bad_data) with the file if it is not one.
+std::vector<std::int64_t> shape_in(const TorchFile& file, PickleValue value);
 
 /// Opens all files with weights and collects the parameters. Throws Error(bad_data) if a tensor is not a GPT parameter,
 /// or if ranks disagree about the model.

@@ -5,6 +5,7 @@
 
 #include "base/count_of.h"
 #include "base/printable.h"
+#include "ckpt/deepspeed_universal.h"
 
 namespace mtl {
 
@@ -64,18 +65,6 @@ std::int64_t steps_in(const TorchFile& file, PickleValue dict) {
     value = step->as_number();
   }
   return value >= 0 && value < 9e15 ? static_cast<std::int64_t>(value) : 0;
-}
-
-/// Reads a shape in param_shapes: a torch.Size or a tuple.
-std::vector<std::int64_t> shape_in(const TorchFile& file, PickleValue value) {
-  if (value.is(PickleKind::object) && value.global() == "torch.Size" && value.arguments().size() == 1)
-    value = value.arguments().at(0);
-  std::vector<std::int64_t> shape;
-  for (std::size_t i = 0; i < value.size(); ++i) {
-    shape.push_back(value.is(PickleKind::tuple) && value.at(i).is(PickleKind::integer) ? value.at(i).as_int() : -1);
-    if (shape.back() < 0) refuse_shards(file, "has an entry of param_shapes that is not a shape");
-  }
-  return shape;
 }
 
 std::int64_t count_of_shape(const std::vector<std::int64_t>& shape) {
@@ -382,10 +371,16 @@ DeepSpeedOptimizer read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& f
 
 DeepSpeedTraining read_deepspeed_training(DeepSpeedModel& model, const DeepSpeedFiles& files) {
   DeepSpeedTraining out;
-  if (files.shards.empty() && !model.find("optimizer")) return out;
+  const bool is_universal = !files.universal.empty();
+  if (files.shards.empty() && !is_universal && !model.find("optimizer")) return out;
   std::int64_t steps = 0;
   try {
-    out.optimizer = read_optimizer(model, files, steps);
+    if (is_universal)
+      out.optimizer = {.main = {},
+                       .exp_avg = read_universal_state(model, files, "exp_avg"),
+                       .exp_avg_sq = read_universal_state(model, files, "exp_avg_sq")};
+    else
+      out.optimizer = read_optimizer(model, files, steps);
   } catch (const Error& error) {
     if (error.code() != Exit::bad_data) throw;
     out.problem = error.what();

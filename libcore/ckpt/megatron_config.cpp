@@ -272,7 +272,7 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
   config.vocab_size = given.vocab_size.value_or(shapes.vocabulary_rows);
   expect_size(args, "num_layers", shapes.layers, problems);
   expect_size(args, "hidden_size", shapes.hidden, problems);
-  expect_size(args, "padded_vocab_size", shapes.vocabulary_rows, problems);
+  if (!shapes.has_stripped_vocabulary) expect_size(args, "padded_vocab_size", shapes.vocabulary_rows, problems);
   if (config.vocab_size > shapes.vocabulary_rows)
     throw UsageError(
         std::vector<Problem>{{cat("--vocab-size ", config.vocab_size),

@@ -18,6 +18,7 @@ namespace mtl {
 struct MegatronShapes {
   std::int64_t layers = 0, vocabulary_rows = 0, hidden = 0, up_rows = 0, query_norm = 0;
   std::int64_t positions = 0;
+  bool has_stripped_vocabulary = false;  // without the padding rows that args.padded_vocab_size counts
   bool has_norm_bias = false, has_head = false;
   LinearBias bias;
 };

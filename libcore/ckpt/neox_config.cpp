@@ -303,7 +303,8 @@ GptConfig neox_config(const NeoxSettings& read, const NeoxShapes& shapes, const 
              shapes.common.vocabulary_rows)}});
   expect_size(settings, "num_layers", config.num_layers, problems);
   expect_size(settings, "hidden_size", config.hidden_size, problems);
-  expect_size(settings, "padded_vocab_size", shapes.common.vocabulary_rows, problems);
+  if (!shapes.common.has_stripped_vocabulary)
+    expect_size(settings, "padded_vocab_size", shapes.common.vocabulary_rows, problems);
   config.bias = shapes.common.bias;
   set_heads(settings, shapes, given, config, problems);
   set_activation(settings, shapes, config, problems, notes);

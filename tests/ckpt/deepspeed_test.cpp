@@ -14,13 +14,15 @@ using namespace std::string_literals;
 namespace {
 
 const std::string kDeepSpeed = "golden/deepspeed/";
-const std::string kDeepSpeedCases[] = {"neox_pipeline",     "neox_sequential", "megatron_tensor",
-                                       "megatron_pipeline", "megatron_plain",  "megatron_llama",
-                                       "megatron_fused",    "neox_gated",      "neox_geglu"};
+const std::string kDeepSpeedCases[] = {"neox_pipeline",  "neox_sequential",   "megatron_tensor", "megatron_pipeline",
+                                       "megatron_plain", "megatron_llama",    "megatron_fused",  "neox_gated",
+                                       "neox_geglu",     "megatron_universal"};
 
 ModelSource open_deepspeed_case(const std::string& path, std::optional<std::int64_t> heads = std::nullopt) {
   Console console = quiet_console();
-  return ModelSource::open(path, console, {.vocab_size = 32, .num_attention_heads = heads});
+  ModelSupplement given{.num_attention_heads = heads};
+  if (!contains(path, "universal")) given.vocab_size = 32;  // a universal checkpoint has no padding
+  return ModelSource::open(path, console, given);
 }
 
 void check_equal(const ModelSource& source, const std::string& name, const ModelSource& expected,
@@ -98,7 +100,7 @@ TEST_CASE("deepspeed: the golden cases equal their models and moments bit for bi
 
 TEST_CASE("deepspeed: without optimizer files, the 16-bit weights are read") {
   const ScratchFolder scratch;
-  for (const std::string& name : std::span(kDeepSpeedCases).first(4)) {
+  for (const std::string& name : std::span(kDeepSpeedCases).first(4)) {  // those with such files
     CAPTURE(name);
     const std::string path = copy_deepspeed_case(scratch, name);
     remove_matching(path, "_optim_states.pt");
@@ -169,6 +171,60 @@ TEST_CASE("deepspeed: without ZeRO, fp32 weights in another order than the weigh
   CHECK(!source.has_optimizer());
   CHECK(contains(source.optimizer_problem(), "do not round to the weights of 'sequential.0.word_embeddings.weight'"));
   check_kind(source, "param", open_deepspeed_case(kDeepSpeed + "neox_gated/expected/weight"));
+}
+
+TEST_CASE("deepspeed: a universal checkpoint that is damaged or merged in another way is refused") {
+  const ScratchFolder scratch;
+  const std::string golden = kDeepSpeed + "megatron_universal";
+  const std::string path = scratch / "universal/global_step2_universal", matrix = "3.mlp.dense_h_to_4h.weight";
+  const auto copy = [&] {
+    fs::remove_all(scratch / "universal");
+    fs::copy(golden, scratch / "universal", fs::copy_options::recursive);
+  };
+  const auto replace = [&](const std::string& file, const std::string& other) {
+    copy();
+    fs::copy_file(cat(path, "/zero/", other), cat(path, "/zero/", file), fs::copy_options::overwrite_existing);
+    return error_of([&] { open_deepspeed_case(path); });
+  };
+  copy();
+  CHECK(ends_with(open_deepspeed_case(scratch / "universal").folder(), "/global_step2_universal"));
+  // Weights of another parameter
+  CHECK(contains(replace(matrix + "/fp32.pt", "2.self_attention.query_key_value.weight/fp32.pt"),
+                 "has shards of 1 tensor parallel ranks, but others have 2"));
+  CHECK(contains(replace(matrix + "/fp32.pt", "2.mlp.dense_4h_to_h.weight/fp32.pt"), "but the model needs (64, 16)"));
+  CHECK(contains(replace("3.input_layernorm.weight/fp32.pt", "3.mlp.dense_4h_to_h.weight/fp32.pt"), "shape"));
+  CHECK(contains(replace(matrix + "/fp32.pt", "optimizer_state.pt"), "a way of merging tensor parallel ranks"));
+  // Missing files
+  copy();
+  fs::remove(cat(path, "/zero/", matrix, "/fp32.pt"));
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "dense_h_to_4h.weight/fp32.pt: the file is missing"));
+  fs::remove_all(cat(path, "/zero/", matrix));
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "'layers.1.mlp.up.weight' is missing"));
+  copy();
+  fs::remove(path + "/mp_rank_03_model_states.pt");
+  fs::remove(path + "/mp_rank_02_model_states.pt");
+  fs::remove(path + "/mp_rank_01_model_states.pt");
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }),
+                 "has shards of 1 tensor parallel ranks, but others have 2"));
+  copy();
+  fs::create_directories(path + "/zero/2.mlp.experts.weight");
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "'2.mlp.experts.weight' is not a GPT parameter"));
+  copy();
+  fs::remove_all(path + "/zero");
+  fs::create_directories(path + "/zero");
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "has no parameters"));
+  // Moments of another parameter, or none: the weights remain.
+  for (const bool is_missing : {false, true}) {
+    copy();
+    const std::string moment = cat(path, "/zero/", matrix, "/exp_avg.pt");
+    fs::remove(moment);
+    if (!is_missing) fs::copy_file(cat(path, "/zero/3.mlp.dense_4h_to_h.weight/exp_avg.pt"), moment);
+    const ModelSource source = open_deepspeed_case(path);
+    CHECK(!source.has_optimizer());
+    CHECK(
+        contains(source.optimizer_problem(), is_missing ? "exp_avg.pt: the file is missing" : "differ from those in"));
+    check_kind(source, "param", open_deepspeed_case(golden + "/expected/main"));
+  }
 }
 
 TEST_CASE("deepspeed: the tracker names the checkpoint of a folder") {

@@ -305,7 +305,7 @@ def megatron_args(case, tp, pp):
     for name in ("megatron", "megatron.enums"):
         sys.modules.setdefault(name, types.ModuleType(name))
     import enum
-    if "llama" in case or "fused" in case:  # Microsoft's
+    if case in ("megatron_llama", "megatron_fused", "megatron_universal"):  # Microsoft's
         fpdt = {"ds_sequence_parallel_fpdt": False, "ds_sequence_parallel_fpdt_chunk_size": 65536}
         return argparse.Namespace(
             num_layers=LAYERS, hidden_size=C, ffn_hidden_size=FFN, num_attention_heads=HEADS,
@@ -352,6 +352,13 @@ def modules_of(case, tp, rank):
         specs |= norm(f"sequential.{LAYERS + 3}.norm", "model.norm", bias=False, weight="scale")
         specs[f"sequential.{LAYERS + 4}.final_linear.weight"] = Spec([("lm_head.weight", (VOCAB, C))], 0)
         return [Leaves(specs, tp, rank)]
+    if case == "megatron_universal":
+        embedding = {"word_embeddings.weight": Spec([("model.embed_tokens.weight", (VOCAB, C))], 0)}
+        blocks = [megatron_llama(layer, "", groups_of_case(case), False) for layer in range(LAYERS)]
+        head = {"lm_head.weight": Spec([("lm_head.weight", (VOCAB, C))], 0)}
+        final = {"weight": Spec([("model.norm.weight", (C,))])}
+        return [pass_on, Leaves(embedding, tp, rank), *[Leaves(block, tp, rank) for block in blocks],
+                Leaves(final, tp, rank), Leaves(head, tp, rank)]
     if case in ("megatron_llama", "megatron_fused"):
         model = "language_model."
         specs = {model + "embedding.word_embeddings.weight": Spec([("model.embed_tokens.weight", (VOCAB, C))], 0)}
@@ -421,6 +428,8 @@ CASES = {
                                     "zero_optimization": {"stage": 1}}),
     "megatron_plain": (1, None, 1, {}),
     "megatron_llama": (2, None, 1, {}),
+    "megatron_universal": (2, 2, 1, {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"},
+                                     "zero_optimization": {"stage": 1}}),
     "megatron_fused": (2, None, 1, {}),
     # 16-bit weights without ZeRO: FP16_Optimizer (for torch's Adam, in place of DeepSpeed's FusedAdam, which needs a
     # GPU) and FP16_UnfusedOptimizer
@@ -448,6 +457,29 @@ def step_of_stage(engine, dtype):
     engine._exec_reduce_tied_grads()
     engine._exec_reduce_grads()
     engine._exec_optimizer_step()
+
+
+# What Megatron-DeepSpeed's GPTModelPipe states for ds_to_universal.
+UNIVERSAL = {
+    "universal_checkpoint_version": 0.2, "original_vocab_size": 30, "padded_vocab_size": VOCAB,
+    "vocabulary_parameter_patterns": [r"\d+.word_embeddings.weight", r"\d+.lm_head.weight"],
+    "pipeline_replicated_parameter_patterns": [],
+    "tp_replicated_parameter_patterns": [r"\d+.input_layernorm.weight", r"\d+.post_attention_layernorm.weight",
+                                         r"\d+.weight"],
+    "parameter_with_row_parallelism_patterns": [r"\d+.mlp.dense_4h_to_h.weight", r"\d+.self_attention.dense.weight"],
+    "parameter_with_2_sub_params_cat_dim_0": [r"\d+.mlp.dense_h_to_4h.weight"],
+}
+
+
+def to_universal(out, *flags):
+    """Converts the checkpoint with DeepSpeed's own program, and removes the original."""
+    import subprocess
+    step = f"{out}/global_step2"
+    subprocess.run([sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--input_folder", step,
+                    "--output_folder", step + "_universal", "--num_extract_workers", "1", "--num_merge_workers", "1",
+                    *flags], check=True)
+    shutil.rmtree(step)
+    os.remove(f"{out}/latest")
 
 
 def states_without_zero(wrapper, parameter):
@@ -512,6 +544,8 @@ def work(rank, world, case, out, port):
         state["args"] = {**NEOX_ARGS, "model_parallel_size": tp}
     else:
         state |= {"args": megatron_args(case, tp, pp or 1), "checkpoint_version": 3.0, "tokens": 0}
+    if case == "megatron_universal":
+        state["universal_checkpoint_info"] = UNIVERSAL
     engine.save_checkpoint(out, tag="global_step2", client_state=state)
     collected = {}
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):  # set before torch's AdamW had any state
@@ -567,6 +601,8 @@ def whole(case, out, world):
                 parts = [torch.cat(pieces, spec.axis) for pieces in zip(*per_rank)]
             for (reference, shape), part in zip(spec.parts, parts):
                 assert part.shape == torch.Size(shape), (name, part.shape, shape)
+                if case == "megatron_universal" and shape[0] == VOCAB and "mlp" not in reference:
+                    part = part[:UNIVERSAL["original_vocab_size"]]
                 result[kind][reference] = to_transformers(reference, part)
     return result
 
@@ -584,6 +620,7 @@ LLAMA = CONFIGS["neox_sequential"]
 CONFIGS["neox_gated"] = LLAMA | {"rope_theta": 10000.0}
 CONFIGS["neox_geglu"] = LLAMA | {"rope_theta": 10000.0, "hidden_act": "gelu", "attention_bias": True, "mlp_bias": True}
 CONFIGS["megatron_llama"] = LLAMA | {"rope_theta": 10000.0}
+CONFIGS["megatron_universal"] = CONFIGS["megatron_llama"] | {"vocab_size": UNIVERSAL["original_vocab_size"]}
 CONFIGS["megatron_fused"] = LLAMA | {"rope_theta": 10000.0, "num_key_value_heads": HEADS}
 GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": C, "n_head": HEADS, "n_layer": LAYERS,
         "n_positions": POSITIONS, "vocab_size": VOCAB, "n_inner": FFN, "activation_function": "gelu_new"}
@@ -611,6 +648,8 @@ def make(case, root, port):
         with open(f"{folder}/config.json", "w") as file:
             json.dump(config, file, indent=1)
             file.write("\n")
+    if case == "megatron_universal":
+        to_universal(out)
     if case in NEOX_YML:  # GPT-NeoX's save_checkpoint() writes its configuration files beside the weights
         os.makedirs(f"{out}/global_step2/configs")
         with open(f"{out}/global_step2/configs/model.yml", "w") as file:
