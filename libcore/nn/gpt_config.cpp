@@ -71,10 +71,11 @@ void check_yarn(const RotaryOptions& rotary, std::vector<std::string>& out) {
 void check_longrope(const RotaryOptions& rotary, std::int64_t pairs, std::vector<std::string>& out) {
   for (const auto& [name, factors] :
        {std::pair("short_factor", &rotary.short_factors), std::pair("long_factor", &rotary.long_factors)}) {
-    const bool is_positive = std::ranges::all_of(*factors, [](double factor) { return factor > 0 && factor < 1e30; });
-    if (std::ssize(*factors) != pairs || !is_positive)
+    if (std::ssize(*factors) != pairs)
       out.push_back(cat(name, " of longrope has ", factors->size(), " numbers; it must have ", pairs,
-                        ", one for each pair of elements that is rotated, all positive"));
+                        ", one for each pair of elements that is rotated"));
+    const auto wrong = std::ranges::find_if(*factors, [](double factor) { return !(factor > 0 && factor < 1e30); });
+    if (wrong != factors->end()) out.push_back(cat(name, " of longrope has ", *wrong, "; all must be positive"));
   }
 }
 

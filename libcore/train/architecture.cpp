@@ -251,6 +251,9 @@ void resolve_rope_parameters(GptConfig& config, const ArchitectureOptions& given
   std::vector<std::string> problems;
   try {
     const RotaryOptions rotary = rotary_from_hf(Json::parse(*given.rope_parameters), config, problems);
+    if (problems.empty() && resolver.is_loaded() && rotary.percent != config.rotary.percent)
+      problems.push_back(cat("rope_parameters.partial_rotary_factor is ", rotary.percent, ", but the loaded model has ",
+                             config.rotary.percent, "; leave it out"));
     if (problems.empty()) config.rotary = rotary;
   } catch (const Error&) {  // not JSON: see check_architecture()
   }

@@ -122,6 +122,11 @@ refused '--no-yarn-correction-range-round-to-int +contradicts' --load "$LLAMA" "
 refused '--rope-parameters +is not JSON \(' --load "$LLAMA" --rope-parameters '{"factor"'
 refused '--rope-parameters +must be a JSON object' --load "$LLAMA" --rope-parameters '[4]'
 refused '--rope-parameters +rope_parameters has no factor; add it' --load "$LLAMA" --rope-parameters '{"rope_type": "linear"}'
+refused '--rope-parameters +rope_parameters.partial_rotary_factor is 0.5, but the loaded model has 1; leave it out' --load "$LLAMA" \
+  --rope-parameters '{"rope_type": "linear", "factor": 2, "partial_rotary_factor": 0.5}'
+refused 'model +short_factor of longrope has -1; all must be positive' --load "$LLAMA" --rope-parameters \
+  '{"rope_type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, -1], "long_factor": [1, 1, 1, 1, 1, 1, 1, 1],
+    "original_max_position_embeddings": 16}'
 refused '--rotary-base 500 +excludes --rope-parameters' --load "$LLAMA" --rotary-base 500 \
   --rope-parameters '{"rope_type": "linear", "factor": 2}'
 refused '--rope-type yarn +chooses the positions of latent attention' --load "$LLAMA" --rope-type yarn
