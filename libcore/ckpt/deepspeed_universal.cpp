@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/printable.h"
 #include "ckpt/deepspeed_names.h"
+#include "ckpt/tensor_reader.h"
 
 namespace mtl {
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "ckpt/tensor_file.h"
 
 namespace mtl {
 

@@ -164,7 +164,7 @@ std::string unknown_settings(const NeoxSettings& read) {
   constexpr std::size_t kMostShown = 20;
   std::vector<std::string> names;
   for (const auto& [name, setting] : read) {
-    const auto is_name = [&](std::string_view known) { return known == name; };
+    const auto is_name = [&name = name](std::string_view known) { return known == name; };
     const bool is_refused = std::ranges::any_of(kRefused, is_name, &RefusedSetting::name);
     if (!is_refused && std::ranges::none_of(kRead, is_name) && std::ranges::none_of(kWithoutEffect, is_name))
       names.push_back(printable_text(name.substr(0, 60)));

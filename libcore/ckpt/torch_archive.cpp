@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/count_of.h"
+#include "base/error.h"
 #include "base/printable.h"
 #include "base/str.h"
 #include "base/utf8.h"
