@@ -59,10 +59,16 @@ std::optional<std::vector<int>> layer_numbers(const std::string& name) {
 /// Throws if the file belongs to a kind of checkpoint that mtl does not read.
 void refuse_kind(const std::string& checkpoint, const std::string& name) {
   const std::string shown = printable_text(name);
-  if (numbers_in(name, {"zero_pp_rank_", "_mp_rank_", "_model_states.pt"}))
+  const bool is_partitioned = numbers_in(name, {"zero_pp_rank_", "_mp_rank_", "_model_states.pt"}).has_value();
+  if (is_partitioned && is_directory(checkpoint + "/zero"))
+    fail_at(Exit::bad_data, checkpoint, "the universal checkpoint was made from ZeRO-3 (", shown,
+            "), whose flat tensors mtl does not read; load it in the program that trained the model, with ZeRO 1, and "
+            "use the checkpoint that the program then saves");
+  if (is_partitioned)
     fail_at(Exit::bad_data, checkpoint, "ZeRO-3 has partitioned the weights (", shown,
-            "), which mtl does not read; merge them with DeepSpeed's ds_to_universal.py --inject_missing_state and "
-            "load them with ZeRO 1, or with the zero_to_fp32.py beside the checkpoint, and use the result");
+            "), which mtl does not read; merge them with DeepSpeed's ds_to_universal.py --inject_missing_state, load "
+            "the result with ZeRO 1 in the program that trained the model, and use the checkpoint that the program "
+            "then saves, or, for a transformers model, merge them with the zero_to_fp32.py beside the checkpoint");
   if (name.find("_expert_") != std::string::npos || starts_with(name, "expert_") || starts_with(name, "expp_rank_"))
     fail_at(Exit::bad_data, checkpoint, "the checkpoint is a mixture of experts (", shown,
             "), which mtl does not support; use a dense model");

@@ -210,6 +210,9 @@ TEST_CASE("deepspeed: a universal checkpoint that is damaged or merged in anothe
   fs::create_directories(path + "/zero/2.mlp.experts.weight");
   CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "'2.mlp.experts.weight' is not a GPT parameter"));
   copy();
+  write_file_atomic(path + "/zero_pp_rank_0_mp_rank_00_model_states.pt", "");
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "was made from ZeRO-3 (zero_pp_rank_0_mp_rank_00"));
+  copy();
   fs::remove_all(path + "/zero");
   fs::create_directories(path + "/zero");
   CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "has no parameters"));
