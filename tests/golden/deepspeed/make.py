@@ -131,11 +131,13 @@ def llama_block(layer, groups):
 
 
 def gated_block(layer, groups, mlp):
-    """A block of GPT-NeoX with RMSNorm, grouped queries and a gated MLP: the two matrices of releases 1.1 to 2.0
-    (mlp_type llama), or GEGLU's single one with biases, [up | gate] on every rank."""
+    """A block of GPT-NeoX with RMSNorm, grouped queries and a gated MLP: llama_block()'s, the two matrices before
+    0d4bdb96 ("gated", mlp_type llama), or GEGLU's single one with biases, [up | gate] on every rank."""
+    if mlp == "sequential":
+        return llama_block(layer, groups)
     to = f"model.layers.{layer}."
     out = {name: spec for name, spec in llama_block(layer, groups).items() if "mlp" not in name}
-    if mlp == "llama":
+    if mlp == "gated":
         return out | {"mlp.w1.weight": Spec([(to + "mlp.gate_proj.weight", (FFN, C))], 0),
                       "mlp.w3.weight": Spec([(to + "mlp.up_proj.weight", (FFN, C))], 0),
                       "mlp.w2.weight": Spec([(to + "mlp.down_proj.weight", (C, FFN))], 1)}
@@ -344,10 +346,10 @@ def modules_of(case, tp, rank):
         final = norm("norm", "gpt_neox.final_layer_norm", merge="mean")
         return [Leaves(embedding, tp, rank), pass_on, *[Leaves(block, tp, rank, frequencies) for block in blocks],
                 pass_on, Leaves(final, tp, rank), Leaves(head, tp, rank)]
-    if case in ("neox_gated", "neox_geglu"):
+    if case in ("neox_sequential", "neox_gated", "neox_geglu"):
         specs = {"sequential.0.word_embeddings.weight": Spec([("model.embed_tokens.weight", (VOCAB, C))], 0)}
         for layer in range(LAYERS):
-            block = gated_block(layer, groups_of_case(case), "llama" if case == "neox_gated" else "geglu")
+            block = gated_block(layer, 2, case.removeprefix("neox_"))
             specs |= {f"sequential.{layer + 2}.{name}": spec for name, spec in block.items()}
         specs |= norm(f"sequential.{LAYERS + 3}.norm", "model.norm", bias=False, weight="scale")
         specs[f"sequential.{LAYERS + 4}.final_linear.weight"] = Spec([("lm_head.weight", (VOCAB, C))], 0)
@@ -367,13 +369,6 @@ def modules_of(case, tp, rank):
                                     case == "megatron_fused")
         specs |= norm(model + "encoder.final_layernorm", "model.norm", bias=False)
         specs[model + "output_layer.weight"] = Spec([("lm_head.weight", (VOCAB, C))], 0)
-        return [Leaves(specs, tp, rank)]
-    if case == "neox_sequential":
-        specs = {"sequential.0.word_embeddings.weight": Spec([("model.embed_tokens.weight", (VOCAB, C))], 0)}
-        for layer in range(LAYERS):
-            specs |= {f"sequential.{layer + 2}.{name}": spec for name, spec in llama_block(layer, 2).items()}
-        specs |= norm(f"sequential.{LAYERS + 3}.norm", "model.norm", bias=False, weight="scale")
-        specs[f"sequential.{LAYERS + 4}.final_linear.weight"] = Spec([("lm_head.weight", (VOCAB, C))], 0)
         return [Leaves(specs, tp, rank)]
     if case == "megatron_pipeline":
         final = {name.removeprefix("."): spec for name, spec in norm("", "ln_f").items()}
