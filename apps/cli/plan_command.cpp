@@ -67,8 +67,6 @@ struct PlanCommand {
     return out;
   }
 
-  static bool is_file(std::string_view hardware) { return ends_with(hardware, ".json"); }
-
   /// Parses "80GB" or "80".
   static std::optional<double> parse_gigabytes(std::string_view text) {
     if (ends_with(text, "GB")) text.remove_suffix(2);

@@ -62,7 +62,7 @@ class Enumeration {
 
   void add_schedules(LayoutChoice choice, std::int64_t data) {
     const std::int64_t places = request_.config.num_layers + 2;
-    for (ScheduleKind kind : {ScheduleKind::one_forward_one_backward, ScheduleKind::interleaved,
+    for (ScheduleKind kind : {ScheduleKind::one_forward_one_backward, ScheduleKind::gpipe, ScheduleKind::interleaved,
                               ScheduleKind::zero_bubble_1, ScheduleKind::zero_bubble_2, ScheduleKind::zero_bubble_v}) {
       choice.schedule = kind;
       const bool is_interleaved = kind == ScheduleKind::interleaved;

@@ -2,8 +2,8 @@
 //
 // Grid:        all numbers of tensor-parallel, context-parallel and pipeline ranks that divide the ranks and the model,
 //              with and without sequence parallelism
-// Schedule:    1f1b, interleaved, zb-h1, zb-h2, zb-v; the layers split evenly or by their work (with interleaved: into
-//              any number of chunks per stage that divides them, or into 2, 4, 8, ... by their work)
+// Schedule:    1f1b, gpipe, interleaved, zb-h1, zb-h2, zb-v; the layers split evenly or by their work (with
+//              interleaved: into any number of chunks per stage that divides them, or into 2, 4, 8, ... by their work)
 // ZeRO stage:  those that zero_stages() allows
 // Micro-batch: 1, 2, 4, ... samples
 // Savings:     all combinations of kSavings in memory (not in files), none first
@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "layout/layout.h"

@@ -270,6 +270,7 @@ double StepBounds::micro_batches_kept(const LayoutChoice& choice, int stage, int
   const std::int64_t steps = micro_batches(choice);
   if (choice.schedule == ScheduleKind::one_forward_one_backward)
     return double(std::min<std::int64_t>(choice.pipeline - stage, steps));
+  if (choice.schedule == ScheduleKind::gpipe) return double(steps);
   if (choice.schedule != ScheduleKind::interleaved) return 1;
   // Longer schedules repeat themselves.
   const std::int64_t few = std::min<std::int64_t>(steps, 4 * choice.pipeline);

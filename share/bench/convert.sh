@@ -71,8 +71,8 @@ row() {
   done
   seconds_of() { field seconds < "$work/$1"; }
   paste <(seconds_of ours) <(seconds_of theirs) | awk '{printf "%.4f\n", $2 / $1}' > "$work/ratios"
-  ratio=$(median < "$work/ratios") low=$(sort -g "$work/ratios" | head -1) high=$(sort -g "$work/ratios" | tail -1)
-  peak=$(field peak_bytes < "$work/ours" | sort -g | tail -1)
+  ratio=$(median < "$work/ratios") low=$(least < "$work/ratios") high=$(most < "$work/ratios")
+  peak=$(field peak_bytes < "$work/ours" | most)
   if [ -z "$json" ]; then
     printf '%-44s %5.0f MB  %6.0f MB/s, the loop %6.0f, ratio %.2f (%.2f-%.2f); memory %4.0f MB, largest tensor %.0f\n' "$title" \
       "$((bytes / 1000000))" "$(seconds_of ours | median | rate)" "$(seconds_of theirs | median | rate)" "$ratio" "$low" "$high" \
