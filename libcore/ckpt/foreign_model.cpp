@@ -51,16 +51,15 @@ ForeignModel find_by_names(const std::vector<std::string>& names) {
   return {};
 }
 
-/// True for the names that programs give to the checkpoint of one iteration: Megatron-LM, DeepSpeed, torchtitan, NeMo.
-bool is_iteration_name(const std::string& name) {
-  return starts_with(name, "iter_") || name == "release" || starts_with(name, "global_step") ||
-         starts_with(name, "step-") || name == "weights";
-}
-
 }  // namespace
 
 bool is_deepspeed_file(std::string_view path) {
   return ends_with(path, "_model_states.pt") || ends_with(path, "_optim_states.pt");
+}
+
+bool is_iteration_name(const std::string& name) {
+  return starts_with(name, "iter_") || name == "release" || starts_with(name, "global_step") ||
+         starts_with(name, "step-") || name == "weights";
 }
 
 bool is_optimizer_file(std::string_view path) {

@@ -10,6 +10,8 @@ namespace mtl {
 bool is_deepspeed_file(std::string_view path);
 /// True for the path or name of a file in which Megatron-LM's distributed optimizer saves its state.
 bool is_optimizer_file(std::string_view path);
+/// True for the names that programs give to the checkpoint of one iteration: Megatron-LM, DeepSpeed, torchtitan, NeMo.
+bool is_iteration_name(const std::string& name);
 
 struct ForeignModel {
   std::string what;    // "is a distributed Megatron-LM checkpoint (metadata.json)"; empty if not recognized

@@ -83,4 +83,13 @@ std::vector<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& fold
   fail(Exit::bad_data, folder, " has no weights; add one of the files ", join(names, ", "));
 }
 
+std::string find_hf_weights(const std::string& folder) {
+  for (const Format& format : kFormats) {
+    for (const char* name : {format.single, format.index}) {
+      if (file_exists(cat(folder, "/", name))) return name;
+    }
+  }
+  return "";
+}
+
 }  // namespace mtl

@@ -14,5 +14,7 @@ namespace mtl {
 /// pytorch_model.bin; the shards in pytorch_model.bin.index.json. Throws Error(bad_data) if none exists, if a shard is
 /// missing, or if a shard does not contain a tensor that the index assigns to it.
 std::vector<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& folder);
+/// Returns the name of the file that open_hf_weights() would open first, or "" if none exists.
+std::string find_hf_weights(const std::string& folder);
 
 }  // namespace mtl

@@ -4,14 +4,18 @@
 #include <iterator>
 
 #include "base/files.h"
+#include "base/printable.h"
 #include "ckpt/dcp_folder.h"
 #include "ckpt/dcp_llama.h"
 #include "ckpt/deepspeed_checkpoint.h"
 #include "ckpt/deepspeed_folder.h"
+#include "ckpt/foreign_model.h"
 #include "ckpt/hf_folder.h"
+#include "ckpt/hf_weights.h"
 #include "ckpt/manifest.h"
 #include "ckpt/megatron_checkpoint.h"
 #include "ckpt/megatron_folder.h"
+#include "ckpt/model_folder.h"
 #include "ckpt/torch_dist_reader.h"
 
 namespace mtl {
@@ -45,9 +49,10 @@ constexpr ModelFormat kModelFormats[] = {
      .versions = "megatron-core 0.12.3, 0.16.1; Megatron-LM d98e8a64",
      .reads = "weights, Adam's moments, training state",
      .writes = "--to megatron --ckpt-format torch_dist",
+     .basis = "dcp",
      .proof = "ckpt/dcp_golden_test.cpp",
      .holds = holds_torch_dist,
-     .current = nullptr,
+     .current = current_megatron_checkpoint,
      .open = open_torch_dist},
     {.name = "dcp",
      .kind = "PyTorch distributed checkpoint",
@@ -66,6 +71,7 @@ constexpr ModelFormat kModelFormats[] = {
      .versions = "GPT-NeoX 1.0 and later, with ZeRO 0 to 2",
      .reads = "weights, Adam's moments, training state",
      .writes = "",
+     .basis = "deepspeed",
      .proof = "ckpt/deepspeed_test.cpp",
      .holds = holds_neox,
      .current = current_deepspeed_checkpoint,
@@ -89,7 +95,8 @@ constexpr ModelFormat kModelFormats[] = {
      .proof = "cli/transformers_long.sh",
      .holds = [](const std::string& path) { return file_exists(path + "/config.json"); },
      .current = nullptr,
-     .open = [](const std::string& path, const ModelSupplement&, Console&) { return open_hf_folder(path); }},
+     .open = [](const std::string& path, const ModelSupplement&, Console&) { return open_hf_folder(path); },
+     .find_weights = find_hf_weights},
 };
 
 }  // namespace
@@ -108,6 +115,29 @@ std::optional<std::string> find_model_in(const std::string& path, Console& conso
     if (std::optional<std::string> found = format.current(path, console)) return found;
   }
   return std::nullopt;
+}
+
+void warn_of_other_model(const std::string& folder, const std::string& model, Console& console) {
+  if (!is_directory(folder)) return;
+  const ModelFormat& chosen = *find_model_format(model);
+  const std::string marks = model == folder ? std::string(chosen.recognized) : fs::path(model).filename().string();
+  const auto warn = [&](const ModelFormat& other, std::string_view other_marks) {
+    console.warn(cat(folder, " contains more than one model: mtl reads the ", chosen.kind, " (", marks,
+                     ") and ignores the ", other.kind, " (", other_marks,
+                     "); move one of them to a folder of its own"));
+  };
+  for (const ModelFormat& other : kModelFormats) {
+    if (&other == &chosen || other.name == chosen.basis) continue;
+    const std::string found = other.find_weights != nullptr ? other.find_weights(folder)
+                              : other.holds(folder)         ? std::string(other.recognized)
+                                                            : "";
+    if (!found.empty()) return warn(other, found);
+  }
+  for (const std::string& name : names_in_folder(folder)) {
+    const ModelFormat* other = is_iteration_name(name) ? find_model_format(cat(folder, "/", name)) : nullptr;
+    const bool is_same = other == nullptr || other == &chosen || (other->current && other->current == chosen.current);
+    if (!is_same) return warn(*other, printable_text(name));
+  }
 }
 
 }  // namespace mtl

@@ -93,7 +93,10 @@ ModelSource::~ModelSource() = default;
 std::string ModelSource::find(const std::string& name, Console& console) {
   std::string path = resolve_hub_name(name);
   if (!file_exists(path)) fail_at(Exit::io, path, describe_missing_path(path));
-  if (std::optional<std::string> model = find_model_in(path, console)) return *model;
+  if (std::optional<std::string> model = find_model_in(path, console)) {
+    if (*model != path) warn_of_other_model(path, *model, console);
+    return *model;
+  }
   if (!is_directory(path)) {
     refuse_foreign(path);
     fail(Exit::bad_data, path, " is a file, but a model is a folder; use the folder that contains it");
@@ -111,6 +114,7 @@ ModelSource ModelSource::open(const std::string& path, Console& console, const M
   if (!given.hf_config.empty() && !find_model_format(found)->lacks_config)
     fail_at(Exit::usage, "--hf-config " + given.hf_config, "has no use for the model in ", found,
             ", whose files state its configuration; remove the flag");
+  warn_of_other_model(found, found, console);
   ModelSource source = read_mapped([&] {
     const ModelFormat& format = *find_model_format(found);
     std::unique_ptr<TensorReader> reader = format.open(found, given, console);

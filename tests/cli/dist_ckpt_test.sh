@@ -94,6 +94,38 @@ damage moments 3
 expect_damage moments --to hf
 expect_text err "the archive of 'optimizer.state.exp_avg_sq.embedding"
 
+# A folder with models in two formats is read as one of them, with a warning that names both. A run's older checkpoints
+# in another format, and a configuration beside torchtitan's tensors, are no second model.
+# expect_other FOLDER TEXT FLAG...: mtl-convert warns once that FOLDER has another model, with TEXT; "": it does not.
+expect_other() {
+  rm -rf converted
+  expect_exit 0 mtl-convert --load "$1" --save converted "${@:3}"
+  [ "$(sed -n 's/.*contains more than one model: mtl reads the //p' err)" = "$2" ] ||
+    fail "expected a warning '$2': $(cat err)"
+}
+apart='; move one of them to a folder of its own'
+cp -r "$CASES/titan_fp32/step-25" mixed
+chmod -R u+w mixed
+cp "$CASES/models/tiny/config.json" mixed
+expect_other mixed ''
+cp given_tiny_fp32/model.safetensors mixed
+expect_other mixed \
+  "PyTorch distributed checkpoint (.metadata) and ignores the Hugging Face folder (model.safetensors)$apart"
+mkdir -p several/step-9 several/iter_0000030
+cp "$CASES"/titan_fp32/step-25/{.metadata,*} several/step-9
+cp "$CASES"/odd/megatron_plain/{.metadata,*} several/iter_0000030
+echo 30 >several/latest_checkpointed_iteration.txt
+expect_other several "distributed Megatron-LM checkpoint (iter_0000030) and ignores the PyTorch distributed checkpoint \
+(step-9)$apart" --vocab-size 13
+rm -r several/step-9
+expect_exit 0 mtl-convert --load llama_fp32 --save old --to megatron
+mv old/release several/iter_0000010
+expect_other several '' --vocab-size 13
+cp given_llama_fp32/* several
+expect_other several \
+  "Hugging Face folder (config.json) and ignores the Megatron-LM checkpoint (iter_0000010)$apart"
+expect_same converted/model.safetensors llama_fp32/model.safetensors
+
 # --force replaces such a folder only if it has nothing else.
 cp -r "$CASES/odd/plain_compact" replaced
 chmod -R u+w replaced
