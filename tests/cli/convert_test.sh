@@ -170,7 +170,7 @@ expect_untouched "$WORK/outer" 'is or contains the model to read' 2 --load "$WOR
 ln -s outer "$WORK/outer_link"
 expect_untouched "$WORK/outer" 'is or contains the model to read' 2 --load "$WORK/outer/model" --save "$WORK/outer_link/model" --force
 mkdir "$WORK/here"
-(cd "$WORK/here" && expect_exit 2 mtl-convert "${from[@]}" --save . --force && expect_text "$WORK/err" 'is the current folder, or contains it'
+(failures=0; cd "$WORK/here" && expect_exit 2 mtl-convert "${from[@]}" --save . --force && expect_text "$WORK/err" 'is the current folder, or contains it'
   exit "$failures") || fail '--save . was not refused as it should be'
 expect_exit 2 mtl-convert "${from[@]}" --save ''
 expect_text "$WORK/err" "--save '' is empty"
@@ -236,7 +236,7 @@ echo keep >"$WORK/killed.tmp.78/release/mp_rank_00/notes.txt"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
 expect_text "$WORK/err" "killed.tmp.78 .* contains 'notes.txt', which is not part of a model \(in mp_rank_00\) \(in release\); it is kept"
 rm -r "$WORK/killed.tmp.78"
-(ulimit -f 100; expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/limited"; exit "$failures") ||
+(failures=0; ulimit -f 100; expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/limited"; exit "$failures") ||
   fail 'a limit on file sizes was not reported'
 expect_text "$WORK/err" 'model.safetensors.*: cannot write after .* bytes: File too large'
 stopped=0

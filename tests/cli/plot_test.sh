@@ -187,6 +187,6 @@ done
 expect_exit 74 mtl-plot "$WORK/$odd/absent"
 expect_text "$WORK/err" '^mtl-plot: .*/t��+\[31mx/absent: cannot open'
 LC_ALL=C grep -q $'\e' "$WORK/err" && fail 'a message prints control characters'
-(ulimit -f 1; expect_exit 74 mtl-plot "$WORK/long.jsonl" -o "$WORK/limited.svg"; exit "$failures") ||
+(failures=0; ulimit -f 1; expect_exit 74 mtl-plot "$WORK/long.jsonl" -o "$WORK/limited.svg"; exit "$failures") ||
   fail 'a limit on file sizes was not reported'
 finish
