@@ -79,7 +79,7 @@ std::unique_ptr<TorchArchive> DcpFolder::open(const std::string& key, const DcpP
   if (static_cast<std::size_t>(place.offset + place.length) > bytes.size())
     fail_at(Exit::io, file_of(place), "the file has been truncated");
   try {
-    return std::make_unique<TorchArchive>(bytes.subspan(place.offset, place.length));
+    return std::make_unique<TorchArchive>(bytes.subspan(place.offset, place.length), kCheckpointRemedy);
   } catch (const Error& error) {
     if (error.code() != Exit::bad_data) throw;
     fail_at(Exit::bad_data, file_of(place), "the archive of '", printable_text(key), "' at offset ", place.offset, ": ",

@@ -234,7 +234,7 @@ DcpMetadata read_dcp_metadata(std::string_view stream) {
     fail(Exit::bad_data, "the file has ", stream.size(), " bytes, but mtl reads at most ", kMaxMetadataBytes,
          "; save the checkpoint with fewer ranks");
   if (stream.empty()) fail(Exit::bad_data, "the file is empty; copy it again");
-  const Pickle pickle(stream, metadata_global_use);
+  const Pickle pickle(stream, metadata_global_use, kCheckpointRemedy);
   return MetadataReader(pickle.root()).read();
 }
 

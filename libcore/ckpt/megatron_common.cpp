@@ -49,7 +49,7 @@ MegatronCommon::MegatronCommon(const DcpFolder& folder) {
   std::string where = cat(folder.path(), "/", kCommonFile);
   if (file_exists(where)) {
     file_ = MappedFile(where);
-    with_prefix([&] { archive_ = std::make_unique<TorchArchive>(file_.bytes()); }, where, ": ");
+    with_prefix([&] { archive_ = std::make_unique<TorchArchive>(file_.bytes(), kCheckpointRemedy); }, where, ": ");
     root_ = archive_->root();
   } else {
     const auto object = folder.objects().find(kCommonObject);

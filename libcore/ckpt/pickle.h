@@ -51,6 +51,14 @@ enum class GlobalUse : std::uint8_t {
 };
 using GlobalRule = GlobalUse (*)(std::string_view module, std::string_view name);
 
+/// What follows in a message about a global that the rule does not allow: in a file that the user can save as tensors
+/// alone, and in a checkpoint, which another program wrote.
+inline constexpr std::string_view kTensorsRemedy =
+    ", which mtl does not allow in a file of tensors; save only the tensors, with torch.save(model.state_dict(), PATH)";
+inline constexpr std::string_view kCheckpointRemedy =
+    ", which mtl does not allow in a distributed checkpoint; load the checkpoint with the program that wrote it, and "
+    "save it without this class or function";
+
 class Pickle;
 
 /// A value. Valid as long as its Pickle exists.
@@ -102,8 +110,9 @@ class PickleValue {
 
 class Pickle {
  public:
-  /// Reads the first pickle in `stream`, which the caller must keep alive.
-  Pickle(std::string_view stream, GlobalRule rule);
+  /// Reads the first pickle in `stream`, which the caller must keep alive. `remedy` ends the message if the stream does
+  /// what the rule does not allow.
+  Pickle(std::string_view stream, GlobalRule rule, std::string_view remedy = kTensorsRemedy);
   Pickle(const Pickle&) = delete;
   Pickle& operator=(const Pickle&) = delete;
 

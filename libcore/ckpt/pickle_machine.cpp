@@ -16,10 +16,12 @@ constexpr std::size_t kLongestLine = 1 << 20;  // bytes in an argument that ends
 
 }  // namespace
 
-Pickle::Pickle(std::string_view stream, GlobalRule rule) { PickleMachine(*this, stream, rule).run(); }
+Pickle::Pickle(std::string_view stream, GlobalRule rule, std::string_view remedy) {
+  PickleMachine(*this, stream, rule, remedy).run();
+}
 
-PickleMachine::PickleMachine(Pickle& pickle, std::string_view stream, GlobalRule rule)
-    : pickle_(pickle), stream_(stream), rule_(rule) {
+PickleMachine::PickleMachine(Pickle& pickle, std::string_view stream, GlobalRule rule, std::string_view remedy)
+    : pickle_(pickle), stream_(stream), rule_(rule), remedy_(remedy) {
   for (PickleKind kind : {PickleKind::none, PickleKind::boolean, PickleKind::boolean, PickleKind::tuple})
     make({.kind = kind});
   pickle_.nodes_[kTrue].integer = 1;

@@ -13,7 +13,7 @@ namespace mtl {
 
 class PickleMachine {
  public:
-  PickleMachine(Pickle& pickle, std::string_view stream, GlobalRule rule);
+  PickleMachine(Pickle& pickle, std::string_view stream, GlobalRule rule, std::string_view remedy);
   /// Runs until STOP.
   void run();
 
@@ -35,8 +35,7 @@ class PickleMachine {
   /// Rejects a stream that has more than tensors and plain values.
   template <class... Parts>
   [[noreturn]] void refuse_code(const Parts&... parts) const {
-    refuse(parts..., ", which mtl does not allow in a file of tensors; save only the tensors, with ",
-           "torch.save(model.state_dict(), PATH)");
+    refuse(parts..., remedy_);
   }
 
   // Each of these functions executes `opcode` if it belongs to its group, and otherwise calls the next function.
@@ -81,6 +80,7 @@ class PickleMachine {
   Pickle& pickle_;
   std::string_view stream_;
   GlobalRule rule_;
+  std::string_view remedy_;
   std::size_t at_ = 0, opcode_at_ = 0;
   std::vector<Id> stack_;
   std::vector<std::size_t> marks_;  // stack size at each MARK

@@ -92,7 +92,7 @@ std::int64_t checked_count(const std::vector<std::int64_t>& shape) {
   return std::ranges::find(shape, 0) == shape.end() ? count : 0;
 }
 
-TorchArchive::TorchArchive(std::span<const std::byte> bytes) : bytes_(bytes) {
+TorchArchive::TorchArchive(std::span<const std::byte> bytes, std::string_view remedy) : bytes_(bytes), remedy_(remedy) {
   if (is_zip_archive(bytes_)) {
     open_zip();
   } else {
@@ -138,7 +138,7 @@ void TorchArchive::open_stream() {
   if (!starts_as_pickle(stream)) refuse_file(describe_other_file(stream));
   std::size_t at = 0;
   const auto next = [&] {
-    auto pickle = std::make_unique<Pickle>(stream.substr(at, kMaxPickleBytes), torch_global_use);
+    auto pickle = std::make_unique<Pickle>(stream.substr(at, kMaxPickleBytes), torch_global_use, remedy_);
     at += pickle->length();
     return pickle;
   };
@@ -195,7 +195,7 @@ void TorchArchive::read_object(std::string_view stream) {
   if (stream.size() > kMaxPickleBytes)
     refuse_file("the pickle has ", stream.size(), " bytes, but mtl reads at most ", kMaxPickleBytes,
                 "; save only the tensors, with torch.save(model.state_dict(), PATH)");
-  pickle_ = std::make_unique<Pickle>(stream, torch_global_use);
+  pickle_ = std::make_unique<Pickle>(stream, torch_global_use, remedy_);
   header_ = as_bytes_of(stream.substr(0, pickle_->length()));
   collect_storages();
 }

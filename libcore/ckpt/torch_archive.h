@@ -34,8 +34,8 @@ std::int64_t checked_count(const std::vector<std::int64_t>& shape);
 
 class TorchArchive {
  public:
-  /// The caller must keep `bytes` alive.
-  explicit TorchArchive(std::span<const std::byte> bytes);
+  /// The caller must keep `bytes` and `remedy` (pickle.h) alive.
+  explicit TorchArchive(std::span<const std::byte> bytes, std::string_view remedy = kTensorsRemedy);
 
   /// Returns the saved object, which may be of any kind.
   PickleValue root() const { return pickle_->root(); }
@@ -65,6 +65,7 @@ class TorchArchive {
   TorchTensor rebuild(PickleValue object) const;
 
   std::span<const std::byte> bytes_;
+  std::string_view remedy_;
   std::optional<ZipArchive> zip_;
   std::span<const std::byte> header_;
   std::unique_ptr<Pickle> pickle_;
