@@ -66,6 +66,8 @@ std::int64_t checked_end(const TorchTensor& tensor, std::int64_t offset) {
   return last + 1;
 }
 
+bool is_tensor_function(std::string_view global) { return starts_with(global, "torch._utils._rebuild_tensor"); }
+
 }  // namespace
 
 std::vector<std::int64_t> read_torch_sizes(PickleValue value, const char* what) {
@@ -239,10 +241,8 @@ const TorchArchive::Storage& TorchArchive::storage_of(PickleValue persistent) co
 ///   _rebuild_tensor(storage, offset, sizes, strides)
 ///   _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks[, metadata])
 ///   _rebuild_tensor_v3(storage, offset, sizes, strides, requires_grad, hooks, dtype[, metadata]), for untyped storages
-TorchTensor TorchArchive::rebuild(PickleValue object) const {
-  const std::string function = object.global();
+TorchTensor TorchArchive::rebuild(const std::string& function, PickleValue arguments) const {
   const bool has_dtype = ends_with(function, "_v3");
-  const PickleValue arguments = object.arguments();
   const bool is_first = ends_with(function, "_rebuild_tensor");  // the only version without metadata
   const std::size_t fewest = has_dtype ? 7 : is_first ? 4 : 6, most = fewest + (is_first ? 0 : 1);
   if (arguments.size() < fewest || arguments.size() > most)
@@ -279,13 +279,24 @@ TorchTensor TorchArchive::rebuild(PickleValue object) const {
   return out;
 }
 
+/// Returns the tensor of a call _rebuild_from_type_v2(function, type, arguments, attributes), which saves a tensor that
+/// has attributes in Python, such as Megatron-LM's main weights: tensor_model_parallel, partition_dim.
+TorchTensor TorchArchive::rebuild_from_type(PickleValue arguments) const {
+  const bool is_call = arguments.size() == 4 && arguments.at(2).is(PickleKind::tuple);
+  const std::string function = is_call && arguments.at(0).is(PickleKind::global) ? arguments.at(0).global() : "";
+  if (!is_tensor_function(function)) refuse_damaged("a tensor with attributes has no tensor");
+  return rebuild(function, arguments.at(2));
+}
+
 void TorchArchive::collect_tensors() {
   for (std::size_t i = 0; i < pickle_->count(); ++i) {
     const PickleValue value = (*pickle_)[i];
     if (!value.is(PickleKind::object)) continue;
     const std::string global = value.global();
-    if (starts_with(global, "torch._utils._rebuild_tensor")) {
-      tensors_.emplace(value.number(), rebuild(value));
+    if (is_tensor_function(global)) {
+      tensors_.emplace(value.number(), rebuild(global, value.arguments()));
+    } else if (global == "torch._tensor._rebuild_from_type_v2") {
+      tensors_.emplace(value.number(), rebuild_from_type(value.arguments()));
     } else if (starts_with(global, "torch._utils._rebuild_parameter")) {
       const bool has_data = value.arguments().size() > 0;
       const TorchTensor* inner = has_data ? tensor(value.arguments().at(0)) : nullptr;

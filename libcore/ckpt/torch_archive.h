@@ -62,7 +62,8 @@ class TorchArchive {
   void collect_tensors();
   void attach_storages(std::string_view stream);
   const Storage& storage_of(PickleValue persistent) const;
-  TorchTensor rebuild(PickleValue object) const;
+  TorchTensor rebuild(const std::string& function, PickleValue arguments) const;
+  TorchTensor rebuild_from_type(PickleValue arguments) const;
 
   std::span<const std::byte> bytes_;
   std::string_view remedy_;

@@ -18,6 +18,7 @@ constexpr AllowedGlobal kAllowed[] = {
     {"torch._utils", "_rebuild_tensor", GlobalUse::function},
     {"torch._utils", "_rebuild_tensor_v2", GlobalUse::function},
     {"torch._utils", "_rebuild_tensor_v3", GlobalUse::function},
+    {"torch._tensor", "_rebuild_from_type_v2", GlobalUse::function},
     {"torch._utils", "_rebuild_parameter", GlobalUse::function},
     {"torch._utils", "_rebuild_parameter_with_state", GlobalUse::function},
     {"torch.nn.parameter", "Parameter", GlobalUse::value},

@@ -169,13 +169,15 @@ TEST_CASE("torch files: damage is an error or readable values") {
   CHECK(refused > 100);
 }
 
-TEST_CASE("torch file: the first _rebuild_tensor takes exactly four arguments") {
+TEST_CASE("torch file: _rebuild_tensor takes exactly four arguments, and a tensor may have attributes") {
   const ScratchFolder scratch;
-  const auto write = [&](const char* function, int more) {
+  const auto write = [&](const char* function, int more, const char* module = "torch._utils", bool is_typed = false) {
     PickleWriter pickle;
     pickle.begin_dict();
     pickle.text("weight");
-    pickle.global("torch._utils", function);
+    if (is_typed) pickle.global("torch._tensor", "_rebuild_from_type_v2"), pickle.begin_tuple();
+    pickle.global(module, function);
+    if (is_typed) pickle.global("torch", "Tensor");
     pickle.begin_tuple();
     pickle.begin_tuple();
     pickle.text("storage"), pickle.global("torch", "FloatStorage"), pickle.text("0"), pickle.text("cpu");
@@ -186,6 +188,10 @@ TEST_CASE("torch file: the first _rebuild_tensor takes exactly four arguments") 
     for (const int size : {2, 1}) pickle.begin_tuple(), pickle.integer(size), pickle.end_tuple();  // shape, strides
     for (int i = 0; i < more; ++i) pickle.boolean(false);
     pickle.end_tuple();
+    if (is_typed) {
+      pickle.begin_dict(), pickle.text("tensor_model_parallel"), pickle.boolean(true), pickle.end_dict();
+      pickle.end_tuple();
+    }
     pickle.reduce();
     pickle.end_dict();
     OutputFile out(scratch / "one.pt");
@@ -195,11 +201,14 @@ TEST_CASE("torch file: the first _rebuild_tensor takes exactly four arguments") 
     zip.add("one/version", "3\n");
     zip.finish();
     out.close();
-    return error_of([&] { TorchFile file(scratch / "one.pt"); }, Exit::bad_data);
+    return error_of([&] { CHECK(TorchFile(scratch / "one.pt").tensors().size() == 1); }, Exit::bad_data);
   };
   CHECK(write("_rebuild_tensor", 0).empty());
   CHECK(contains(write("_rebuild_tensor", 1), "5 arguments"));
   CHECK(write("_rebuild_tensor_v2", 2).empty());
   CHECK(write("_rebuild_tensor_v2", 3).empty());  // with metadata
   CHECK(contains(write("_rebuild_tensor_v2", 4), "8 arguments"));
+  CHECK(write("_rebuild_tensor_v2", 2, "torch._utils", true).empty());
+  CHECK(contains(write("_rebuild_tensor_v2", 4, "torch._utils", true), "8 arguments"));
+  CHECK(contains(write("Size", 2, "torch", true), "has no tensor"));
 }
