@@ -18,6 +18,7 @@ namespace mtl {
 
 namespace {
 
+constexpr std::string_view kDcpVersion = "1.0.0";
 constexpr std::size_t kMaxMetadataBytes = std::size_t{1} << 28;
 
 struct MetadataClass {
@@ -93,6 +94,7 @@ class MetadataReader {
   DcpMetadata read() {
     if (!is_instance(root_, "Metadata"))
       refuse_metadata("the file contains ", root_.describe(), " instead of torch.distributed.checkpoint's Metadata");
+    check_version();
     read_places(dict_at("storage_data"));
     const PickleValue entries = dict_at("state_dict_metadata");
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -107,6 +109,16 @@ class MetadataReader {
     const std::optional<PickleValue> found = root_.find(name);
     if (!found || !found->is(PickleKind::dict)) refuse_metadata("the attribute ", name, " is not a dict");
     return *found;
+  }
+
+  /// Older releases of PyTorch state no version.
+  void check_version() const {
+    const std::optional<PickleValue> version = root_.find("version");
+    if (!version || version->is(PickleKind::none)) return;
+    const std::string found = version->is(PickleKind::text) ? std::string(version->as_text()) : version->describe();
+    if (found != kDcpVersion)
+      fail(Exit::bad_data, "the index has version ", printable_text(found.substr(0, 100)), ", but mtl reads only ",
+           kDcpVersion, "; save the checkpoint with an older PyTorch");
   }
 
   void read_places(PickleValue storage) {

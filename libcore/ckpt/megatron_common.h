@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/files.h"
 #include "ckpt/dcp_folder.h"
@@ -16,18 +17,21 @@ namespace mtl {
 class MegatronCommon {
  public:
   /// Opens FOLDER/common.pt or, if there is none, the object common_state/shard_0_1. Throws Error(bad_data) if both are
-  /// missing, or if one is damaged.
+  /// missing, if one is damaged, or if it states another checkpoint_version than 3.
   explicit MegatronCommon(const DcpFolder& folder);
 
   /// Returns the dict.
   PickleValue root() const { return *root_; }
   /// Returns the run's arguments, a Namespace. Empty if there are none.
   std::optional<PickleValue> args() const;
+  /// Throws Error(bad_data) if the dict states that the optimizer state is in a layout that mtl does not know.
+  void check_layout() const;
   /// Returns the number of optimizer steps, or 0 if the dict does not state it.
   std::int64_t optimizer_steps() const;
 
  private:
-  MappedFile file_;  // empty for an object of the folder
+  MappedFile file_;    // empty for an object of the folder
+  std::string where_;  // the path, with the name of the object
   std::unique_ptr<TorchArchive> archive_;
   std::optional<PickleValue> root_;
 };

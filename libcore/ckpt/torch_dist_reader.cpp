@@ -200,6 +200,7 @@ class TorchDistReader : public DcpReader {
     const bool has_objects = object != dcp().objects().end() && starts_with(object->first, "optimizer.");
     if (!has_tensors && !has_objects) return false;
     try {
+      common_.check_layout();
       std::vector<State> states, main;
       const bool is_flat = !has_tensors || starts_with(first->first, kBufferKey);
       if (is_flat) {

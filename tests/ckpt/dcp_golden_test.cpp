@@ -6,6 +6,8 @@
 #include "base/usage_error.h"
 #include "ckpt/dcp_folder.h"
 #include "ckpt/safetensors.h"
+#include "ckpt/zip_archive.h"
+#include "ckpt/zip_writer.h"
 #include "ckpt_fixtures.h"
 #include "tests/golden_lines.h"
 
@@ -95,6 +97,28 @@ void check_tensors(const ModelSource& source, const std::string& kind, const Mod
       CHECK(same_bits(elements_of(source, name, slice), elements_of(expected, tensor.name, slice)));
     }
   }
+}
+
+/// Replaces the only occurrence of `from` in a file's text.
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  REQUIRE(text.find(from, at + 1) == std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+/// Writes an archive of torch.save() again, with a text in its pickle replaced.
+void edit_pickle(const std::string& path, std::string_view from, std::string_view to) {
+  const std::string text = read_file(path);
+  const ZipArchive zip(std::as_bytes(std::span(text)));
+  OutputFile out(path);
+  ZipWriter writer(out);
+  for (const ZipEntry& entry : zip.entries()) {
+    const std::string data(reinterpret_cast<const char*>(entry.data.data()), entry.data.size());
+    writer.add(entry.name, ends_with(entry.name, "data.pkl") ? replaced(data, from, to) : data);
+  }
+  writer.finish();
+  out.close();
 }
 
 std::string copy_dist_case(const ScratchFolder& scratch, const std::string& from) {
@@ -249,6 +273,40 @@ TEST_CASE("dcp: backends other than torch_dist are refused by name") {
     CAPTURE(json);
     write_text(folder + "/metadata.json", json);
     CHECK(contains(error_of([&] { open_quietly(folder); }, Exit::bad_data), cat(" is ", named, ", but")));
+  }
+}
+
+TEST_CASE("dcp: other versions of the files' contents are refused by name") {
+  const ScratchFolder scratch;
+  std::string folder = copy_dist_case(scratch, "core016_gpt_tp1/iter_0000030");
+  edit_pickle(folder + "/common.pt", "checkpoint_version", "checkpoint_versiom");  // states none
+  CHECK(open_quietly(folder).has_optimizer());
+  folder = copy_dist_case(scratch, "core016_gpt_tp1/iter_0000030");
+  edit_pickle(folder + "/common.pt", std::string_view("G@\x08\0\0\0\0\0\0", 9),
+              std::string_view("G@\x12\0\0\0\0\0\0", 9));
+  CHECK(contains(error_of([&] { open_quietly(folder); }, Exit::bad_data),
+                 "common.pt: checkpoint_version is 4.5, but mtl reads only 3 in torch_dist checkpoints"));
+  folder = copy_dist_case(scratch, "titan_fp32") + "/step-25";
+  write_text(folder + "/.metadata", replaced(read_file(folder + "/.metadata"), "1.0.0", "1.1.0"));
+  CHECK(contains(error_of([&] { open_dist_case(folder, {.num_attention_heads = 2}); }, Exit::bad_data),
+                 ".metadata: the index has version 1.1.0, but mtl reads only 1.0.0"));
+}
+
+TEST_CASE("dcp: of an optimizer state in an unknown layout, only the weights are read") {
+  const ScratchFolder scratch;
+  for (const char* key : {"distrib_optim_sharding_type", "param_state_sharding_type"}) {
+    CAPTURE(key);
+    const std::string folder = copy_dist_case(scratch, "core016_gpt_tp1/iter_0000030");
+    // Without the other key's value. The two share a text in the pickle.
+    const bool is_metadata = starts_with(key, "distrib");
+    edit_pickle(folder + "/common.pt", is_metadata ? "param_state_sharding_type" : "distrib_optim_sharding_type",
+                is_metadata ? "param_state_sharding_nope" : "distrib_optim_sharding_nope");
+    CHECK(open_quietly(folder).optimizer_problem().empty());
+    edit_pickle(folder + "/common.pt", "dp_zero_gather_scatter", "dp_zero_gather_scattex");
+    const ModelSource source = open_quietly(folder);
+    CHECK(!source.has_optimizer());
+    CHECK(contains(source.optimizer_problem(), cat("common.pt: the optimizer state is in the layout ",
+                                                   "dp_zero_gather_scattex (", key, "), but mtl reads only ")));
   }
 }
 
