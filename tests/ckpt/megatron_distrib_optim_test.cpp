@@ -208,6 +208,22 @@ TEST_CASE("megatron distributed: a rank that loads a parameter compares its main
   CHECK(contains(error_of([&] { source.load_values(model.store); }, Exit::bad_data), "does not round to the weights"));
 }
 
+TEST_CASE("megatron distributed: files of exchanged ranks and incomplete files are refused") {
+  const ScratchFolder scratch;
+  const std::string path = copy_run(scratch, "llama_tp2");
+  const std::string files[] = {path + "/iter_0000030/mp_rank_00/distrib_optim.pt",
+                               path + "/iter_0000030/mp_rank_01/distrib_optim.pt"};
+  const std::string contents[] = {read_file(files[0]), read_file(files[1])};
+  write_text(files[0], contents[1]), write_text(files[1], contents[0]);  // the sizes of all tensors fit
+  CHECK(contains(error_of([&] { open_run(path).verify(); }, Exit::bad_data), "does not round to the weights"));
+  write_text(files[0], contents[0]), write_text(files[1], contents[1]);
+  CHECK_NOTHROW(open_run(path).verify());
+  for (const std::size_t size : {contents[1].size() / 2, std::size_t{0}}) {
+    write_text(files[1], contents[1].substr(0, size));
+    CHECK(contains(error_of([&] { open_run(path); }, Exit::bad_data), "mp_rank_01/distrib_optim.pt: "));
+  }
+}
+
 TEST_CASE("megatron distributed: one missing file is an error, and without all of them there are only weights") {
   const ScratchFolder scratch;
   const std::string first = "/iter_0000030/mp_rank_00/distrib_optim.pt",
