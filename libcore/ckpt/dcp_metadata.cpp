@@ -92,7 +92,8 @@ class MetadataReader {
   explicit MetadataReader(PickleValue root) : root_(root) {}
 
   DcpMetadata read() {
-    if (!is_instance(root_, "Metadata"))
+    // megatron-core's class adds where the parts of flattened tensors are, which the chunks also state.
+    if (!is_instance(root_, "Metadata") && !is_instance(root_, "MCoreMetadata"))
       refuse_metadata("the file contains ", root_.describe(), " instead of torch.distributed.checkpoint's Metadata");
     check_version();
     read_places(dict_at("storage_data"));

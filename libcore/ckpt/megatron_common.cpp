@@ -18,8 +18,8 @@ constexpr const char* kCommonFile = "common.pt";
 constexpr const char* kCommonObject = "common_state/shard_0_1";
 
 /// The layouts of the distributed optimizer's state, by megatron-core's names.
-constexpr std::string_view kKnownLayouts[] = {"fully_sharded_model_space", "fully_reshardable", "dp_reshardable",
-                                              "dp_zero_gather_scatter"};
+constexpr std::string_view kKnownLayouts[] = {"fully_sharded_model_space", "fully_sharded_bucket_space",
+                                              "fully_reshardable", "dp_reshardable", "dp_zero_gather_scatter"};
 
 /// Throws unless checkpoint_version is missing or 3, the only one that Megatron-LM has written in this format.
 void check_version(const std::string& where, PickleValue root) {

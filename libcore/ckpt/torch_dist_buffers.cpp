@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "ckpt/canonical.h"
 #include "ckpt/megatron_config.h"
+#include "ckpt/megatron_stages.h"
 
 namespace mtl {
 
@@ -19,37 +20,15 @@ constexpr const char* kLocalOrder[] = {
 constexpr const char* kEngineOrder[] = {"attention.out",    "norm1", "attention.qkv", "attention.q_norm",
                                         "attention.k_norm", "norm2", "mlp.up",        "mlp.down"};
 
-constexpr const char* kUnevenArgs[] = {"virtual_pipeline_model_parallel_size", "decoder_first_pipeline_num_layers",
-                                       "decoder_last_pipeline_num_layers", "pipeline_model_parallel_layout",
-                                       "num_layers_per_virtual_pipeline_stage"};
-constexpr const char* kUnevenSwitches[] = {"account_for_embedding_in_pipeline_split",
-                                           "account_for_loss_in_pipeline_split"};
-
-bool is_given(PickleValue args, const char* name) {
-  const std::optional<PickleValue> value = args.find(name);
-  return value && !value->is(PickleKind::none) && !(value->is(PickleKind::boolean) && !value->as_bool());
-}
-
-void refuse_uneven(PickleValue args) {
-  std::vector<const char*> names(std::begin(kUnevenArgs), std::end(kUnevenArgs));
-  names.insert(names.end(), std::begin(kUnevenSwitches), std::end(kUnevenSwitches));
-  for (const char* name : names) {
-    if (is_given(args, name))
-      fail(Exit::bad_data, "args.", name,
-           " is given, with which mtl does not read Adam's moments in this layout; save ",
-           "the checkpoint with --dist-ckpt-optim-fully-reshardable");
-  }
-}
-
 class BufferList {
  public:
   BufferList(const GptConfig& config, PickleValue args, std::int64_t vocabulary_rows)
-      : config_(config), args_(args), vocabulary_rows_(vocabulary_rows) {
-    const auto [tensor, pipeline] = megatron_parallel_sizes(args);
-    tensor_ = std::max<std::int64_t>(1, tensor), stages_ = std::max<std::int64_t>(1, pipeline);
-    if (tensor_ > 1 << 16 || stages_ > config.num_layers || config.num_layers % stages_ != 0)
-      fail(Exit::bad_data, "the args state ", tensor_, " x ", stages_, " model parallel ranks for ", config.num_layers,
-           " layers, which mtl does not read in this layout");
+      : config_(config),
+        args_(args),
+        vocabulary_rows_(vocabulary_rows),
+        stages_(megatron_stages(args, config.num_layers)) {
+    tensor_ = std::max<std::int64_t>(1, megatron_parallel_sizes(args).first);
+    if (tensor_ > 1 << 16) fail(Exit::bad_data, "the args state ", tensor_, " tensor parallel ranks");
     for (const CanonicalTensor& one : canonical_tensors(config)) shapes_.emplace(one.name, one.shape);
     const std::optional<PickleValue> implementation = args.find("transformer_impl");
     is_local_ = implementation && implementation->is(PickleKind::text) && implementation->as_text() == "local";
@@ -57,19 +36,39 @@ class BufferList {
 
   std::vector<DistBuffer> make() const {
     std::vector<DistBuffer> out;
-    for (std::int64_t stage = 0; stage < stages_; ++stage) {
-      for (std::int64_t rank = 0; rank < tensor_; ++rank) out.push_back(buffer_of(stage, rank));
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      for (std::int64_t rank = 0; rank < tensor_; ++rank) add_rank(stage, rank, out);
     }
     return out;
   }
 
  private:
-  DistBuffer buffer_of(std::int64_t stage, std::int64_t rank) const {
-    DistBuffer out{.group = stage * tensor_ + rank, .buffer = {}, .params = {}};
-    std::vector<MegatronBufferParam> params;
+  /// Appends the buffers of a rank's chunks. The size of buckets may depend on the elements of all of them.
+  void add_rank(std::size_t stage, std::int64_t rank, std::vector<DistBuffer>& out) const {
+    std::vector<std::vector<MegatronBufferParam>> params(stages_[stage].size());
     std::int64_t elements = 0;
-    const bool is_shared = config_.tied_embeddings && stages_ > 1;
-    for (const std::string& name : names_on(stage)) {
+    const std::size_t first = out.size();
+    for (std::size_t chunk = 0; chunk < params.size(); ++chunk) {
+      out.push_back({.group = static_cast<std::int64_t>(stage) * tensor_ + rank,
+                     .chunk = static_cast<std::int64_t>(chunk),
+                     .buffer = {},
+                     .params = {}});
+      elements += add_params(stage, chunk, rank, params[chunk], out.back().params);
+    }
+    for (std::size_t chunk = 0; chunk < params.size(); ++chunk) {
+      DistBuffer& one = out[first + chunk];
+      const auto bucket_size = megatron_bucket_size(args_, static_cast<int>(stage), chunk, elements);
+      one.buffer = megatron_buffer(params[chunk], bucket_size, kMegatronAlignment);
+      for (std::size_t i = 0; i < one.params.size(); ++i) one.params[i].place = one.buffer.places[i];
+    }
+  }
+
+  /// Appends a chunk's parameters to both lists. Returns the number of their elements.
+  std::int64_t add_params(std::size_t stage, std::size_t chunk, std::int64_t rank,
+                          std::vector<MegatronBufferParam>& params, std::vector<DistBufferParam>& out) const {
+    std::int64_t elements = 0;
+    const bool is_shared = config_.tied_embeddings && stages_.size() > 1;
+    for (const std::string& name : names_on(stage, chunk)) {
       const bool is_copy = name == "output.weight" && is_shared;
       DistBufferParam param = param_of(is_copy ? "embedding.tokens.weight" : name, rank);
       if (is_copy) param.name.clear();
@@ -79,31 +78,31 @@ class BufferList {
       params.push_back(
           {.elements = count, .has_own_bucket = is_shared && (is_copy || name == "embedding.tokens.weight")});
       elements += count;
-      out.params.push_back(std::move(param));
+      out.push_back(std::move(param));
     }
-    out.buffer =
-        megatron_buffer(params, megatron_bucket_size(args_, static_cast<int>(stage), 0, elements), kMegatronAlignment);
-    for (std::size_t i = 0; i < out.params.size(); ++i) out.params[i].place = out.buffer.places[i];
-    return out;
+    if (params.empty())
+      fail(Exit::bad_data, "chunk ", chunk, " of pipeline stage ", stage,
+           " has no parameters, which mtl does not read");
+    return elements;
   }
 
-  /// Returns the canonical names of a stage's parameters in module order. On the last of several stages,
+  /// Returns the canonical names of a chunk's parameters in module order. In the last chunk of several stages,
   /// "output.weight" may be a copy of the token embedding.
-  std::vector<std::string> names_on(std::int64_t stage) const {
+  std::vector<std::string> names_on(std::size_t stage, std::size_t chunk) const {
     std::vector<std::string> names;
     const auto add = [&](const std::string& module) {
       for (const char* kind : {".weight", ".bias"}) {
         if (shapes_.contains(module + kind)) names.push_back(module + kind);
       }
     };
-    if (stage == 0) add("embedding.tokens"), add("embedding.positions");
-    const std::int64_t layers = config_.num_layers / stages_;
-    for (std::int64_t layer = stage * layers; layer < (stage + 1) * layers; ++layer) {
+    if (stage == 0 && chunk == 0) add("embedding.tokens"), add("embedding.positions");
+    const MegatronLayers layers = stages_[stage][chunk];
+    for (std::int64_t layer = layers.first; layer < layers.first + layers.count; ++layer) {
       for (const char* module : is_local_ ? kLocalOrder : kEngineOrder) add(cat("layers.", layer, ".", module));
     }
-    if (stage + 1 < stages_) return names;
+    if (stage + 1 < stages_.size() || chunk + 1 < stages_[stage].size()) return names;
     add("final_norm");
-    if (!config_.tied_embeddings || stages_ > 1) names.push_back("output.weight");
+    if (!config_.tied_embeddings || stages_.size() > 1) names.push_back("output.weight");
     return names;
   }
 
@@ -139,7 +138,8 @@ class BufferList {
 
   const GptConfig& config_;
   PickleValue args_;
-  std::int64_t vocabulary_rows_, tensor_ = 1, stages_ = 1;
+  std::int64_t vocabulary_rows_, tensor_ = 1;
+  std::vector<std::vector<MegatronLayers>> stages_;
   bool is_local_ = false;
   std::map<std::string, std::vector<std::int64_t>> shapes_;
 };
@@ -147,7 +147,6 @@ class BufferList {
 }  // namespace
 
 std::vector<DistBuffer> torch_dist_buffers(const GptConfig& config, PickleValue args, std::int64_t vocabulary_rows) {
-  refuse_uneven(args);
   return BufferList(config, args, vocabulary_rows).make();
 }
 

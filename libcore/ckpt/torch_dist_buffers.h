@@ -1,6 +1,7 @@
-// The gradient buffers of a torch_dist checkpoint's ranks. The distributed optimizer's layouts dp_reshardable and
-// dp_zero_gather_scatter store the optimizer state by buffer (megatron_buffers.h), and nothing in the files says where
-// a parameter is: that follows from the model, its arguments and the order of Megatron-LM's modules.
+// The gradient buffers of a torch_dist checkpoint's ranks. The distributed optimizer's layouts dp_reshardable,
+// fully_sharded_bucket_space and dp_zero_gather_scatter store the optimizer state by buffer (megatron_buffers.h), and
+// nothing in the files says where a parameter is: that follows from the model, its arguments and the order of
+// Megatron-LM's modules.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +25,16 @@ struct DistBufferParam {
   bool is_replica = false;  // another tensor parallel rank has the same elements
 };
 
-/// The buffer of the model-parallel rank with number `group`: tensor parallel ranks of a stage are consecutive.
+/// The buffer of a chunk of the model-parallel rank with number `group`: tensor parallel ranks of a stage are
+/// consecutive.
 struct DistBuffer {
-  std::int64_t group = 0;
+  std::int64_t group = 0, chunk = 0;
   MegatronBuffer buffer;
   std::vector<DistBufferParam> params;
 };
 
-/// Returns the buffers of all model-parallel ranks, one each. `vocabulary_rows` includes padding. Throws
-/// Error(bad_data) if the arguments describe several chunks per stage or stages of different sizes, which mtl does not
-/// read in these layouts.
+/// Returns the buffers of all model-parallel ranks, one for each chunk. `vocabulary_rows` includes padding. Throws
+/// Error(bad_data) as megatron_stages() does.
 std::vector<DistBuffer> torch_dist_buffers(const GptConfig& config, PickleValue args, std::int64_t vocabulary_rows);
 
 /// Appends the pieces for elements [begin, end) of a rank's part of a parameter, which are dense in file tensor `file`,

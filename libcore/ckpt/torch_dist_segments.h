@@ -1,5 +1,7 @@
 // Where the optimizer state that a torch_dist checkpoint stores by gradient buffer is in the folder: the layouts
-// dp_reshardable, a tensor for each bucket, and dp_zero_gather_scatter, an object for each model-parallel rank.
+// dp_reshardable and, before megatron-core 0.15, fully_sharded_bucket_space, a tensor for each bucket, and
+// dp_zero_gather_scatter, an object for each model-parallel rank. A tensor of fully_sharded_bucket_space includes the
+// padding after its bucket.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +38,12 @@ class BufferSegments {
   std::int64_t optimizer_steps() const;
 
  private:
-  /// Opens the object with a rank's whole buffer: [{buckets_coalesced: True, 0: {dtypes: {param, exp_avg, ...}}}].
+  /// Returns the size of a bucket without padding as the rank's object per_bucket_numel_unpadded states it:
+  /// [[{dtypes: [size, ...]} for each chunk]]. Returns 0 if there is none.
+  std::int64_t stated_size(const DistBuffer& buffer, std::size_t bucket);
+  /// Opens an object, or finds it opened. Megatron-LM stores every object as the only item of a list.
+  PickleValue object_root(const std::string& key, const DcpPlace& place);
+  /// Opens the object with a rank's whole buffers: [{buckets_coalesced: True, CHUNK: {dtypes: {param, exp_avg, ...}}}].
   BufferSegment object_segment(const std::string& key, const DcpPlace& place, const DistBuffer& buffer,
                                const std::string& kind);
 

@@ -197,6 +197,29 @@ TEST_CASE("dcp: unusual folders that are read, and code in a folder that is not"
   CHECK(refused == 4);
 }
 
+TEST_CASE("dcp: folders equal the same model in the torch format, bit for bit") {
+  for (const char* name :
+       {"llama_fully_sharded_bucket_space_dp2_nl1_hs8", "llama_dp_zero_gather_scatter_pp2_vp2_nl4_hs8"}) {
+    CAPTURE(name);
+    const ModelSource source = open_dist_case(cat(kDistCases, "made/", name), {.vocab_size = 45});
+    const ModelSource plain = open_dist_case(cat(kDistCases, "made/", name, "_plain"), {.vocab_size = 45});
+    source.verify();
+    CHECK(source.optimizer_problem().empty());
+    REQUIRE(source.tensors().size() == plain.tensors().size());
+    for (const char* kind : {"param", "exp_avg", "exp_avg_sq"}) {
+      REQUIRE(plain.find_tensor(cat(kind, ".final_norm.weight")) != nullptr);
+    }
+    for (const SavedTensor& tensor : plain.tensors()) {
+      CAPTURE(tensor.name);
+      const Slice whole = whole_slice(tensor.shape);
+      CHECK(same_bits(elements_of(source, tensor.name, whole), elements_of(plain, tensor.name, whole)));
+    }
+    REQUIRE(source.state());
+    CHECK(source.state()->iteration == 30);
+    CHECK(source.state()->optimizer_steps == 30);
+  }
+}
+
 TEST_CASE("dcp: variants of a folder are refused for the right reason, or read") {
   const ScratchFolder scratch;
   Expected expected;

@@ -1,6 +1,9 @@
 // Where the gradient buffers of Megatron-LM's ranks have the model's parameters.
 #include <doctest/doctest.h>
 
+#include <map>
+
+#include "ckpt/megatron_stages.h"
 #include "ckpt/pickle_writer.h"
 #include "ckpt/torch_dist_buffers.h"
 #include "ckpt/torch_globals.h"
@@ -14,13 +17,17 @@ namespace {
 /// A pickled dict of arguments.
 class Args {
  public:
-  Args(std::int64_t tensor, std::int64_t pipeline, const char* implementation, const char* extra = nullptr) {
+  Args(std::int64_t tensor, std::int64_t pipeline, const char* implementation,
+       const std::map<std::string, std::int64_t>& extra = {}) {
     PickleWriter writer;
     writer.begin_dict();
     writer.text("tensor_model_parallel_size"), writer.integer(tensor);
     writer.text("pipeline_model_parallel_size"), writer.integer(pipeline);
     writer.text("transformer_impl"), writer.text(implementation);
-    if (extra != nullptr) writer.text(extra), writer.integer(2);
+    for (const auto& [name, value] : extra) {
+      writer.text(name);
+      starts_with(name, "account") ? writer.boolean(value != 0) : writer.integer(value);
+    }
     writer.end_dict();
     text_ = writer.finish();
     pickle_ = std::make_unique<Pickle>(text_, torch_global_use);
@@ -77,11 +84,49 @@ TEST_CASE("dist buffers: stages and tensor parallel ranks have their parts") {
   }
 }
 
-TEST_CASE("dist buffers: interleaved and uneven stages are refused") {
-  for (const char* name : {"virtual_pipeline_model_parallel_size", "decoder_first_pipeline_num_layers"}) {
-    const Args args(1, 2, "local", name);
-    CHECK(contains(error_of([&] { torch_dist_buffers(tiny_config(4), args.root(), 12); }, Exit::bad_data), name));
+TEST_CASE("dist buffers: interleaved stages have a buffer for each chunk") {
+  const Args args(1, 2, "local", {{"virtual_pipeline_model_parallel_size", 2}});
+  const std::vector<DistBuffer> buffers = torch_dist_buffers(tiny_config(4), args.root(), 12);
+  REQUIRE(buffers.size() == 4);
+  const char* firsts[] = {"embedding.tokens.weight", "layers.2.norm1.weight", "layers.1.norm1.weight",
+                          "layers.3.norm1.weight"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(buffers[i].group == static_cast<std::int64_t>(i / 2));
+    CHECK(buffers[i].chunk == static_cast<std::int64_t>(i % 2));
+    CHECK(names_of(buffers[i]).front() == firsts[i]);
   }
-  const Args args(1, 3, "local");
-  CHECK(contains(error_of([&] { torch_dist_buffers(tiny_config(4), args.root(), 12); }, Exit::bad_data), "1 x 3"));
+  CHECK(names_of(buffers[2]).back() == "layers.1.mlp.down.bias");
+  CHECK(names_of(buffers[3]).back().empty());
+}
+
+TEST_CASE("megatron stages: layers by chunk and stage") {
+  const auto layers = [](std::int64_t count, std::int64_t stages, const std::map<std::string, std::int64_t>& extra) {
+    const Args args(1, stages, "local", extra);
+    std::string text;
+    for (const auto& chunks : megatron_stages(args.root(), count)) {
+      for (const MegatronLayers& one : chunks) text += cat(one.first, "+", one.count, " ");
+      text += "| ";
+    }
+    return text;
+  };
+  CHECK(layers(6, 3, {}) == "0+2 | 2+2 | 4+2 | ");
+  CHECK(layers(8, 2, {{"virtual_pipeline_model_parallel_size", 2}}) == "0+2 4+2 | 2+2 6+2 | ");
+  CHECK(layers(4, 1, {{"virtual_pipeline_model_parallel_size", 2}}) == "0+4 | ");
+  CHECK(layers(7, 3, {{"decoder_first_pipeline_num_layers", 1}}) == "0+1 | 1+3 | 4+3 | ");
+  CHECK(layers(7, 3, {{"decoder_first_pipeline_num_layers", 1}, {"decoder_last_pipeline_num_layers", 2}}) ==
+        "0+1 | 1+4 | 5+2 | ");
+  CHECK(layers(12, 2, {{"decoder_first_pipeline_num_layers", 4}, {"virtual_pipeline_model_parallel_size", 2}}) ==
+        "0+2 6+2 | 2+4 8+4 | ");
+  CHECK(layers(6, 2,
+               {{"account_for_embedding_in_pipeline_split", 1},
+                {"account_for_loss_in_pipeline_split", 1},
+                {"virtual_pipeline_model_parallel_size", 2}}) == "0+1 3+2 | 1+2 5+1 | ");
+  const auto problem = [&](std::int64_t count, const std::map<std::string, std::int64_t>& extra) {
+    return error_of([&] { layers(count, 2, extra); }, Exit::bad_data);
+  };
+  CHECK(contains(problem(5, {}), "does not give whole layers"));
+  CHECK(contains(problem(4, {{"decoder_first_pipeline_num_layers", 5}}), "does not give whole layers"));
+  CHECK(contains(problem(4, {{"virtual_pipeline_model_parallel_size", 3}}), "does not give whole layers"));
+  CHECK(contains(problem(4, {{"virtual_pipeline_model_parallel_size", 0}}), "must be from 1"));
+  CHECK(contains(problem(4, {{"pipeline_model_parallel_layout", 1}}), "pipeline_model_parallel_layout"));
 }
