@@ -75,7 +75,7 @@ def known_layouts():
     from megatron.core.optimizer import DistributedOptimizer
     source = inspect.getsource(DistributedOptimizer.sharded_state_dict)
     found = re.findall(r"\b(?:el)?if sharding_type == '(\w+)'", source)
-    if "flattened_range is not supported" in inspect.getsource(ShardedTensor):  # megatron-core 0.17 only loads it
+    if "flattened_range is not supported" in inspect.getsource(ShardedTensor):  # megatron-core 0.16 only loads it
         found.remove("fully_sharded_model_space")
     if "is_flattened_range_1d" not in inspect.getsource(strategy) and "fully_sharded_bucket_space" in found:
         found.remove("fully_sharded_bucket_space")  # since 0.11, saving it in torch_dist fails in an assertion
