@@ -9,6 +9,7 @@
 #include "base/interrupt_guard.h"
 #include "cli/plan_command.h"
 #include "cli/run_main.h"
+#include "cli/time_command.h"
 #include "cli/topo_flags.h"
 #include "topo/files.h"
 #include "topo/report.h"
@@ -53,10 +54,11 @@ void write_layout(const TopoCommand& command, const Flags& flags) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "plan") return run_plan_command(argc - 1, argv + 1);
+  if (argc > 1 && std::string_view(argv[1]) == "time") return run_time_command(argc - 1, argv + 1);
   TopoCommand command;
   Flags flags("mtl-topo",
-              "plan a layout of ranks: placement, memory, communication, schedule; or `mtl-topo plan`: find the "
-              "fastest layout");
+              "plan a layout of ranks: placement, memory, communication, schedule; or `mtl-topo time`: tell how long "
+              "its step takes; or `mtl-topo plan`: find the fastest layout");
   add_topo_flags(flags, command);
   return run_main(flags, argc, argv, [&](Console&) { write_layout(command, flags); });
 }

@@ -204,7 +204,7 @@ Json rank_plans_json(const std::vector<RankPlan>& plans) {
   return out;
 }
 
-std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
+std::string describe_rank_memory(const std::vector<RankPlan>& plans) {
   const bool on_cpu = plans.front().plan.device == Device::cpu;
   const Space scarce = on_cpu ? Space::host : Space::device;
   const std::size_t most = largest_plan(plans).plan.total_bytes(scarce);
@@ -215,10 +215,13 @@ std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
   }
   std::sort(ranks.begin(), ranks.end());
   return cat(describe_memory(plans, scarce), "  the most, ", with_commas(most),
-             " bytes: ", ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks), "\n\n",
-             on_cpu ? "" : describe_memory(plans, Space::host) + "\n",
-             has_files ? describe_memory(plans, Space::file) + "\n" : "", describe_work(plans),
-             describe_collectives(plans));
+             " bytes: ", ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks), "\n",
+             on_cpu ? "" : "\n" + describe_memory(plans, Space::host),
+             has_files ? "\n" + describe_memory(plans, Space::file) : "");
+}
+
+std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
+  return cat(describe_rank_memory(plans), "\n", describe_work(plans), describe_collectives(plans));
 }
 
 }  // namespace mtl

@@ -41,6 +41,8 @@ struct PlanRequest {
   double device_bytes = 0;                                      // of one device, for the plan
   double host_bytes = std::numeric_limits<double>::infinity();  // of one node's host
   FixedLayout fixed = {};
+
+  std::int64_t nodes() const { return (run.parallel.world + node_size - 1) / node_size; }
 };
 
 struct LayoutChoice {

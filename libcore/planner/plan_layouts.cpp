@@ -37,6 +37,37 @@ void insert(std::vector<Candidate>& list, const Candidate& candidate, std::size_
   if (list.size() > most) list.pop_back();
 }
 
+/// Sets the candidate's memory from plans among which is one of the ranks that need the most.
+void set_memory(Candidate& candidate, const std::vector<MemoryPlan>& plans) {
+  for (const MemoryPlan& plan : plans) {
+    candidate.bytes = std::max(candidate.bytes, plan.total_bytes(plan.scarce_space()));
+    candidate.host_bytes = std::max(candidate.host_bytes, plan.total_bytes(Space::host));
+  }
+}
+
+void note_unmeasured(const StepTrace& trace, const OperatorTimes& times, std::set<std::string>& unmeasured) {
+  const auto note = [&](const std::vector<TraceEvent>& events) {
+    for (const TraceEvent& event : events)
+      if (event.kind == TraceEvent::Kind::work && !times.has(event.name)) unmeasured.insert(event.name);
+  };
+  for (const StepTrace::Recorded& each : trace.recorded) note(each.events);
+  note(trace.update);
+}
+
+/// Simulates a step. Adds the operators that the machine's profile does not have to `unmeasured`.
+StepTime simulate_run(const TrainOptions& options, const RunShape& shape, const PlanRequest& request,
+                      const std::vector<std::vector<Action>>& schedule, std::set<std::string>& unmeasured) {
+  const std::vector<StepTrace> traces =
+      trace_stages(request.config, run_dropout(options), shape, run_overlap(options), schedule);
+  if (const OperatorTimes* times = request.machine.measured.get())
+    for (const StepTrace& trace : traces) note_unmeasured(trace, *times, unmeasured);
+  return simulate_step(traces, shape.layout, request.node_size, request.machine, options.tf32);
+}
+
+std::vector<std::vector<Action>> schedule_of(const RunShape& shape) {
+  return pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
+}
+
 class Planner {
  public:
   explicit Planner(const PlanRequest& request) : request_(request), choices_(layout_choices(request)) {
@@ -111,11 +142,8 @@ class Planner {
     const std::vector<MemoryPlan> plans =
         plan_largest_ranks(request_.config, run_dropout(out.options), shape, schedule_of(shape));
     bounds_.learn(choice, plans);
-    for (const MemoryPlan& plan : plans) {
-      out.bytes = std::max(out.bytes, plan.total_bytes(plan.scarce_space()));
-      out.host_bytes = std::max(out.host_bytes, plan.total_bytes(Space::host));
-      out.bound_ms = std::max(out.bound_ms, bound_of(plan, choice));
-    }
+    set_memory(out, plans);
+    for (const MemoryPlan& plan : plans) out.bound_ms = std::max(out.bound_ms, bound_of(plan, choice));
     return out;
   }
 
@@ -144,26 +172,12 @@ class Planner {
     const auto found = std::ranges::find(schedules_, key, &KeptSchedule::first);
     if (found != schedules_.end()) return found->second;
     if (schedules_.size() == kKeptSchedules) schedules_.pop_front();
-    return schedules_.emplace_back(key, pipeline_schedule(layout, static_cast<int>(shape.micro_batches))).second;
+    return schedules_.emplace_back(key, mtl::schedule_of(shape)).second;
   }
 
   StepTime simulate(const TrainOptions& options) {
     const RunShape shape = run_shape(options, request_.config, 0);
-    const std::vector<StepTrace> traces =
-        trace_stages(request_.config, run_dropout(options), shape, run_overlap(options), schedule_of(shape));
-    for (const StepTrace& trace : traces) note_unmeasured(trace);
-    return simulate_step(traces, shape.layout, request_.node_size, request_.machine, options.tf32);
-  }
-
-  void note_unmeasured(const StepTrace& trace) {
-    const OperatorTimes* times = request_.machine.measured.get();
-    if (times == nullptr) return;
-    const auto note = [&](const std::vector<TraceEvent>& events) {
-      for (const TraceEvent& event : events)
-        if (event.kind == TraceEvent::Kind::work && !times->has(event.name)) out_.unmeasured.insert(event.name);
-    };
-    for (const StepTrace::Recorded& each : trace.recorded) note(each.events);
-    note(trace.update);
+    return simulate_run(options, shape, request_, schedule_of(shape), out_.unmeasured);
   }
 
   /// Returns layouts without savings that are too large, and might be faster than the best.
@@ -248,6 +262,15 @@ std::map<std::string, double> parts_of(const Candidate& candidate, const PlanReq
 }  // namespace
 
 LayoutPlans plan_layouts(const PlanRequest& request, std::size_t most) { return Planner(request).run(most); }
+
+TimedLayout time_layout(const PlanRequest& request) {
+  TimedLayout out{.candidate = {.options = request.run}};
+  const RunShape shape = run_shape(request.run, request.config, 0);
+  const std::vector<std::vector<Action>> schedule = schedule_of(shape);
+  set_memory(out.candidate, plan_largest_ranks(request.config, run_dropout(request.run), shape, schedule));
+  out.candidate.time = simulate_run(request.run, shape, request, schedule, out.unmeasured);
+  return out;
+}
 
 std::vector<std::string> candidate_flags(const Candidate& candidate) {
   TrainOptions before = candidate.options;

@@ -43,6 +43,14 @@ struct LayoutPlans {
 /// Returns the fastest candidates. If none fits, `best` is empty and `too_large` has those that need the least memory.
 LayoutPlans plan_layouts(const PlanRequest& request, std::size_t most = 5);
 
+/// A layout that was asked for.
+struct TimedLayout {
+  Candidate candidate;
+  std::set<std::string> unmeasured = {};  // as in LayoutPlans
+};
+/// Plans and simulates the layout of request.run, whether it fits or not.
+TimedLayout time_layout(const PlanRequest& request);
+
 /// Returns mtl-train's flags for what candidates differ in.
 std::vector<std::string> candidate_flags(const Candidate& candidate);
 

@@ -1,4 +1,4 @@
-// The result of a search for layouts, as text, as JSON, and as a script that starts the run.
+// The result of a search for layouts, as text, as JSON, and as a script that starts the run; and that of one layout.
 #pragma once
 
 #include <string>
@@ -11,6 +11,8 @@ namespace mtl {
 
 std::string plan_text(const LayoutPlans& plans, const PlanRequest& request);
 Json plan_json(const LayoutPlans& plans, const PlanRequest& request);
+std::string time_text(const TimedLayout& timed, const PlanRequest& request);
+Json time_json(const TimedLayout& timed, const PlanRequest& request);
 /// Returns a bash script that starts mtl-train in the best layout: with mpirun on one node, or as a Slurm job on
 /// several. `given` are the flags of the model and the run, which the script repeats; it appends its own arguments.
 std::string plan_script(const LayoutPlans& plans, const PlanRequest& request, const std::vector<std::string>& given);

@@ -1,0 +1,116 @@
+#include "cli/plan_devices.h"
+
+#include <vector>
+
+#include "base/files.h"
+#include "base/str.h"
+#include "cli/layout_flags.h"
+#include "planner/hardware_file.h"
+
+namespace mtl {
+
+namespace {
+
+bool has_file(const PlanDevices& devices) { return devices.hardware && ends_with(*devices.hardware, ".json"); }
+
+/// Returns the known GPUs' machine, or null if there is none.
+const Machine* known_machine(const PlanDevices& devices) {
+  return devices.hardware           ? find_machine(*devices.hardware)
+         : devices.times != nullptr ? find_machine(devices.times->device().name)
+                                    : nullptr;
+}
+
+Machine machine_of(const PlanDevices& devices, const TrainOptions& run) {
+  Machine out = devices.is_on_cpu() ? Machine{.device = devices.times->device(),
+                                              .devices_per_node = static_cast<int>(run.parallel.world),
+                                              .sources = {"links: as given"}}
+                : has_file(devices) ? parse_hardware(read_regular_file(*devices.hardware), *devices.hardware)
+                                    : *known_machine(devices);
+  if (devices.times == nullptr) return out;
+  std::erase_if(out.sources, [](const std::string& source) {
+    return starts_with(source, "efficiency.") || starts_with(source, "launch ");
+  });
+  out.sources.push_back("operators: " + *devices.profile);
+  out.origin = *devices.profile;
+  out.use(devices.times, precision_of(run.precision).compute, run.tf32);
+  return out;
+}
+
+std::string machine_names() {
+  return join(known_machines(), ", ", [](const Machine& machine) { return machine.device.name; });
+}
+
+}  // namespace
+
+bool PlanDevices::is_on_cpu() const { return times != nullptr && starts_with(times->device().name, "CPU"); }
+
+PlanRequest PlanDevices::request(const TrainOptions& run, const GptConfig& config) const {
+  PlanRequest out{.run = run, .config = config, .machine = machine_of(*this, run)};
+  out.node_size = static_cast<int>(run.parallel.gpus_per_node.value_or(out.machine.devices_per_node));
+  out.device_bytes = device_memory ? *parse_gigabytes(*device_memory) : out.machine.device_gb * 1e9;
+  Links& links = out.machine.links;
+  links.inside_gbs = inside_gbs.value_or(links.inside_gbs);
+  links.between_gbs = between_gbs.value_or(links.between_gbs);
+  links.inside_us = inside_us.value_or(links.inside_us);
+  links.between_us = between_us.value_or(links.between_us);
+  return out;
+}
+
+std::optional<double> parse_gigabytes(std::string_view text) {
+  if (ends_with(text, "GB")) text.remove_suffix(2);
+  const std::optional<double> number = parse_float(text);
+  if (!number || !(*number > 0 && *number <= 1e6)) return std::nullopt;
+  return *number * 1e9;
+}
+
+void check_gigabytes(Flags& flags, const std::string& flag, const std::optional<std::string>& size) {
+  if (size && !parse_gigabytes(*size))
+    flags.problem(cat(flag, " ", *size), "is not a number of GB above 0, as in 80GB");
+}
+
+void add_device_flags(Flags& flags, PlanDevices& devices, TrainOptions& run) {
+  flags.section("Devices");
+  add_world_size_flag(flags, run.parallel, "number of ranks").required();
+  add_node_size_flag(flags, run.parallel, "ranks per node (default: 8)");
+  flags.add("--hardware", &devices.hardware, "GPU", cat("the GPUs' model, or a FILE.json: ", machine_names()));
+  flags.add("--profile", &devices.profile, "FILE",
+            "rankN.json of mtl-train --profile on one rank: operators take as long as there");
+  flags.add("--device-memory", &devices.device_memory, "SIZE", "memory of one GPU that the run may use, as in 80GB");
+  flags.add("--inside-gbs", &devices.inside_gbs, "GB/S", "bandwidth of a GPU's links inside its node, in one direction")
+      .above(0);
+  flags.add("--between-gbs", &devices.between_gbs, "GB/S", "bandwidth of a GPU's link to other nodes, in one direction")
+      .above(0);
+  flags.add("--inside-us", &devices.inside_us, "US", "latency inside a node, in microseconds").at_least(0);
+  flags.add("--between-us", &devices.between_us, "US", "latency between nodes, in microseconds").at_least(0);
+}
+
+void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run) {
+  if (devices.profile) devices.times = std::make_shared<const OperatorTimes>(OperatorTimes::read(*devices.profile));
+  run.device = devices.is_on_cpu() ? Device::cpu : Device::cuda;
+  check_gigabytes(flags, "--device-memory", devices.device_memory);
+  const auto require_given = [&](bool is_given, const std::string& flag, const std::string& what) {
+    if (!is_given) flags.problem(flag, "is required: " + what);
+  };
+  const DType compute = precision_of(run.precision).compute;
+  if (devices.times != nullptr && !devices.times->has_products(compute))
+    flags.problem("--profile " + *devices.profile,
+                  cat("has no matrix products in ", name_of(compute), "; profile a run of the precision to plan for"));
+  if (devices.is_on_cpu()) {
+    if (devices.hardware) flags.problem("--hardware " + *devices.hardware, "contradicts --profile, which is of a CPU");
+    require_given(devices.inside_gbs && devices.inside_us, "--inside-gbs and --inside-us",
+                  "a profile of a CPU has no links");
+    const std::int64_t world = run.parallel.world;
+    if (run.parallel.gpus_per_node.value_or(world) < world)
+      require_given(devices.between_gbs && devices.between_us, "--between-gbs and --between-us",
+                    "a profile of a CPU has no links");
+  } else if (has_file(devices)) {
+    return;
+  } else if (devices.hardware && known_machine(devices) == nullptr) {
+    flags.problem("--hardware " + *devices.hardware,
+                  "is not known; use one of " + machine_names() + ", or describe it in a file NAME.json");
+  } else {
+    require_given(known_machine(devices) != nullptr, "--hardware", "the GPUs' model, one of " + machine_names());
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,80 @@
+#include "cli/time_command.h"
+
+#include <functional>
+
+#include "cli/data_flags.h"
+#include "cli/layout_flags.h"
+#include "cli/plan_devices.h"
+#include "cli/precision_flags.h"
+#include "cli/run_main.h"
+#include "cli/tokenizer_flags.h"
+#include "planner/plan_report.h"
+#include "train/stage_checks.h"
+
+namespace mtl {
+
+namespace {
+
+/// The values of all flags.
+struct TimeCommand {
+  TrainOptions run;
+  GptConfig config;
+  PlanDevices devices;
+  bool json = false;
+};
+
+/// Resolves the model, and reports what mtl-train would refuse.
+void check_run(Flags& flags, TimeCommand& command) {
+  TrainOptions& run = command.run;
+  run.parallel.world = run.parallel.plan_world.value_or(1);
+  run.threads = 1;
+  run.dry_run = true;
+  check_devices(flags, command.devices, run);
+  const ReportProblem report = std::bind_front(&Flags::problem, &flags);
+  check_options(run, report);
+  if (flags.problem_count() > 0) return;
+  command.config = resolve_config(run, {}, run.tokenizer.vocab_size.value_or(50257), report);
+  if (flags.problem_count() == 0) check_division(run, command.config, false, report);
+}
+
+void add_time_flags(Flags& flags, TimeCommand& command) {
+  TrainOptions& run = command.run;
+  add_device_flags(flags, command.devices, run);
+  flags.section("Model");
+  add_architecture_flags(flags, run, [] { return false; });
+  add_vocab_size_flag(flags, run.tokenizer.vocab_size, "tokens in the vocabulary, before padding");
+  add_length_flag(flags, run.data);
+  add_mask_flag(flags, run.data);
+  flags.section("Precision");
+  add_precision_flags(flags, run.precision);
+  flags.section("Batch");
+  add_batch_size_flags(flags, run.batch);
+  flags.section("Layout");
+  add_grid_flags(flags, run.parallel);
+  add_schedule_flag(flags, run.parallel, "--schedule,--pipeline-schedule");
+  add_interleaving_flags(flags, run.parallel);
+  add_stage_flags(flags, run.parallel);
+  add_sharing_flags(flags, run.parallel);
+  add_recompute_flags(flags, run.parallel);
+  add_host_offload_flags(flags, run.parallel, [&command] { return !command.devices.is_on_cpu(); });
+  flags.section("Output");
+  flags.add_switch("--json", command.json, "print the result as JSON");
+  flags.check([&flags, &command] { check_run(flags, command); });
+}
+
+void write_time(const TimeCommand& command) {
+  const PlanRequest request = command.devices.request(command.run, command.config);
+  const TimedLayout timed = time_layout(request);
+  print_out(command.json ? time_json(timed, request).dump(2) + "\n" : time_text(timed, request));
+}
+
+}  // namespace
+
+int run_time_command(int argc, const char* const* argv) {
+  TimeCommand command;
+  Flags flags("mtl-topo time", "tell how long a step of a layout takes on given devices");
+  add_time_flags(flags, command);
+  return run_main(flags, argc, argv, [&](Console&) { write_time(command); });
+}
+
+}  // namespace mtl

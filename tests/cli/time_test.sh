@@ -1,0 +1,63 @@
+#!/bin/bash
+# mtl-topo time: one layout's step, with mtl-train's flags for it.
+source "$(dirname "$0")/lib.sh" "$1"
+cd "$WORK" || exit 1
+model=(--num-layers 8 --hidden-size 256 --num-attention-heads 8 --seq-length 512 --max-position-embeddings 512
+  --vocab-size 5000 --bf16 --hardware H100 --gpus-per-node 4 --world-size 8)
+time=(mtl-topo time "${model[@]}" --global-batch-size 32)
+ms() { sed -nE 's/.*"step_ms": ([0-9.e+-]+).*/\1/p' "$1" | head -1; }
+
+# The layouts that a plan lists take as long as it says, and need as much memory.
+expect_exit 0 mtl-topo plan "${model[@]}" --global-batch-size 32 --between-gbs 1 --json
+grep -oE '"(step_ms|device_bytes)": [0-9.e+-]+' out | head -11 | tail -10 >planned
+tr -d '\n' <out | grep -oE '"flags": \[[^]]*' | head -5 | sed 's/"flags": \[//; s/[",]//g' >flags
+while read -ra words; do
+  expect_exit 0 mtl-topo time "${model[@]}" --between-gbs 1 --json "${words[@]}"
+  sed '1,/"layout"/d' out | grep -oE '"(step_ms|device_bytes)": [0-9.e+-]+'
+done <flags >timed
+[ "$(wc -l <timed)" -eq 10 ] || fail 'not five layouts'
+expect_same timed planned
+
+# A table of the stages, whose parts add up to the step, and the memory of all ranks.
+expect_exit 0 "${time[@]}" --tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --micro-batch-size 2
+expect_text out '^time of 8 ranks on 2 nodes of 4 H100 with 80 GB \(74.5 GiB\)$'
+expect_text out '^  tp 2, pp 2, dp 2, not overlapped, 1f1b, micro-batch 2$'
+expect_text out '^Memory of each rank.s GPU, in MiB$'
+awk '/^step/ { step = $2 } /^  stage/ { inside = 1; next } inside && NF == 0 { exit }
+  inside { sum = 0; for (i = 2; i <= NF; ++i) sum += $i; printf "%.4f\n", sum / step }' out >sums
+[ "$(wc -l <sums)" -eq 2 ] || fail 'not two stages'
+expect_near_lines sums <(sed 's/.*/1/' sums) 'parts of a step' 0.02
+
+# What a layout can have beside its sizes changes its time.
+slow=("${time[@]}" --between-gbs 20 --between-us 1 --json --micro-batch-size 1)
+expect_exit 0 "${slow[@]}" --ddp-bucket-size 1 && ms out >plain
+expect_exit 0 "${slow[@]}" --ddp-bucket-size 1 --overlap-grad-reduce && ms out | paste - plain | awk '{ exit !($1 < 0.99 * $2) }' || fail 'nothing overlaps'
+expect_exit 0 "${slow[@]}" --tensor-model-parallel-size 8 && ms out >plain
+expect_exit 0 "${slow[@]}" --tensor-model-parallel-size 8 --sequence-parallel && ! ms out | cmp -s - plain || fail 'sequence parallelism'
+expect_exit 0 "${slow[@]}" --context-parallel-size 4 && ms out >plain
+expect_exit 0 "${slow[@]}" --context-parallel-size 4 --cp-comm-type p2p && ! ms out | cmp -s - plain || fail 'p2p'
+expect_exit 0 "${time[@]}" --pipeline-model-parallel-size 4 --pipeline-model-parallel-layout 'Et|ttt|ttt|tL' --micro-batch-size 1
+expect_text out '^  pp 4, dp 2, not overlapped, 1f1b Et\|ttt\|ttt\|tL, micro-batch 1$'
+expect_exit 0 "${time[@]}" --micro-batch-size 4 --optimizer-cpu-offload --json
+grep -q '"host": ' out || fail 'no copies from the host'
+
+# It need not fit. What mtl-train refuses is refused.
+expect_exit 0 "${time[@]}" --device-memory 0.001
+expect_text out '^the layout does not fit in a device.s memory$'
+expect_exit 2 "${time[@]}" --tensor-model-parallel-size 3
+expect_text err 'need a multiple of 3 ranks, but there are 8'
+expect_exit 2 "${time[@]}" --pipeline-model-parallel-size 2 --zero-stage 3
+expect_text err 'cannot be combined with --pipeline-model-parallel-size 2'
+expect_exit 2 mtl-topo time "${model[@]/H100/V9000}" --global-batch-size 32
+expect_text err '^  --hardware V9000  is not known'
+
+# Operators of a CPU's profile. Ranks that share nothing take as long as the profiled one.
+small=(--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --vocab-size 500)
+expect_exit 0 mtl-train "${small[@]}" --tokenizer-type NullTokenizer --mock-data --lr 1e-3 --train-iters 4 --eval-iters 0 \
+  --micro-batch-size 2 --threads 1 --profile --profile-step-start 1 --profile-step-end 4
+cpu=(mtl-topo time "${small[@]}" --profile profile/rank0.json --inside-gbs 1e6 --inside-us 0 --json --micro-batch-size 2)
+expect_exit 0 "${cpu[@]}" --world-size 1 && ms out >plain
+expect_exit 0 "${cpu[@]}" --world-size 2 && expect_near_lines <(ms out) plain 'a step over free links' 1e-3
+expect_exit 0 "${cpu[@]}" --world-size 2 --optimizer-cpu-offload
+expect_text err '--optimizer-cpu-offload has no effect on the CPU'
+finish
