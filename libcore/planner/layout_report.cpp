@@ -148,8 +148,8 @@ Json layout_json(const Candidate& candidate, const PlanRequest& request) {
   const std::vector<std::string> flags = candidate_flags(candidate);
   Json out = Json::object({{"flags", Json::Array(flags.begin(), flags.end())},
                            {"device_bytes", candidate.bytes},
-                           {"host_bytes", candidate.host_bytes},
-                           {"bound_ms", candidate.bound_ms}});
+                           {"host_bytes", candidate.host_bytes}});
+  if (candidate.bound_ms > 0) out.set("bound_ms", candidate.bound_ms);
   if (!candidate.time) return out;
   out.set("step_ms", candidate.time->ms);
   out.set("tokens_per_second", tokens_per_second(candidate));
@@ -161,6 +161,7 @@ Json layout_json(const Candidate& candidate, const PlanRequest& request) {
     stages.push(Json::object({{"compute_ms", stage.compute},
                               {"wait_ms", std::move(waits)},
                               {"message_wait_ms", stage.message_wait},
+                              {"messages_sent", stage.sent},
                               {"idle_ms", stage.idle}}));
   }
   out.set("stages", std::move(stages));

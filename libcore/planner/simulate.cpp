@@ -165,6 +165,7 @@ class Simulation {
     const double start = std::max(rank.now, free);
     free = start + message_ms(trace(rank).message_bytes, crosses_nodes(way), links_);
     messages_[way].push_back({.start = start, .end = free});
+    ++rank.time.sent;
     ++rank.action;
     return true;
   }

@@ -26,6 +26,7 @@ struct StageTime {
   std::map<std::string, double> waits;  // for operations, by group
   double message_wait = 0;              // for messages that are on their way
   double idle = 0;                      // for other stages to send, and after the stage's end
+  int sent = 0;                         // messages to other stages
 
   double waiting() const;  // for links: `waits` and `message_wait`
 };

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Measures training speed in fp32 and bf16, start-up and tokenization, compared with PyTorch if a Python has torch
 # (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs that alternate with the peer's.
-# Text (text.sh), the data loader (data.sh), parallel layouts (ranks.sh), state in files (offload.sh) and conversions
-# (convert.sh) follow; MTL_BENCH=one leaves them out, MTL_BENCH=text, data, ranks, offload or convert measures nothing
-# else.
+# Text (text.sh), the data loader (data.sh), parallel layouts (ranks.sh), predictions of them (predict.sh), state in
+# files (offload.sh) and conversions (convert.sh) follow; MTL_BENCH=one leaves them out, MTL_BENCH=text, data, ranks,
+# predict, offload or convert measures nothing else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 part=${MTL_BENCH:-all}
@@ -12,9 +12,10 @@ case $part in
   text) exec bash "$here/text.sh" "$@" ;;
   ranks) exec bash "$here/ranks.sh" "$@" ;;
   data) exec bash "$here/data.sh" "$@" ;;
+  predict) exec bash "$here/predict.sh" "$@" ;;
   offload) exec bash "$here/offload.sh" "$@" ;;
   convert) exec bash "$here/convert.sh" "$@" ;;
-  *) echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks, offload or convert" >&2; exit 2 ;;
+  *) echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks, predict, offload or convert" >&2; exit 2 ;;
 esac
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$here/lib.sh" "$1"

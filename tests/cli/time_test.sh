@@ -58,6 +58,13 @@ expect_exit 0 mtl-train "${small[@]}" --tokenizer-type NullTokenizer --mock-data
 cpu=(mtl-topo time "${small[@]}" --profile profile/rank0.json --inside-gbs 1e6 --inside-us 0 --json --micro-batch-size 2)
 expect_exit 0 "${cpu[@]}" --world-size 1 && ms out >plain
 expect_exit 0 "${cpu[@]}" --world-size 2 && expect_near_lines <(ms out) plain 'a step over free links' 1e-3
+# Stages send as many messages as those of a run.
+zero_bubble=(--pipeline-model-parallel-size 4 --pipeline-schedule zb-v --num-layers 8 --global-batch-size 16)
+expect_exit 0 mpirun -n 4 --oversubscribe mtl-train "${small[@]:2}" "${zero_bubble[@]}" --tokenizer-type NullTokenizer \
+  --mock-data --lr 1e-3 --train-iters 1 --eval-iters 0 --micro-batch-size 2 --threads 1 --profile --profile-dir stages \
+  --profile-step-start 0 --profile-step-end 1 --profile-ranks 0 1 2 3
+expect_exit 0 "${cpu[@]}" "${zero_bubble[@]}" --world-size 4
+expect_same <(grep -oE '"messages_sent": [0-9]+' out | awk '{ sum += $2 } END { print sum }') <(grep -c '"name": "send ' stages/trace.json)
 expect_exit 0 "${cpu[@]}" --world-size 2 --optimizer-cpu-offload
 expect_text err '--optimizer-cpu-offload has no effect on the CPU'
 finish
