@@ -235,7 +235,7 @@ void add_file_offload_flag(Flags& flags, ParallelOptions& options) {
   });
 }
 
-void add_host_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu) {
+void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu) {
   const char* cpu = "on the CPU, whose memory is the host's";
   flags
       .add_switch("--optimizer-cpu-offload", options.optimizer_cpu_offload,
@@ -250,6 +250,7 @@ void add_host_offload_flags(Flags& flags, ParallelOptions& options, const std::f
            "--cpu-offloading for the first N layers of each stage")
       .within({1, kMostLayers})
       .only_with(cpu, on_gpu);
+  add_file_offload_flag(flags, options);
   flags.check([&flags, &options] {
     options.cpu_offloading = options.cpu_offloading || options.offloaded_layers.has_value();
     if (options.cpu_offloading && recompute_of(options).granularity == Recompute::Granularity::full)
@@ -257,11 +258,6 @@ void add_host_offload_flags(Flags& flags, ParallelOptions& options, const std::f
           "--cpu-offloading",
           "cannot be combined with recomputing whole layers, which leaves nothing to offload; use only one of them");
   });
-}
-
-void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu) {
-  add_host_offload_flags(flags, options, on_gpu);
-  add_file_offload_flag(flags, options);
 }
 
 void add_batch_size_flags(Flags& flags, BatchOptions& options) {

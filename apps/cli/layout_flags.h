@@ -29,9 +29,7 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options);
 /// Adds --offload-optimizer.
 void add_file_offload_flag(Flags& flags, ParallelOptions& options);
 /// Adds the choice of tensors to keep in host memory instead of GPU memory. `on_gpu`, called after parsing, returns
-/// true if the run computes on a GPU.
-void add_host_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu);
-/// Adds both.
+/// true if the run computes on a GPU. Adds --offload-optimizer, too.
 void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu);
 /// Adds the micro-batch size and the global batch size.
 void add_batch_size_flags(Flags& flags, BatchOptions& options);

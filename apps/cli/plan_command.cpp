@@ -110,6 +110,8 @@ std::vector<std::string> repeated_flags(const std::vector<std::string>& words) {
                                              "--between-gbs",
                                              "--inside-us",
                                              "--between-us",
+                                             "--host-gbs",
+                                             "--disk-gbs",
                                              "--global-batch-size",
                                              "--json",
                                              "--output",

@@ -1,5 +1,6 @@
 #include "cli/plan_devices.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/files.h"
@@ -53,6 +54,8 @@ PlanRequest PlanDevices::request(const TrainOptions& run, const GptConfig& confi
   links.between_gbs = between_gbs.value_or(links.between_gbs);
   links.inside_us = inside_us.value_or(links.inside_us);
   links.between_us = between_us.value_or(links.between_us);
+  links.host_gbs = host_gbs.value_or(links.host_gbs);
+  if (disk_gbs) links.disk_gbs = *disk_gbs / double(std::min<std::int64_t>(out.node_size, run.parallel.world));
   return out;
 }
 
@@ -82,6 +85,13 @@ void add_device_flags(Flags& flags, PlanDevices& devices, TrainOptions& run) {
       .above(0);
   flags.add("--inside-us", &devices.inside_us, "US", "latency inside a node, in microseconds").at_least(0);
   flags.add("--between-us", &devices.between_us, "US", "latency between nodes, in microseconds").at_least(0);
+  flags.add("--host-gbs", &devices.host_gbs, "GB/S", "bandwidth of a GPU's link to its host's memory, in one direction")
+      .above(0)
+      .only_with("on the CPU, whose memory is the host's", [&devices] { return !devices.is_on_cpu(); });
+  flags
+      .add("--disk-gbs", &devices.disk_gbs, "GB/S",
+           "rate at which a node's disk reads and, at the same time, writes: optimizer states may be in files")
+      .above(0);
 }
 
 void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run) {

@@ -13,7 +13,7 @@ namespace mtl {
 
 struct PlanDevices {
   std::optional<std::string> hardware, profile, device_memory;
-  std::optional<double> inside_gbs, between_gbs, inside_us, between_us;
+  std::optional<double> inside_gbs, between_gbs, inside_us, between_us, host_gbs, disk_gbs;
   std::shared_ptr<const OperatorTimes> times = nullptr;  // of `profile`
 
   bool is_on_cpu() const;

@@ -31,6 +31,9 @@ void check_run(Flags& flags, TimeCommand& command) {
   run.dry_run = true;
   check_devices(flags, command.devices, run);
   const ReportProblem report = std::bind_front(&Flags::problem, &flags);
+  if (!run.parallel.offload_optimizer.empty() && !command.devices.disk_gbs)
+    flags.problem("--offload-optimizer " + run.parallel.offload_optimizer,
+                  "needs --disk-gbs, the rate of the files' disk");
   check_options(run, report);
   if (flags.problem_count() > 0) return;
   command.config = resolve_config(run, {}, run.tokenizer.vocab_size.value_or(50257), report);
@@ -56,7 +59,7 @@ void add_time_flags(Flags& flags, TimeCommand& command) {
   add_stage_flags(flags, run.parallel);
   add_sharing_flags(flags, run.parallel);
   add_recompute_flags(flags, run.parallel);
-  add_host_offload_flags(flags, run.parallel, [&command] { return !command.devices.is_on_cpu(); });
+  add_offload_flags(flags, run.parallel, [&command] { return !command.devices.is_on_cpu(); });
   flags.section("Output");
   flags.add_switch("--json", command.json, "print the result as JSON");
   flags.check([&flags, &command] { check_run(flags, command); });

@@ -77,6 +77,7 @@ std::string savings_text(const Candidate& candidate) {
   if (parallel.recompute_granularity) out.push_back(cat("recompute ", *parallel.recompute_granularity));
   if (parallel.cpu_offloading) out.emplace_back("activations on the host");
   if (parallel.optimizer_cpu_offload) out.emplace_back("optimizer on the host");
+  if (!parallel.offload_optimizer.empty()) out.emplace_back("optimizer in files");
   if (parallel.cpu_offloading || parallel.optimizer_cpu_offload)
     out.push_back(cat(human_bytes(candidate.host_bytes), " of host memory"));
   return join(out, ", ");
@@ -120,9 +121,11 @@ std::string machine_text(const PlanRequest& request, const std::set<std::string>
   if (!unmeasured.empty())
     out += cat("  not in the profile, timed by their bytes: ",
                join(unmeasured, ", ", [](const std::string& name) { return name; }), "\n");
-  return out + format("  links in GB/s: %.4g inside a node, %.4g between nodes; latency in us: %.4g, %.4g\n",
-                      machine.links.inside_gbs, machine.links.between_gbs, machine.links.inside_us,
-                      machine.links.between_us);
+  return out +
+         format("  links in GB/s: %.4g inside a node, %.4g between nodes; latency in us: %.4g, %.4g\n",
+                machine.links.inside_gbs, machine.links.between_gbs, machine.links.inside_us,
+                machine.links.between_us) +
+         (machine.links.disk_gbs > 0 ? format("  disk for a rank: %.4g GB/s\n", machine.links.disk_gbs) : "");
 }
 
 void set_machine(Json& out, const PlanRequest& request, const std::set<std::string>& unmeasured) {
@@ -137,7 +140,9 @@ void set_machine(Json& out, const PlanRequest& request, const std::set<std::stri
   out.set("links", Json::object({{"inside_gbs", machine.links.inside_gbs},
                                  {"between_gbs", machine.links.between_gbs},
                                  {"inside_us", machine.links.inside_us},
-                                 {"between_us", machine.links.between_us}}));
+                                 {"between_us", machine.links.between_us},
+                                 {"host_gbs", machine.links.host_gbs},
+                                 {"disk_gbs", machine.links.disk_gbs}}));
 }
 
 std::string layout_tables(const Candidate& candidate, const PlanRequest& request) {

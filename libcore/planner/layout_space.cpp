@@ -13,7 +13,6 @@ namespace {
 
 /// Attention of fewer positions than this per chunk of a context-parallel rank is not considered.
 constexpr std::int64_t kLeastPositions = 128;
-constexpr unsigned kSavingSets = 1U << enum_index(Saving::offload_to_files);
 
 std::vector<int> divisors(std::int64_t number) {
   std::vector<int> out;
@@ -123,7 +122,10 @@ class Enumeration {
   /// Returns the sets of savings that a layout can use.
   std::vector<unsigned> possible_savings(LayoutChoice choice) const {
     std::vector<unsigned> out;
-    for (choice.savings = 0; choice.savings < kSavingSets; ++choice.savings) {
+    const bool has_disk = request_.machine.links.disk_gbs > 0;
+    const unsigned sets = 1U << (enum_index(Saving::offload_to_files) + (has_disk ? 1 : 0));
+    for (choice.savings = 0; choice.savings < sets; ++choice.savings) {
+      if (choice.has(Saving::offload_optimizer) && choice.has(Saving::offload_to_files)) continue;  // the same as files
       TrainOptions options = request_.run;
       const bool acts =
           std::ranges::all_of(kSavings, [&](Saving saving) { return !choice.has(saving) || save(options, saving); });

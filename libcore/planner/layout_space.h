@@ -6,7 +6,7 @@
 //              interleaved: into any number of chunks per stage that divides them, or into 2, 4, 8, ... by their work)
 // ZeRO stage:  those that zero_stages() allows
 // Micro-batch: 1, 2, 4, ... samples
-// Savings:     all combinations of kSavings in memory (not in files), none first
+// Savings:     all combinations of kSavings (in files only if the machine has a disk), none first
 #pragma once
 
 #include <cstdint>

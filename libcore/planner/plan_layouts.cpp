@@ -248,8 +248,8 @@ std::map<std::string, double> parts_of(const Candidate& candidate, const PlanReq
     out["waits for messages between stages"] += stage.message_wait / stages;
     out["is idle in the pipeline's schedule"] += stage.idle / stages;
     for (const auto& [group, ms] : stage.waits) {
-      if (group == kHost) {
-        out["waits for copies between GPUs and their hosts"] += ms / stages;
+      if (group == kHost || group == kFiles) {
+        out[group == kHost ? "waits for copies between GPUs and their hosts" : "waits for files"] += ms / stages;
         continue;
       }
       const bool crosses = place_of_group(layout, group, request.node_size).crosses_nodes();

@@ -30,6 +30,18 @@ std::string counts_text(const LayoutPlans& plans) {
   return out + "\n";
 }
 
+/// Returns a word as bash reads it.
+std::string shell_word(const std::string& word) {
+  const bool is_plain = !word.empty() && std::ranges::all_of(word, [](char each) {
+    return std::isalnum(static_cast<unsigned char>(each)) != 0 ||
+           std::string_view("-_./=,:@%+").find(each) != std::string_view::npos;
+  });
+  return is_plain ? word : cat("'", replace_all(word, "'", "'\\''"), "'");
+}
+
+/// Flags' name for the folder that a user chooses (train/layout_changes.h).
+constexpr const char* kFolder = "DIR";
+
 }  // namespace
 
 std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
@@ -124,8 +136,10 @@ std::string plan_script(const LayoutPlans& plans, const PlanRequest& request, co
       format("# Planned by mtl-topo: a step of %.1f ms on %s. Add the data and the length of the run as arguments.\n",
              plans.best[0].time->ms, request.machine.device.name.c_str());
   out += nodes > 1 ? "exec srun mtl-train \\\n" : cat("exec mpirun -n ", world, " mtl-train \\\n");
-  std::vector<std::string> flags = given;
-  for (const std::string& flag : candidate_flags(plans.best[0])) flags.push_back(flag);
+  std::vector<std::string> flags;
+  for (const std::string& word : given) flags.push_back(shell_word(word));
+  for (const std::string& word : candidate_flags(plans.best[0]))
+    flags.push_back(word == kFolder ? "\"${OFFLOAD_DIR:?is the folder for optimizer states, on a local disk}\"" : word);
   std::string line = " ";
   for (std::size_t i = 0; i < flags.size(); ++i) {
     if (starts_with(flags[i], "--") && line.size() > 80) {

@@ -52,11 +52,12 @@ TimedEvents timed(const std::vector<TraceEvent>& events, const Machine& machine,
   return out;
 }
 
-/// Adds the time for which copies between the device and its host outlast the operators beside them.
-void add_copies(TimedEvents& events, double bytes, const Links& links) {
-  double ms = bytes / (links.host_gbs * 1e6);
+/// Adds the time for which copies from a place and back outlast the operators beside them.
+void add_copies(TimedEvents& events, const char* place, double bytes, double gbs) {
+  if (bytes == 0) return;
+  double ms = bytes / (gbs * 1e6);
   for (const TimedEvent& each : events) ms -= each.ms;
-  if (bytes > 0 && ms > 0) events.push_back({.event = {.kind = TraceEvent::Kind::copy}, .ms = ms});
+  if (ms > 0) events.push_back({.event = {.kind = TraceEvent::Kind::copy, .group = place}, .ms = ms});
 }
 
 /// A message's way: between which stages, and in which channel.
@@ -76,10 +77,12 @@ class Simulation {
       rank.number = static_cast<int>(stage);
       for (const StepTrace::Recorded& one : traces[stage].recorded) {
         rank.actions.push_back(timed(one.events, machine, tf32));
-        add_copies(rank.actions.back(), one.host_bytes, links_);
+        add_copies(rank.actions.back(), kHost, one.host_bytes, links_.host_gbs);
       }
       rank.actions.push_back(timed(traces[stage].update, machine, tf32));
-      add_copies(rank.actions.back(), traces[stage].update_host_bytes, links_);
+      require(traces[stage].update_file_bytes == 0 || links_.disk_gbs > 0, "the rate of the disk is not known");
+      add_copies(rank.actions.back(), kHost, traces[stage].update_host_bytes, links_.host_gbs);
+      add_copies(rank.actions.back(), kFiles, traces[stage].update_file_bytes, links_.disk_gbs);
       rank.actions.back().push_back({.event = {}, .ms = machine.outside_ms()});
     }
   }
@@ -199,7 +202,7 @@ class Simulation {
     if (event.kind == TraceEvent::Kind::wait) return wait(rank, event);
     if (event.kind == TraceEvent::Kind::start) start(rank, event);
     rank.now += timed_event.ms;
-    (event.kind == TraceEvent::Kind::copy ? rank.time.waits[kHost] : rank.time.compute) += timed_event.ms;
+    (event.kind == TraceEvent::Kind::copy ? rank.time.waits[event.group] : rank.time.compute) += timed_event.ms;
     return true;
   }
 

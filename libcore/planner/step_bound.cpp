@@ -63,6 +63,7 @@ double bytes_per_element(const LayoutChoice& choice, const Precision& precision,
   layout.grid = RankGrid({.data = static_cast<int>(replicas)});
   layout.zero = choice.zero;
   layout.optimizer_on_host = choice.has(Saving::offload_optimizer);
+  if (choice.has(Saving::offload_to_files)) layout.optimizer_folder = "DIR";
   const double owners = layout.owners().empty() ? 1 : double(replicas);
   double out = 0;
   for (const Storage& row : storage_table(precision, AdamW::states(precision), layout))

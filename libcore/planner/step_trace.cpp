@@ -171,8 +171,11 @@ StepTrace record_step(const GptConfig& config, const DropoutOptions& dropout, co
   require(next == schedule.actions.size(), "a recorded step has ", next, " phases for ", schedule.actions.size(),
           " actions");
   out.update = recorder.events(update, entries.size());
-  for (std::size_t row = 0; row < model.params.table().size(); ++row)
-    if (model.params.table()[row].space == Space::host) out.update_host_bytes += double(model.params.bytes(row));
+  for (std::size_t row = 0; row < model.params.table().size(); ++row) {
+    const Space space = model.params.table()[row].space;
+    if (space == Space::host) out.update_host_bytes += double(model.params.bytes(row));
+    if (space == Space::file) out.update_file_bytes += double(model.params.bytes(row));
+  }
   return out;
 }
 

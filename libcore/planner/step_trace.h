@@ -23,7 +23,7 @@ inline constexpr const char* kPipelineGroup = "pipeline";
 enum class OperatorClass { gemm, attention_forward, attention_backward, memory };
 
 struct TraceEvent {
-  enum class Kind { work, start, wait, copy };  // copy: only in a simulation
+  enum class Kind { work, start, wait, copy };  // copy: only in a simulation, `group` says where from
   Kind kind = Kind::work;
 
   OperatorClass operator_class = OperatorClass::memory;  // of work
@@ -48,6 +48,7 @@ struct StepTrace {
   double message_bytes = 0;  // of hidden states, or of their gradient
   std::vector<TraceEvent> update;
   double update_host_bytes = 0;  // of states that the update copies from host memory, and back at the same time
+  double update_file_bytes = 0;  // of states that the update reads from files, and writes back at the same time
 
   struct Recorded {
     Action action;

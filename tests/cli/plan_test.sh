@@ -69,6 +69,19 @@ expect_text run.sh ' --hidden-size 256 '
 expect_exit 0 "${plan[@]}" --world-size 2 --gpus-per-node 4 --output one.sh
 expect_text one.sh '^exec mpirun -n 2 mtl-train '
 
+# With little memory on the host, too, optimizer states may be in files on a disk.
+tight=(mtl-topo plan --model gpt2-345m --bf16 --hardware A10 --device-memory 3.6 --host-memory 0.5 --global-batch-size 8 --world-size 1)
+expect_exit 1 "${tight[@]}"
+expect_exit 0 "${tight[@]}" --disk-gbs 6 --position-embedding-type rope \
+  --rope-parameters '{"rope_type": "linear", "factor": 2}' --output files.sh
+expect_text out '^ 1\. .* optimizer in files$'
+expect_text out '^Files of each rank'
+expect_text files.sh " --rope-parameters '[{]\"rope_type\": \"linear\", \"factor\": 2[}]'"
+expect_text files.sh '--offload-optimizer "\$\{OFFLOAD_DIR:\?'
+! grep -q -e --disk-gbs files.sh || fail 'the script has a flag of the plan'
+! bash files.sh 2>err || fail 'the script runs without OFFLOAD_DIR'
+expect_text err "OFFLOAD_DIR: is the folder for optimizer states"
+
 # Slower links make data parallelism wait, and stages of a pipeline worth their idle time.
 expect_exit 0 "${plan[@]}" --world-size 4 --gpus-per-node 1 --between-gbs 0.2 --between-us 1 --inside-gbs 400 --inside-us 1 --json
 sed '/"step_ms"/q' out | grep -q '"--pipeline-model-parallel-size"' || fail 'no pipeline over slow links'

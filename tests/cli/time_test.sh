@@ -41,6 +41,13 @@ expect_text out '^  pp 4, dp 2, not overlapped, 1f1b Et\|ttt\|ttt\|tL, micro-bat
 expect_exit 0 "${time[@]}" --micro-batch-size 4 --optimizer-cpu-offload --json
 grep -q '"host": ' out || fail 'no copies from the host'
 
+expect_exit 0 "${time[@]}" --micro-batch-size 4 --optimizer-cpu-offload --host-gbs 1 --json && ms out >host1
+expect_exit 0 "${time[@]}" --micro-batch-size 4 --offload-optimizer DIR --disk-gbs 4 --json && ms out >disk4
+expect_near_lines disk4 host1 'four ranks that share a disk, with the rate of a link to the host for each' 1e-6
+[ ! -e DIR ] || fail 'DIR exists'
+expect_exit 2 "${time[@]}" --offload-optimizer DIR
+expect_text err '--offload-optimizer DIR  needs --disk-gbs'
+
 # It need not fit. What mtl-train refuses is refused.
 expect_exit 0 "${time[@]}" --device-memory 0.001
 expect_text out '^the layout does not fit in a device.s memory$'

@@ -85,6 +85,7 @@ PlanRequest random_request(std::mt19937& random) {
   out.node_size = static_cast<int>(one_of({1, 2, 8}));
   out.machine.links.between_gbs = double(one_of({1, 10, 50}));
   out.machine.links.host_gbs = double(one_of({1, 64}));
+  out.machine.links.disk_gbs = double(one_of({0, 0, 3}));
   out.machine.launch_us = double(one_of({0, 10}));
   if (random() % 3 != 0) return out;
   // CPUs with measured times
