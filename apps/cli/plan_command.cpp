@@ -14,6 +14,7 @@
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
 #include "layout/schedule.h"
+#include "planner/layout_report.h"
 #include "planner/plan_report.h"
 
 namespace mtl {
@@ -82,7 +83,8 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   add_fixed_flags(flags, command.fixed);
   flags.section("Output");
   flags.add_switch("--json", command.json, "print the plan as JSON");
-  flags.add("--output,-o", &command.output, "FILE", "also write a script that starts mtl-train in the best layout");
+  flags.add("--output,-o", &command.output, "FILE",
+            "also write a script that starts the best layout, or draw its step if FILE ends in .svg");
   flags.check([&flags, &command] {
     TrainOptions& options = command.run;
     options.parallel.world = options.parallel.plan_world.value_or(1);
@@ -157,7 +159,10 @@ void write_plan(const PlanCommand& command, const std::vector<std::string>& word
             "; use more ranks, or a smaller --seq-length or --model");
   if (!command.output) return;
   InterruptGuard guard(flags.program());
-  write_file_atomic(*command.output, plan_script(plans, request, repeated_flags(words)), &guard);
+  write_file_atomic(*command.output,
+                    ends_with(*command.output, ".svg") ? layout_svg(plans.best[0], request)
+                                                       : plan_script(plans, request, repeated_flags(words)),
+                    &guard);
 }
 
 }  // namespace

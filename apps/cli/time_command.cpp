@@ -2,12 +2,16 @@
 
 #include <functional>
 
+#include "base/files.h"
+#include "base/interrupt_guard.h"
+#include "base/str.h"
 #include "cli/data_flags.h"
 #include "cli/layout_flags.h"
 #include "cli/plan_devices.h"
 #include "cli/precision_flags.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
+#include "planner/layout_report.h"
 #include "planner/plan_report.h"
 #include "train/stage_checks.h"
 
@@ -20,6 +24,7 @@ struct TimeCommand {
   TrainOptions run;
   GptConfig config;
   PlanDevices devices;
+  std::optional<std::string> output;
   bool json = false;
 };
 
@@ -62,13 +67,21 @@ void add_time_flags(Flags& flags, TimeCommand& command) {
   add_offload_flags(flags, run.parallel, [&command] { return !command.devices.is_on_cpu(); });
   flags.section("Output");
   flags.add_switch("--json", command.json, "print the result as JSON");
-  flags.check([&flags, &command] { check_run(flags, command); });
+  flags.add("--output,-o", &command.output, "FILE.svg", "also draw the step");
+  flags.check([&flags, &command] {
+    if (command.output && !ends_with(*command.output, ".svg"))
+      flags.problem("--output " + *command.output, "is not a drawing; choose a name that ends in .svg");
+    check_run(flags, command);
+  });
 }
 
-void write_time(const TimeCommand& command) {
+void write_time(const TimeCommand& command, const Flags& flags) {
   const PlanRequest request = command.devices.request(command.run, command.config);
   const TimedLayout timed = time_layout(request);
   print_out(command.json ? time_json(timed, request).dump(2) + "\n" : time_text(timed, request));
+  if (!command.output) return;
+  InterruptGuard guard(flags.program());
+  write_file_atomic(*command.output, layout_svg(timed.candidate, request), &guard);
 }
 
 }  // namespace
@@ -77,7 +90,7 @@ int run_time_command(int argc, const char* const* argv) {
   TimeCommand command;
   Flags flags("mtl-topo time", "tell how long a step of a layout takes on given devices");
   add_time_flags(flags, command);
-  return run_main(flags, argc, argv, [&](Console&) { write_time(command); });
+  return run_main(flags, argc, argv, [&](Console&) { write_time(command, flags); });
 }
 
 }  // namespace mtl

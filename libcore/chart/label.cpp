@@ -20,6 +20,17 @@ std::size_t count_characters(std::string_view text) {
   return count;
 }
 
+double text_width(std::string_view text, double font) {
+  double ems = 0;
+  for (unsigned char c : text) {
+    if ((c & 0xc0) == 0x80) continue;  // a UTF-8 continuation byte
+    bool narrow = std::string_view("iljtfrI.,:;'|!()[] ").find(static_cast<char>(c)) != std::string_view::npos;
+    bool wide = c == 'm' || c == 'w' || c == '@' || c == '%' || (c >= 'A' && c <= 'Z' && c != 'I');
+    ems += c >= 0x80 ? 1.0 : narrow ? 0.36 : wide ? 0.86 : 0.58;
+  }
+  return ems * font;
+}
+
 std::string cut_middle(const std::string& text, std::string_view mark,
                        const std::function<bool(const std::string&)>& fits) {
   if (fits(text)) return text;

@@ -25,18 +25,6 @@ constexpr std::array<const char*, 4> kDashes = {"", "7 3", "2 2.5", "9 3 2 3"};
 const char* color_of(const Series& series) { return kColors[series.color % kColors.size()]; }
 const char* dash_of(const Series& series) { return kDashes[series.color / kColors.size() % kDashes.size()]; }
 
-/// Returns an upper estimate for a text's width in a sans-serif font.
-double text_width(std::string_view text, double font) {
-  double ems = 0;
-  for (unsigned char c : text) {
-    if ((c & 0xc0) == 0x80) continue;  // a UTF-8 continuation byte
-    bool narrow = std::string_view("iljtfrI.,:;'|!()[] ").find(static_cast<char>(c)) != std::string_view::npos;
-    bool wide = c == 'm' || c == 'w' || c == '@' || c == '%' || (c >= 'A' && c <= 'Z' && c != 'I');
-    ems += c >= 0x80 ? 1.0 : narrow ? 0.36 : wide ? 0.86 : 0.58;
-  }
-  return ems * font;
-}
-
 std::string fit(const std::string& text, double width, double font) {
   return cut_middle(text, "…", [&](const std::string& cut) { return text_width(cut, font) <= width; });
 }

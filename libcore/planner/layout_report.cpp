@@ -5,6 +5,7 @@
 #include "base/count_of.h"
 #include "base/str.h"
 #include "engine/plan_tables.h"
+#include "planner/timeline_svg.h"
 #include "train/flops.h"
 #include "train/layout_changes.h"
 #include "train/run_plan.h"
@@ -147,6 +148,15 @@ void set_machine(Json& out, const PlanRequest& request, const std::set<std::stri
 
 std::string layout_tables(const Candidate& candidate, const PlanRequest& request) {
   return cat(stages_text(*candidate.time), "\n", describe_rank_memory(plan_run(candidate.options, request.config)));
+}
+
+std::string layout_svg(const Candidate& candidate, const PlanRequest& request) {
+  const std::string savings = savings_text(candidate);
+  const std::string machine = machine_text(request, {});
+  return timeline_svg(step_timeline(candidate, request), *candidate.time,
+                      cat(layout_text(candidate), savings.empty() ? "" : ", ", savings,
+                          format(": a step of %.2f ms", candidate.time->ms)),
+                      machine.substr(0, machine.find('\n')));
 }
 
 Json layout_json(const Candidate& candidate, const PlanRequest& request) {

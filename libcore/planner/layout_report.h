@@ -30,6 +30,8 @@ void set_machine(Json& out, const PlanRequest& request, const std::set<std::stri
 
 /// Returns a table of how the stages spend the step, and the memory of all ranks by category.
 std::string layout_tables(const Candidate& candidate, const PlanRequest& request);
+/// Returns a drawing of the step (timeline_svg.h). The candidate must have been simulated.
+std::string layout_svg(const Candidate& candidate, const PlanRequest& request);
 /// Returns flags and memory and, if the candidate was simulated, what every stage computes and waits for.
 Json layout_json(const Candidate& candidate, const PlanRequest& request);
 

@@ -56,12 +56,13 @@ void note_unmeasured(const StepTrace& trace, const OperatorTimes& times, std::se
 
 /// Simulates a step. Adds the operators that the machine's profile does not have to `unmeasured`.
 StepTime simulate_run(const TrainOptions& options, const RunShape& shape, const PlanRequest& request,
-                      const std::vector<std::vector<Action>>& schedule, std::set<std::string>& unmeasured) {
+                      const std::vector<std::vector<Action>>& schedule, std::set<std::string>& unmeasured,
+                      Timeline* timeline = nullptr) {
   const std::vector<StepTrace> traces =
       trace_stages(request.config, run_dropout(options), shape, run_overlap(options), schedule);
   if (const OperatorTimes* times = request.machine.measured.get())
     for (const StepTrace& trace : traces) note_unmeasured(trace, *times, unmeasured);
-  return simulate_step(traces, shape.layout, request.node_size, request.machine, options.tf32);
+  return simulate_step(traces, shape.layout, request.node_size, request.machine, options.tf32, timeline);
 }
 
 std::vector<std::vector<Action>> schedule_of(const RunShape& shape) {
@@ -269,6 +270,14 @@ TimedLayout time_layout(const PlanRequest& request) {
   const std::vector<std::vector<Action>> schedule = schedule_of(shape);
   set_memory(out.candidate, plan_largest_ranks(request.config, run_dropout(request.run), shape, schedule));
   out.candidate.time = simulate_run(request.run, shape, request, schedule, out.unmeasured);
+  return out;
+}
+
+Timeline step_timeline(const Candidate& candidate, const PlanRequest& request) {
+  const RunShape shape = run_shape(candidate.options, request.config, 0);
+  std::set<std::string> unmeasured;
+  Timeline out;
+  simulate_run(candidate.options, shape, request, schedule_of(shape), unmeasured, &out);
   return out;
 }
 

@@ -50,6 +50,8 @@ struct TimedLayout {
 };
 /// Plans and simulates the layout of request.run, whether it fits or not.
 TimedLayout time_layout(const PlanRequest& request);
+/// Simulates the same step as for candidate.time, with all that its stages do.
+Timeline step_timeline(const Candidate& candidate, const PlanRequest& request);
 
 /// Returns mtl-train's flags for what candidates differ in.
 std::vector<std::string> candidate_flags(const Candidate& candidate);

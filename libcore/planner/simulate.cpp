@@ -1,6 +1,7 @@
 #include "planner/simulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <optional>
 
@@ -67,11 +68,67 @@ struct Route {
   auto operator<=>(const Route&) const = default;
 };
 
+/// Collects a timeline while a step is simulated.
+class TimelineRecorder {
+ public:
+  TimelineRecorder(std::size_t stages, Timeline& timeline) : timeline_(timeline), links_(stages) {
+    timeline_ = {.ms = 0, .stages = {stages, Timeline::Stage()}};
+  }
+
+  /// Adds what a stage does next. It joins the last span if it goes on with the same.
+  void add(std::size_t stage, StageSpan span) {
+    if (span.end <= span.start) return;
+    std::vector<StageSpan>& spans = timeline_.stages[stage].spans;
+    if (!spans.empty() && spans.back().kind == span.kind && spans.back().action == span.action)
+      spans.back().end = span.end;
+    else
+      spans.push_back(span);
+  }
+  void add_operation(std::size_t stage, const std::string& name, bool between_nodes, TimeSpan span) {
+    if (span.end > span.start) links_[stage][{between_nodes, name}].push_back(span);
+  }
+
+  /// Keeps what is after `first`, the start of the step, and before `last`.
+  void finish(double first, double last) {
+    timeline_.ms = last - first;
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      Timeline::Stage& stage = timeline_.stages[i];
+      const double begin = stage.spans.empty() ? last : stage.spans.front().start;
+      const double end = stage.spans.empty() ? last : stage.spans.back().end;
+      if (begin > first) stage.spans.insert(stage.spans.begin(), StageSpan{.start = first, .end = begin});
+      if (end < last) stage.spans.push_back({.start = end, .end = last});
+      for (StageSpan& span : stage.spans) {
+        span.start -= first;
+        span.end -= first;
+      }
+      for (const auto& [name, spans] : links_[i]) {
+        LinkLane lane{.name = name.second, .between_nodes = name.first};
+        for (const TimeSpan& span : spans) {
+          const TimeSpan kept{std::max(span.start - first, 0.0), std::min(span.end, last) - first};
+          if (kept.end > kept.start) lane.spans.push_back(kept);
+        }
+        std::ranges::sort(lane.spans, {}, &TimeSpan::start);
+        if (!lane.spans.empty()) stage.links.push_back(std::move(lane));
+      }
+    }
+  }
+
+ private:
+  Timeline& timeline_;
+  std::vector<std::map<std::pair<bool, std::string>, std::vector<TimeSpan>>> links_;  // by stage
+};
+
+StageSpan::Kind span_kind(ActionKind kind) {
+  if (kind == ActionKind::forward) return StageSpan::Kind::forward;
+  return kind == ActionKind::weight ? StageSpan::Kind::weight : StageSpan::Kind::backward;
+}
+
 class Simulation {
  public:
   Simulation(const std::vector<StepTrace>& traces, const Layout& layout, int node_size, const Machine& machine,
-             bool tf32)
+             bool tf32, Timeline* timeline)
       : traces_(traces), layout_(layout), node_size_(node_size), links_(machine.links), ranks_(traces.size()) {
+    if (timeline != nullptr) recorder_.emplace(traces.size(), *timeline);
     for (std::size_t stage = 0; stage < traces.size(); ++stage) {
       Rank& rank = ranks_[stage];
       rank.number = static_cast<int>(stage);
@@ -96,12 +153,15 @@ class Simulation {
     }
     StepTime out;
     double first = 0, last = 0;  // ends of the steps
+    double begin = INFINITY;
     for (const Rank& rank : ranks_) {
       require(rank.step == kSteps, "stage ", rank.number, " deadlocks in its schedule");
       first = std::max(first, rank.first_end);
+      begin = std::min(begin, rank.first_end);
       last = std::max(last, rank.now);
     }
     out.ms = last - first;
+    if (recorder_) recorder_->finish(begin, last);
     for (Rank& rank : ranks_) {
       rank.time.idle += (last - rank.now) - (first - rank.first_end);
       out.stages.push_back(rank.time);
@@ -162,6 +222,24 @@ class Simulation {
     return is_send(action.kind) ? Route{rank.number, peer, forward} : Route{peer, rank.number, forward};
   }
 
+  /// Moves the rank on to `until`, and notes how it spends the time.
+  void spend(Rank& rank, double until, StageSpan::Kind kind) {
+    if (recorder_ && rank.step + 1 == kSteps) {
+      StageSpan span{.kind = kind, .action = rank.action, .start = rank.now, .end = until};
+      const std::vector<Action>& schedule = trace(rank).schedule;
+      if (rank.action < schedule.size()) {
+        span.micro_batch = schedule[rank.action].micro_batch;
+        span.chunk = schedule[rank.action].chunk;
+      }
+      recorder_->add(static_cast<std::size_t>(rank.number), span);
+    }
+    rank.now = until;
+  }
+
+  void note_operation(const Rank& rank, const std::string& name, bool crosses, TimeSpan span) {
+    if (recorder_) recorder_->add_operation(static_cast<std::size_t>(rank.number), name, crosses, span);
+  }
+
   bool send(Rank& rank, const Action& action) {
     const Route way = route(rank, action);
     double& free = message_lanes_[way];
@@ -169,6 +247,7 @@ class Simulation {
     free = start + message_ms(trace(rank).message_bytes, crosses_nodes(way), links_);
     messages_[way].push_back({.start = start, .end = free});
     ++rank.time.sent;
+    note_operation(rank, kMessages, crosses_nodes(way), {start, free});
     ++rank.action;
     return true;
   }
@@ -179,7 +258,8 @@ class Simulation {
     const Started message = sent.front();
     sent.pop_front();
     const double began = rank.now, on_its_way = std::max(began, message.start);
-    rank.now = std::max(began, *message.end);
+    spend(rank, on_its_way, StageSpan::Kind::idle);
+    spend(rank, std::max(began, *message.end), StageSpan::Kind::wait);
     rank.time.idle += on_its_way - began;
     rank.time.message_wait += rank.now - on_its_way;
     ++rank.action;
@@ -201,8 +281,13 @@ class Simulation {
     const TraceEvent& event = timed_event.event;
     if (event.kind == TraceEvent::Kind::wait) return wait(rank, event);
     if (event.kind == TraceEvent::Kind::start) start(rank, event);
-    rank.now += timed_event.ms;
-    (event.kind == TraceEvent::Kind::copy ? rank.time.waits[event.group] : rank.time.compute) += timed_event.ms;
+    const bool is_copy = event.kind == TraceEvent::Kind::copy;
+    const std::vector<Action>& schedule = trace(rank).schedule;
+    spend(rank, rank.now + timed_event.ms,
+          is_copy                          ? StageSpan::Kind::wait
+          : rank.action == schedule.size() ? StageSpan::Kind::update
+                                           : span_kind(schedule[rank.action].kind));
+    (is_copy ? rank.time.waits[event.group] : rank.time.compute) += timed_event.ms;
     return true;
   }
 
@@ -217,6 +302,7 @@ class Simulation {
       operation.start = std::max(rank.now, lane);
       lane = operation.start + operation_ms(event.operation, event.bytes, place(event.group), links_);
       operation.end = lane;
+      note_operation(rank, event.group, place(event.group).crosses_nodes(), {operation.start, lane});
       if (event.operation == OperationKind::send) rank.ring[event.group].push_back(lane);
     }
     rank.inside[rank.event] = operation;
@@ -249,7 +335,7 @@ class Simulation {
     if (earlier != nullptr) earlier->pop_front();
     if (end > rank.now) {
       rank.time.waits[event.group] += end - rank.now;
-      rank.now = end;
+      spend(rank, end, StageSpan::Kind::wait);
     }
     return true;
   }
@@ -270,9 +356,11 @@ class Simulation {
     ++rank.joint_waits[event.group];
     if (start > rank.now) {
       rank.time.idle += start - rank.now;
-      rank.now = start;
+      spend(rank, start, StageSpan::Kind::idle);
     }
-    return start + operation_ms(event.operation, bytes, place(event.group), links_);
+    const double end = start + operation_ms(event.operation, bytes, place(event.group), links_);
+    note_operation(rank, event.group, place(event.group).crosses_nodes(), {start, end});
+    return end;
   }
 
   const GroupPlace& place(const std::string& group) {
@@ -292,6 +380,7 @@ class Simulation {
   std::map<std::pair<int, int>, bool> crosses_;
   std::map<std::pair<std::string, int>, std::vector<JointPart>> joint_parts_;  // by group and stage
   std::map<std::string, GroupPlace> places_;
+  std::optional<TimelineRecorder> recorder_;
 };
 
 }  // namespace
@@ -307,8 +396,8 @@ const StageTime& StepTime::busiest() const {
 }
 
 StepTime simulate_step(const std::vector<StepTrace>& traces, const Layout& layout, int node_size,
-                       const Machine& machine, bool tf32) {
-  return Simulation(traces, layout, node_size, machine, tf32).run();
+                       const Machine& machine, bool tf32, Timeline* timeline) {
+  return Simulation(traces, layout, node_size, machine, tf32, timeline).run();
 }
 
 }  // namespace mtl

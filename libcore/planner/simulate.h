@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "layout/schedule_times.h"
 #include "planner/machine.h"
 #include "planner/step_trace.h"
 
@@ -39,8 +40,37 @@ struct StepTime {
   const StageTime& busiest() const;
 };
 
-/// `traces` has one rank's step for every stage; `layout` is one of theirs. Throws Error(failure) on deadlock.
+/// Something that a stage's ranks do without a break.
+struct StageSpan {
+  enum class Kind { forward, backward, weight, update, wait, idle };
+  Kind kind = Kind::idle;          // wait: for links; idle: for other stages, and after the stage's end
+  std::size_t action = 0;          // index in the stage's schedule, whose size is the update's
+  int micro_batch = 0, chunk = 0;  // of a forward, backward or weight action
+  double start = 0, end = 0;       // ms
+  bool computes() const { return kind < Kind::wait; }
+};
+
+/// The operations of a group, or the messages that a stage sends, over links of one kind.
+struct LinkLane {
+  std::string name;                  // the group's, or kMessages
+  bool between_nodes = false;        // else inside a node
+  std::vector<TimeSpan> spans = {};  // ms, in the order of their starts; messages in two directions may overlap
+};
+inline constexpr const char* kMessages = "messages";
+
+/// A step in time: from 0, when the first stage begins it, until the last one ends it.
+struct Timeline {
+  struct Stage {
+    std::vector<StageSpan> spans;  // one after the other, without gaps
+    std::vector<LinkLane> links;   // that are used, those inside the node first
+  };
+  double ms = 0;
+  std::vector<Stage> stages;
+};
+
+/// `traces` has one rank's step for every stage; `layout` is one of theirs. Sets `timeline` unless it is null. Throws
+/// Error(failure) on deadlock.
 StepTime simulate_step(const std::vector<StepTrace>& traces, const Layout& layout, int node_size,
-                       const Machine& machine, bool tf32);
+                       const Machine& machine, bool tf32, Timeline* timeline = nullptr);
 
 }  // namespace mtl

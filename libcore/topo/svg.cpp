@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "chart/label.h"
+#include "chart/schedule_colors.h"
 #include "chart/svg_canvas.h"
 #include "engine/plan_tables.h"
 
@@ -20,9 +21,6 @@ constexpr double kBoxSide = 10, kBoxTop = 24, kBoxBottom = 10;    // between a n
 constexpr double kInnerGap = 26, kOuterGap = 30;  // between stages: inside a node, and between node borders
 constexpr int kBandColumns = 16;
 constexpr double kContent = 1040;  // width of schedule and table
-
-/// Returns an upper bound on a text's width.
-double text_width(std::string_view text, double font) { return 0.6 * font * double(count_characters(text)); }
 
 std::string fit(const std::string& text, double width, double font) {
   return cut_middle(text, "..", [&](const std::string& cut) { return text_width(cut, font) <= width; });
@@ -191,17 +189,9 @@ double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
     row({kind.name, cat(kind.groups.size(), " of ", kind.groups.front().size(), " ranks"), crossing, kind.purpose,
          kind.traffic},
         "note", kind.crossing == 0 ? "note" : "note far");
-    canvas.widen(kMargin + kColumns[4] + 0.9 * text_width(kind.traffic, 12));
+    canvas.widen(kMargin + kColumns[4] + text_width(kind.traffic, 12));
   }
   return y;
-}
-
-/// Returns a chunk's color: `strong` for the first, then paler up to the last.
-std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
-  double pale = chunks == 1 ? 0 : 0.65 * chunk / (chunks - 1);
-  std::string out = "#";
-  for (int part : strong) out += format("%02x", static_cast<unsigned>(std::lround(part + (255 - part) * pale)));
-  return out;
 }
 
 double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double unit) {
@@ -220,11 +210,7 @@ double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double
   return y + 36;
 }
 
-/// Colors for the first chunk's actions.
-constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73},
-                             kWeight = {0xD5, 0x5E, 0x00};
-
-const std::array<int, 3>& color_of(ActionKind kind) {
+const Rgb& color_of(ActionKind kind) {
   if (kind == ActionKind::forward) return kForward;
   return kind == ActionKind::weight ? kWeight : kBackward;
 }

@@ -82,6 +82,11 @@ expect_text files.sh '--offload-optimizer "\$\{OFFLOAD_DIR:\?'
 ! bash files.sh 2>err || fail 'the script runs without OFFLOAD_DIR'
 expect_text err "OFFLOAD_DIR: is the folder for optimizer states"
 
+# A picture of the best layout's step.
+expect_exit 0 "${plan[@]}" --world-size 8 --gpus-per-node 4 --output step.svg
+expect_text step.svg "^<title>$(sed -nE 's/^ 1\. .* (GiB|MiB)  (.*)/\2/p' out): a step of $(sed -nE 's/^ 1\. +([0-9.]+) .*/\1/p' out) ms</title>$"
+[ "$(grep -c '<g id="stage' step.svg)" -ge 1 ] || fail 'no stages in the picture'
+
 # Slower links make data parallelism wait, and stages of a pipeline worth their idle time.
 expect_exit 0 "${plan[@]}" --world-size 4 --gpus-per-node 1 --between-gbs 0.2 --between-us 1 --inside-gbs 400 --inside-us 1 --json
 sed '/"step_ms"/q' out | grep -q '"--pipeline-model-parallel-size"' || fail 'no pipeline over slow links'

@@ -28,6 +28,16 @@ awk '/^step/ { step = $2 } /^  stage/ { inside = 1; next } inside && NF == 0 { e
 [ "$(wc -l <sums)" -eq 2 ] || fail 'not two stages'
 expect_near_lines sums <(sed 's/.*/1/' sums) 'parts of a step' 0.02
 
+# A picture of the step, whose shares of time are those of the table.
+expect_exit 0 "${time[@]}" --pipeline-model-parallel-size 4 --micro-batch-size 2 --between-gbs 0.1 --output step.svg
+[ "$(grep -c '<g id="stage' step.svg)" -eq 4 ] || fail 'not four stages in the picture'
+expect_text step.svg '>messages, between nodes<'
+awk '/^step/ { step = $2 } /^  stage/ { inside = 1; next } inside && NF == 0 { exit } inside {
+  split($1, range, "-"); for (i = range[1]; i <= (range[2] == "" ? range[1] : range[2]); ++i) printf "%.1f%%\n", 100 * $2 / step }' out >computes
+expect_same computes <(grep -A1 '>stage [0-9]*<' step.svg | sed -nE 's/.*>([0-9.]+%)<.*/\1/p')
+expect_exit 2 "${time[@]}" --output step.png
+expect_text err '--output step.png  is not a drawing; choose a name that ends in .svg'
+
 # What a layout can have beside its sizes changes its time.
 slow=("${time[@]}" --between-gbs 20 --between-us 1 --json --micro-batch-size 1)
 expect_exit 0 "${slow[@]}" --ddp-bucket-size 1 && ms out >plain

@@ -3,37 +3,18 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "engine/memory_plan.h"
 #include "engine/place_durations.h"
 #include "layout/schedule_times.h"
-#include "tests/gpt_of_size.h"
 #include "tests/planner/planner_fixtures.h"
+#include "tests/planner/trace_fixtures.h"
 
 using namespace mtl;
 using namespace mtl::test;
 
 namespace {
-
-RunShape shape_of(const GridSizes& sizes, std::int64_t micro_batches) {
-  RunShape shape;
-  shape.micro_batch = 2;
-  shape.seq_length = 8;
-  shape.micro_batches = micro_batches;
-  shape.padded_vocab = 64;
-  shape.layout.grid = RankGrid(sizes);
-  return shape;
-}
-
-GptConfig model() { return gpt_of_size({.vocab = 60, .layers = 8, .hidden = 16, .heads = 4, .positions = 8}); }
-
-std::vector<StepTrace> trace_all(const GptConfig& config, RunShape shape, ParamTraffic::Overlap overlap = {}) {
-  std::vector<StepTrace> out;
-  for (int stage = 0; stage < shape.layout.stages(); ++stage) {
-    shape.layout.rank = shape.layout.grid.rank_at({0, 0, 0, 0, stage});
-    out.push_back(trace_step(config, {}, shape, overlap));
-  }
-  return out;
-}
 
 void check_sums(const StepTime& time) {
   for (const StageTime& stage : time.stages)
@@ -56,10 +37,11 @@ TEST_CASE("with free links, a step takes as long as its schedule says") {
       RunShape shape = shape_of({.tensor = 2, .data = 2, .pipeline = 4}, micro_batches);
       shape.layout.schedule = each.kind;
       shape.layout.chunks = each.chunks;
-      shape.layout.durations = place_durations(model(), {}, shape);
+      shape.layout.durations = place_durations(small_model(), {}, shape);
       const ScheduleTimes expected =
           schedule_times(pipeline_schedule(shape.layout, micro_batches), shape.layout.places(), shape.layout.durations);
-      const StepTime time = simulate_step(trace_all(model(), shape), shape.layout, 8, arithmetic_machine(), false);
+      const StepTime time =
+          simulate_step(trace_all(small_model(), shape), shape.layout, 8, arithmetic_machine(), false);
       CHECK(time.ms == doctest::Approx(expected.total * 1e-9).epsilon(1e-9));
       CHECK(time.ms * 0.999 > time.stages[0].compute);
       check_sums(time);
@@ -82,11 +64,12 @@ TEST_CASE("without computation, one group's operations take the time of their by
       CAPTURE(node_size);
       RunShape shape = shape_of(each.sizes, 6);
       shape.layout.zero = each.zero;
-      const MemoryPlan plan = plan_training(model(), {}, shape);
+      const MemoryPlan plan = plan_training(small_model(), {}, shape);
       double bytes = 0;
       for (const GroupTraffic& traffic : plan.sent) bytes += traffic.sent.bytes;
       REQUIRE(bytes > 0);
-      const StepTime time = simulate_step(trace_all(model(), shape), shape.layout, node_size, links_machine(), false);
+      const StepTime time =
+          simulate_step(trace_all(small_model(), shape), shape.layout, node_size, links_machine(), false);
       const double gbs = node_size == 4 ? 1 : node_size == 2 ? 0.2 : 0.1;
       CHECK(time.ms == doctest::Approx(bytes / (gbs * 1e6)).epsilon(1e-9));
       CHECK(time.stages[0].waits.at(each.group) == doctest::Approx(time.ms).epsilon(1e-9));
@@ -102,7 +85,7 @@ TEST_CASE("overlapped reductions hide behind backward, and gathers behind the ne
   Machine machine = arithmetic_machine();
   machine.links = {.inside_gbs = 60, .between_gbs = 60, .inside_us = 0, .between_us = 0};
   const auto wait = [&](ParamTraffic::Overlap overlap) {
-    const StepTime time = simulate_step(trace_all(model(), shape, overlap), shape.layout, 8, machine, false);
+    const StepTime time = simulate_step(trace_all(small_model(), shape, overlap), shape.layout, 8, machine, false);
     check_sums(time);
     return time.stages[0].waiting();
   };
@@ -141,7 +124,7 @@ TEST_CASE("copies to host memory and back take the time of the link, as far as o
   RunShape shape = shape_of({}, 3);
   shape.device = Device::cuda;
   const auto step = [&](const Machine& machine) {
-    const StepTime out = simulate_step(trace_all(model(), shape), shape.layout, 8, machine, false);
+    const StepTime out = simulate_step(trace_all(small_model(), shape), shape.layout, 8, machine, false);
     check_sums(out);
     return out;
   };
@@ -150,17 +133,63 @@ TEST_CASE("copies to host memory and back take the time of the link, as far as o
   const double computes = step(arithmetic_machine()).ms;
 
   shape.layout.optimizer_on_host = true;
-  const MemoryPlan states = plan_training(model(), {}, shape);
+  const MemoryPlan states = plan_training(small_model(), {}, shape);
   CHECK(step(slow).ms == doctest::Approx(double(states.bytes(Category::optimizer, Space::host)) * 1e-6));
   CHECK(step(slow).stages[0].waits.at(kHost) == step(slow).ms);
 
   shape.layout.optimizer_on_host = false;
   shape.layout.offloaded_layers = kAllLayers;
-  const MemoryPlan activations = plan_training(model(), {}, shape);
+  const MemoryPlan activations = plan_training(small_model(), {}, shape);
   CHECK(step(slow).ms == doctest::Approx(2 * 3 * double(activations.bytes(Category::offloaded)) * 1e-6));
   Machine fast = arithmetic_machine();
   CHECK(step(fast).ms == doctest::Approx(computes));
   fast.links.host_gbs = 2 * slow.links.host_gbs;
   CHECK(step(fast).ms > computes);
   CHECK(step(fast).ms < computes + step(slow).ms / 2);
+}
+
+TEST_CASE("timelines: spans follow each other and add up to every stage's time") {
+  RunShape shape = shape_of({.tensor = 2, .data = 2, .pipeline = 4}, 6);
+  Machine machine = arithmetic_machine();
+  machine.links = {.inside_gbs = 60, .between_gbs = 20, .inside_us = 1, .between_us = 2};
+  const std::vector<StepTrace> traces = trace_all(small_model(), shape);
+  Timeline timeline;
+  const StepTime time = simulate_step(traces, shape.layout, 2, machine, false, &timeline);
+  CHECK(time.ms == simulate_step(traces, shape.layout, 2, machine, false).ms);
+  REQUIRE(timeline.stages.size() == 4);
+  CHECK(timeline.ms >= time.ms);
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    CAPTURE(stage);
+    double at = 0, compute = 0, waits = 0;
+    std::set<int> forwards;
+    for (const StageSpan& span : timeline.stages[stage].spans) {
+      CHECK(span.start == doctest::Approx(at).epsilon(1e-9));
+      CHECK(span.end > span.start);
+      at = span.end;
+      if (span.computes()) compute += span.end - span.start;
+      if (span.kind == StageSpan::Kind::wait) waits += span.end - span.start;
+      if (span.kind == StageSpan::Kind::forward) forwards.insert(span.micro_batch);
+    }
+    CHECK(at == doctest::Approx(timeline.ms).epsilon(1e-12));
+    CHECK(compute == doctest::Approx(time.stages[stage].compute).epsilon(1e-9));
+    CHECK(waits == doctest::Approx(time.stages[stage].waiting()).epsilon(1e-9));
+    CHECK(forwards.size() == 6);
+    // Operations of a group do not overlap, and take as long as the group's ranks at least wait for them.
+    std::set<std::string> lanes;
+    for (const LinkLane& lane : timeline.stages[stage].links) {
+      lanes.insert(lane.name);
+      CHECK(lane.between_nodes == (lane.name != "tensor"));
+      double end = 0, used = 0;
+      for (const TimeSpan& span : lane.spans) {
+        if (lane.name != kMessages) CHECK(span.start >= end - 1e-9);
+        CHECK(span.end <= timeline.ms * (1 + 1e-12));
+        end = span.end;
+        used += span.end - span.start;
+      }
+      if (lane.name != kMessages) CHECK(used >= time.stages[stage].waits.at(lane.name) * (1 - 1e-9));
+    }
+    CHECK(lanes.contains("tensor"));
+    CHECK(lanes.contains("data"));
+    CHECK(lanes.contains(kMessages));
+  }
 }

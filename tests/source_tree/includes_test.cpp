@@ -47,7 +47,7 @@ const std::map<std::string, std::set<std::string>>& visible_modules() {
     sees["topo"] = sees["train"];
     sees["topo"].insert({"train", "chart"});
     sees["planner"] = sees["train"];
-    sees["planner"].insert("train");
+    sees["planner"].insert({"train", "chart"});
     std::set<std::string> all;
     for (const auto& [module, others] : sees) all.insert(module);
     sees["apps"] = all;
