@@ -84,4 +84,10 @@ expect_exit 0 "${cpu[@]}" "${zero_bubble[@]}" --world-size 4
 expect_same <(grep -oE '"messages_sent": [0-9]+' out | awk '{ sum += $2 } END { print sum }') <(grep -c '"name": "send ' stages/trace.json)
 expect_exit 0 "${cpu[@]}" --world-size 2 --optimizer-cpu-offload
 expect_text err '--optimizer-cpu-offload has no effect on the CPU'
+# Plans of published runs: a line for each row of the table, and two layouts of two GPUs.
+expect_exit 0 bash "$SHARE/bench/plan.sh" "$BIN"
+[ "$(grep -cE ' (tok/s|ms|TFLOP/s) +[-+][0-9.]+% ' out)" -eq "$(grep -cE '^[^#]' "$SHARE/bench/published.txt")" ] || fail 'not a line for each published run'
+! grep -q 'does not fit' out || fail 'a published run does not fit'
+awk '/, tensor 2 / { memory = $4; sent = $6 } /, pipeline 2 / { ++pairs; if (!(memory < $4 && sent > $6)) exit 1 } END { exit pairs != 2 }' out ||
+  fail 'tensor parallelism does not save more memory, or the pipeline does not send less'
 finish
