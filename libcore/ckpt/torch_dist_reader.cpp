@@ -175,7 +175,7 @@ class TorchDistReader : public DcpReader {
       weights.push_back(chunks_of("param.", one, found->second));
     }
     for (const auto& [name, part] : parameters_) {
-      const bool is_known = std::ranges::any_of(canonical, [&](const auto& one) { return one.name == name; });
+      const bool is_known = std::ranges::find(canonical, name, &CanonicalTensor::name) != canonical.end();
       if (!is_known) refuse_key(*part.key, "does not fit the model that the checkpoint's args describe");
     }
     const bool has_optimizer = read_optimizer(canonical, weights, moments);
