@@ -56,19 +56,25 @@ std::optional<std::vector<int>> layer_numbers(const std::string& name) {
   return found;
 }
 
+/// Returns the data-parallel rank and the model-parallel rank of a file with weights that ZeRO-3 partitioned.
+std::optional<std::vector<int>> partition_numbers(const std::string& name) {
+  return numbers_in(name, {"zero_pp_rank_", "_mp_rank_", "_model_states.pt"});
+}
+
 /// Throws if the file belongs to a kind of checkpoint that mtl does not read.
 void refuse_kind(const std::string& checkpoint, const std::string& name) {
   const std::string shown = printable_text(name);
-  const bool is_partitioned = numbers_in(name, {"zero_pp_rank_", "_mp_rank_", "_model_states.pt"}).has_value();
-  if (is_partitioned && is_directory(checkpoint + "/zero"))
-    fail_at(Exit::bad_data, checkpoint, "the universal checkpoint was made from ZeRO-3 (", shown,
-            "), whose flat tensors mtl does not read; load it in the program that trained the model, with ZeRO 1, and "
-            "use the checkpoint that the program then saves");
-  if (is_partitioned)
+  const auto partition = partition_numbers(name);
+  const bool is_universal = is_directory(checkpoint + "/zero");
+  if (partition && is_universal && partition->back() > 0)
+    fail_at(Exit::bad_data, checkpoint, "the universal checkpoint was made from ZeRO-3 with tensor parallelism (",
+            shown,
+            "), which mtl does not read; load it in the program that trained the model, with ZeRO 1, and use the "
+            "checkpoint that the program then saves");
+  if (partition && !is_universal)
     fail_at(Exit::bad_data, checkpoint, "ZeRO-3 has partitioned the weights (", shown,
-            "), which mtl does not read; merge them with DeepSpeed's ds_to_universal.py --inject_missing_state, load "
-            "the result with ZeRO 1 in the program that trained the model, and use the checkpoint that the program "
-            "then saves, or, for a transformers model, merge them with the zero_to_fp32.py beside the checkpoint");
+            "), which mtl does not read; merge them with DeepSpeed's ds_to_universal.py, and use the checkpoint that "
+            "it writes, or, for a transformers model, merge them with the zero_to_fp32.py beside the checkpoint");
   if (name.find("_expert_") != std::string::npos || starts_with(name, "expert_") || starts_with(name, "expp_rank_"))
     fail_at(Exit::bad_data, checkpoint, "the checkpoint is a mixture of experts (", shown,
             "), which mtl does not support; use a dense model");
@@ -140,6 +146,7 @@ DeepSpeedFiles list_deepspeed_files(const std::string& checkpoint) {
     const std::string path = cat(checkpoint, "/", name);
     refuse_kind(checkpoint, name);
     if (const auto rank = numbers_in(name, {"mp_rank_", "_model_states.pt"})) ranks[rank->at(0)] = path;
+    if (const auto rank = partition_numbers(name); rank && rank->front() == 0) ranks[rank->back()] = path;
     if (const auto layer = layer_numbers(name)) layers[layer->at(0)][layer->at(1)] = path;
     if (const auto shard = shard_numbers(name)) {
       if (!shards[shard->at(1)].emplace(shard->at(0), path).second)

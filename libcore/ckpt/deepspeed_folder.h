@@ -21,7 +21,7 @@
 namespace mtl {
 
 struct DeepSpeedFiles {
-  std::vector<std::string> ranks;                    // mp_rank_*, by model-parallel rank
+  std::vector<std::string> ranks;                    // *_model_states.pt, by model-parallel rank
   std::map<int, std::vector<std::string>> layers;    // layer_*, by the module's number and tensor parallel rank
   std::map<int, std::map<int, std::string>> shards;  // *_optim_states.pt, by model- and data-parallel rank, if any
   std::map<std::string, std::string> universal;      // folders of a universal checkpoint's parameters, by name
@@ -40,7 +40,7 @@ bool holds_deepspeed(const std::string& path);
 std::optional<std::string> current_deepspeed_checkpoint(const std::string& path, Console& console);
 
 /// Returns the files of a checkpoint. Throws Error(bad_data) if files are missing, if it belongs to a mixture of
-/// experts, or if ZeRO-3 partitioned its weights, with the tool that merges them.
+/// experts, or if ZeRO-3 partitioned its weights, with the tool that merges them into a universal checkpoint.
 DeepSpeedFiles list_deepspeed_files(const std::string& checkpoint);
 
 }  // namespace mtl

@@ -6,6 +6,7 @@
 #include "base/count_of.h"
 #include "base/printable.h"
 #include "ckpt/deepspeed_universal.h"
+#include "ckpt/torch_archive.h"
 
 namespace mtl {
 
@@ -113,15 +114,13 @@ class RankPartitions {
 
   /// Reads ZeRO's partitions, from the files of the data-parallel ranks.
   void read_partitions(const std::vector<const TorchFile*>& shards) {
-    const std::optional<PickleValue> groups = file_.root().find("param_shapes");
-    if (!groups || !groups->is(PickleKind::list))
-      refuse_shards(file_, "has no list param_shapes, which states the order of the flattened parameters");
     std::vector<PickleValue> states;
     for (const TorchFile* shard : shards) {
       states.push_back(required(*shard, shard->root(), "optimizer_state_dict"));
       check_partition(*shard, states.back(), shards.size());
     }
-    for (std::size_t g = 0; g < groups->size(); ++g) {
+    const std::vector<FlatGroup> groups = flat_groups(shards, states);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
       Partitions main, exp_avg, exp_avg_sq;
       std::int64_t padding = 0;
       for (std::size_t d = 0; d < shards.size(); ++d) {
@@ -137,20 +136,23 @@ class RankPartitions {
           refuse_shards(file, "has ", rank_padding.describe(), " as a padding");
         if (!states[d].find("zero_stage")) padding += rank_padding.as_int();
       }
-      add_group(groups->at(g), main, exp_avg, exp_avg_sq, padding);
+      add_group(groups[g], main, exp_avg, exp_avg_sq, padding);
     }
   }
 
   /// Reads the state of torch's optimizer, which numbers the parameters group by group, or of a wrapper for 16-bit
   /// models around it, which also has the fp32 weights: by group flattened (FP16_Optimizer) or one by one
   /// (FP16_UnfusedOptimizer).
-  void read_plain(PickleValue optimizer) {
+  ///
+  /// In a pipeline, model_.order[first_of_stage] is the stage's first parameter; then sets it to the next stage's.
+  void read_plain(PickleValue optimizer, std::size_t& first_of_stage) {
     const std::optional<PickleValue> flat = optimizer.find("fp32_groups_flat"), single = optimizer.find("fp32_groups");
     if (flat || single) optimizer = required(file_, optimizer, "optimizer_state_dict");
     if (!optimizer.is(PickleKind::dict) || !optimizer.find("state") || !optimizer.find("param_groups"))
       refuse_shards(file_, "is not that of torch's Adam, and does not name its parameters; use ZeRO 1");
     const PickleValue state = required(file_, optimizer, "state"), groups = required(file_, optimizer, "param_groups");
-    const std::vector<std::vector<std::string>> names = grouped_names(groups, flat ? flat : single);
+    const std::vector<std::string> order = stage_order(groups, flat.has_value(), first_of_stage);
+    const std::vector<std::vector<std::string>> names = grouped_names(order, groups, flat ? flat : single);
     for (std::size_t g = 0; g < names.size(); ++g) {
       const PickleValue ids = required(file_, groups.at(g), "params");
       for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -212,20 +214,63 @@ class RankPartitions {
     return {&file, tensor.record, tensor.data, count};
   }
 
-  void add_group(PickleValue shapes, const Partitions& main, const Partitions& exp_avg, const Partitions& exp_avg_sq,
-                 std::int64_t padding) {
+  /// A flattened group's parameters in order: names in the files, and numbers of elements.
+  using FlatGroup = std::vector<std::pair<std::string, std::int64_t>>;
+
+  /// Returns the parameters in each group, which param_shapes states or, without ZeRO, BF16_Optimizer's mappings.
+  std::vector<FlatGroup> flat_groups(const std::vector<const TorchFile*>& shards,
+                                     const std::vector<PickleValue>& states) const {
+    std::vector<FlatGroup> out;
+    const std::optional<PickleValue> shapes = file_.root().find("param_shapes");
+    if (shapes && shapes->is(PickleKind::list)) {
+      for (std::size_t g = 0; g < shapes->size(); ++g) {
+        const PickleValue group = shapes->at(g);
+        out.emplace_back();
+        for (std::size_t i = 0; i < group.size(); ++i)
+          out.back().emplace_back(group.key(i).as_text(), checked_count(shape_in(file_, group.value(i))));
+      }
+      return out;
+    }
+    if (!states[0].find("param_slice_mappings"))
+      refuse_shards(file_, "has neither param_shapes nor param_slice_mappings, which state the order of the flattened ",
+                    "parameters");
+    for (std::size_t d = 0; d < shards.size(); ++d) {
+      const PickleValue mappings = required(*shards[d], states[d], "param_slice_mappings");
+      out.resize(std::max(out.size(), mappings.size()));
+      for (std::size_t g = 0; g < out.size(); ++g)
+        add_fragments(*shards[d], at_index(*shards[d], mappings, g, "mapping"), out[g]);
+    }
+    return out;
+  }
+
+  /// Adds the fragments of parameters in one partition: {name: fragment_address(numel, start)}.
+  static void add_fragments(const TorchFile& file, PickleValue mapping, FlatGroup& group) {
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < mapping.size(); ++i) {
+      const std::string name(mapping.key(i).as_text());
+      const PickleValue count = required(file, mapping.value(i), "numel");
+      const PickleValue start = required(file, mapping.value(i), "start");
+      if (!start.is(PickleKind::integer) || start.as_int() != at || !count.is(PickleKind::integer) ||
+          count.as_int() < 0 || __builtin_add_overflow(at, count.as_int(), &at))
+        refuse_shards(file, "has a fragment of '", printable_text(name), "' that does not follow the one before it");
+      if (group.empty() || group.back().first != name) group.emplace_back(name, 0);
+      if (__builtin_add_overflow(group.back().second, count.as_int(), &group.back().second))
+        refuse_shards(file, "has too many elements of '", printable_text(name), "'");
+    }
+  }
+
+  void add_group(const FlatGroup& group, const Partitions& main, const Partitions& exp_avg,
+                 const Partitions& exp_avg_sq, std::int64_t padding) {
     std::int64_t total = 0, at = 0;
     for (const FlatSegment& partition : main) total += partition.count;
-    for (std::size_t i = 0; i < shapes.size(); ++i) {
-      const std::string stored(shapes.key(i).as_text());
+    for (const auto& [stored, count] : group) {
       const std::optional<std::string> name = model_.canonical_name(stored);
       const auto found = name ? model_.parameters.find(*name) : model_.parameters.end();
       if (found == model_.parameters.end())
         refuse_shards(file_, "lists '", printable_text(stored), "', which is not a parameter of the model");
       const std::vector<std::int64_t>& shape = found->second.shards[tensor_rank_].shape;
-      if (shape_in(file_, shapes.value(i)) != shape)
+      if (count != count_of_shape(shape))
         refuse_shards(file_, "lists '", printable_text(stored), "' with another shape than the model");
-      const std::int64_t count = count_of_shape(shape);
       if (count > total - at) refuse_shards(file_, "has ", total, " elements, fewer than its parameters");
       add_state(out_.main, found->second, *name, tensor_rank_, {shape, StoredDType::f32, cut(main, at, count)});
       add_state(out_.exp_avg, found->second, *name, tensor_rank_, {shape, StoredDType::f32, cut(exp_avg, at, count)});
@@ -238,13 +283,38 @@ class RankPartitions {
                     " of padding");
   }
 
+  /// Returns the parameters of a pipeline stage in the order of torch's optimizer, or of the whole model: so many,
+  /// from model_.order[first] on, as the stage's groups have. A last stage with a tied output layer begins with its
+  /// copy of the embedding, because PipelineModule registers tied modules before others. Moves `first` beyond the
+  /// stage.
+  std::vector<std::string> stage_order(PickleValue groups, bool is_flat, std::size_t& first) const {
+    if (model_.ranks == std::size_t(model_.tensor_parallel)) return model_.order;
+    if (is_flat) refuse_shards(file_, "does not state which parameters a pipeline stage has; use ZeRO 1");
+    std::size_t count = 0;
+    for (std::size_t g = 0; g < groups.size(); ++g) count += required(file_, groups.at(g), "params").size();
+    const std::size_t left = model_.order.size() - first;
+    const bool has_copy = count > left && first > 0 && !model_.parameters.contains(kOutputLayer);
+    std::vector<std::string> order;
+    for (const char* name : {kTokenEmbedding, kPositionEmbedding}) {
+      if (has_copy && model_.parameters.contains(name)) order.push_back(name);
+    }
+    count -= order.size();
+    if (count > left)
+      refuse_shards(file_, "has ", count, " parameters, but there are only ", left, " after those of earlier stages");
+    const auto begin = model_.order.begin() + first;
+    order.insert(order.end(), begin, begin + count);
+    first += count;
+    return order;
+  }
+
   /// Returns the names of the parameters in each group: matrices and vectors, or all in one group. `weights` are a
   /// wrapper's lists of fp32 weights. If a group is flattened, it has a single entry, and its size tells which it is.
-  std::vector<std::vector<std::string>> grouped_names(PickleValue groups, std::optional<PickleValue> weights) const {
+  std::vector<std::vector<std::string>> grouped_names(const std::vector<std::string>& order, PickleValue groups,
+                                                      std::optional<PickleValue> weights) const {
     std::vector<std::string> matrices, vectors;
-    for (const std::string& name : model_.order) (shape_of(name).size() > 1 ? matrices : vectors).push_back(name);
+    for (const std::string& name : order) (shape_of(name).size() > 1 ? matrices : vectors).push_back(name);
     std::vector<std::vector<std::string>> names = {matrices, vectors};
-    if (groups.size() == 1) names = {model_.order};
+    if (groups.size() == 1) names = {order};
     const auto fits = [&](std::size_t g, const std::vector<std::string>& members) {
       const TorchTensor* flat = weights ? file_.tensor(at_index(file_, *weights, g, "weights")) : nullptr;
       const std::size_t entries = required(file_, groups.at(g), "params").size();
@@ -333,6 +403,7 @@ TrainState train_state_of(const DeepSpeedModel& model, std::int64_t optimizer_st
 /// Reads every model-parallel rank's optimizer state.
 DeepSpeedOptimizer read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& files, std::int64_t& steps) {
   DeepSpeedOptimizer out;
+  std::size_t first_of_stage = 0;  // index into model.order
   for (std::size_t rank = 0; rank < model.ranks; ++rank) {
     RankPartitions state(model, static_cast<int>(rank), out, steps);
     const auto found = files.shards.find(static_cast<int>(rank));
@@ -341,9 +412,9 @@ DeepSpeedOptimizer read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& f
       const std::optional<PickleValue> optimizer = file.root().find("optimizer");
       if (!files.shards.empty() || !optimizer || optimizer->is(PickleKind::none))
         refuse_shards(file, "of model-parallel rank ", rank, " is missing; copy all files *_optim_states.pt");
-      if (model.ranks > std::size_t(model.tensor_parallel))
-        refuse_shards(file, "does not state which parameters a pipeline stage has; use ZeRO 1");
-      state.read_plain(*optimizer);
+      std::size_t next_stage = first_of_stage;
+      state.read_plain(*optimizer, next_stage);
+      if ((rank + 1) % model.tensor_parallel == 0) first_of_stage = next_stage;
       continue;
     }
     std::vector<const TorchFile*> shards;

@@ -7,11 +7,14 @@
 //                           base_optimizer_state: {state: {id: {exp_avg, exp_avg_sq, step}}, param_groups},
 //                           partition_count, param_alignment_paddings}
 //
+// Without ZeRO, BF16_Optimizer writes the same files, but no param_shapes. The parameters and their order are then in
+// param_slice_mappings: [{NAME: fragment_address(numel, start)} of each group], in the rank's partition.
+//
 // With elastic_checkpoint, base_optimizer_state is a list of states, one for each group. The partitions of the moments
 // may be longer than those of the weights by padding. bf16's optimizer (BF16_Optimizer) has no zero_stage, and its
 // partitions of the weights contain the padding too.
 //
-// Without ZeRO, the model's files have torch's own optimizer state, and for 16-bit models also the fp32 weights:
+// Otherwise, the model's files have torch's own optimizer state, and for 16-bit models also the fp32 weights:
 //
 //   optimizer = {state: {id: {exp_avg, exp_avg_sq, step}}, param_groups: [{params: [id, ...]}]}
 //   optimizer = {optimizer_state_dict: as above, fp32_groups: [[a tensor of each parameter]]}   FP16_UnfusedOptimizer
@@ -19,7 +22,8 @@
 //
 // FP16_Optimizer flattens each group, so that its moments are flat, too. Nothing there names the parameters, so mtl
 // reads it only if every group contains parameters of one kind, matrices or vectors, or if there is a single group with
-// all of them.
+// all of them. A pipeline stage's groups contain consecutive parameters in the order of the modules, and those of a
+// last stage with a tied output layer first its copy of the embedding.
 #pragma once
 
 #include <optional>

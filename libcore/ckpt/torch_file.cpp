@@ -35,9 +35,10 @@ std::optional<PickleValue> find_state_dict(PickleValue dict, bool accepts_any_ke
 
 }  // namespace
 
-TorchFile::TorchFile(const std::string& path) : file_(path) {
+TorchFile::TorchFile(const std::string& path, bool accepts_tensor) : file_(path) {
   try {
     archive_ = std::make_unique<TorchArchive>(file_.bytes());
+    if (accepts_tensor && tensor(root()) != nullptr) return;
     if (!root().is(PickleKind::dict))
       fail(Exit::bad_data, "the file contains ", root().describe(),
            " instead of a dict of tensors; save only the tensors, with torch.save(model.state_dict(), PATH)");

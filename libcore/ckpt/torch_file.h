@@ -1,5 +1,5 @@
-// Reads files written by torch.save() that contain a dict, as data (torch_archive.h). Tensors are copied only when a
-// caller reads them. Throws Error(bad_data) with the file's name.
+// Reads files written by torch.save() that contain a dict, or a single tensor, as data (torch_archive.h). Tensors are
+// copied only when a caller reads them. Throws Error(bad_data) with the file's name.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@ namespace mtl {
 
 class TorchFile : public TensorFile {
  public:
-  explicit TorchFile(const std::string& path);
+  /// Refuses a file that contains something else than a dict or, if `accepts_tensor`, a tensor.
+  explicit TorchFile(const std::string& path, bool accepts_tensor = false);
   TorchFile(TorchFile&&) = default;
   TorchFile& operator=(TorchFile&&) = default;
 
-  /// Returns the saved object, a dict.
+  /// Returns the saved object: a dict, or a tensor.
   PickleValue root() const { return archive_->root(); }
   /// Returns the tensor that a value in this file's pickle represents, or nullptr if the value is not a tensor.
   const TorchTensor* tensor(PickleValue value) const { return archive_->tensor(value); }

@@ -14,9 +14,10 @@ using namespace std::string_literals;
 namespace {
 
 const std::string kDeepSpeed = "golden/deepspeed/";
-const std::string kDeepSpeedCases[] = {"neox_pipeline",  "neox_sequential",   "megatron_tensor", "megatron_pipeline",
-                                       "megatron_plain", "megatron_llama",    "megatron_fused",  "neox_gated",
-                                       "neox_geglu",     "megatron_universal"};
+const std::string kDeepSpeedCases[] = {
+    "neox_pipeline",   "neox_sequential",      "megatron_tensor",    "megatron_pipeline", "megatron_plain",
+    "megatron_llama",  "megatron_fused",       "neox_gated",         "neox_geglu",        "neox_stages",
+    "megatron_stages", "megatron_bf16_stages", "megatron_universal", "megatron_zero3"};
 
 ModelSource open_deepspeed_case(const std::string& path, std::optional<std::int64_t> heads = std::nullopt) {
   Console console = quiet_console();
@@ -210,8 +211,9 @@ TEST_CASE("deepspeed: a universal checkpoint that is damaged or merged in anothe
   fs::create_directories(path + "/zero/2.mlp.experts.weight");
   CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "'2.mlp.experts.weight' is not a GPT parameter"));
   copy();
-  write_file_atomic(path + "/zero_pp_rank_0_mp_rank_00_model_states.pt", "");
-  CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "was made from ZeRO-3 (zero_pp_rank_0_mp_rank_00"));
+  write_file_atomic(path + "/zero_pp_rank_0_mp_rank_01_model_states.pt", "");
+  CHECK(
+      contains(error_of([&] { open_deepspeed_case(path); }), "was made from ZeRO-3 with tensor parallelism (zero_pp"));
   copy();
   fs::remove_all(path + "/zero");
   fs::create_directories(path + "/zero");
@@ -228,6 +230,44 @@ TEST_CASE("deepspeed: a universal checkpoint that is damaged or merged in anothe
         contains(source.optimizer_problem(), is_missing ? "exp_avg.pt: the file is missing" : "differ from those in"));
     check_kind(source, "param", open_deepspeed_case(golden + "/expected/main"));
   }
+}
+
+TEST_CASE("deepspeed: a universal checkpoint made from ZeRO-3 has flattened tensors, whose shapes must be stated") {
+  const ScratchFolder scratch;
+  const std::string path = scratch / "universal/global_step2_universal";
+  const auto copy = [&] {
+    fs::remove_all(scratch / "universal");
+    fs::copy(kDeepSpeed + "megatron_zero3", scratch / "universal", fs::copy_options::recursive);
+  };
+  const std::string prefix = path + "/zero/language_model.encoder.layers.1.";
+  copy();
+  fs::copy_file(prefix + "mlp.dense_4h_to_h.weight/fp32.pt", prefix + "mlp.dense_h_to_4h.weight/fp32.pt",
+                fs::copy_options::overwrite_existing);
+  CHECK(
+      contains(error_of([&] { open_deepspeed_case(path); }, Exit::bad_data),
+               "dense_h_to_4h.weight/fp32.pt: the tensor of shape (512) is a flattened parameter, but param_shapes in "
+               "the files *_model_states.pt states (64, 16)"));
+  copy();
+  fs::copy(path + "/zero/language_model.output_layer.weight", prefix + "mlp.dense_h_to_4h.bias");
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }, Exit::bad_data), "does not state it"));
+  copy();
+  remove_matching(path, "zero_pp_rank_0_mp_rank_00_model_states.pt");
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }, Exit::bad_data), "are missing; copy all files"));
+}
+
+TEST_CASE("deepspeed: of a pipeline without ZeRO, stages with other parameters leave the weights, and the reason") {
+  const ScratchFolder scratch;
+  const auto problem = [&](const std::string& name, const std::string& from, const std::string& to) {
+    const std::string path = copy_deepspeed_case(scratch, name);
+    fs::copy_file(cat(path, "/", from), cat(path, "/", to), fs::copy_options::overwrite_existing);
+    const ModelSource source = open_deepspeed_case(path);
+    CHECK(!source.has_optimizer());
+    check_kind(source, "param", open_deepspeed_case(cat(kDeepSpeed, name, "/expected/main")));
+    return source.optimizer_problem();
+  };
+  CHECK(contains(problem("megatron_stages", "mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"), "groups of"));
+  CHECK(contains(problem("megatron_stages", "mp_rank_01_model_states.pt", "mp_rank_00_model_states.pt"), "only 12 af"));
+  CHECK(contains(problem("neox_stages", "mp_rank_02_model_states.pt", "mp_rank_00_model_states.pt"), "no entry for"));
 }
 
 TEST_CASE("deepspeed: the tracker names the checkpoint of a folder") {

@@ -1,8 +1,8 @@
 // Reads arbitrary bytes as one of the files of a small DeepSpeed checkpoint. Expects an error, or parameters and states
 // whose elements can all be read.
 //
-// The first byte chooses the file: that of the model-parallel rank, that of its optimizer with ZeRO 1, or a file of
-// a universal checkpoint. The others are sound.
+// The first byte chooses the file: that of the model-parallel rank, that of its optimizer with ZeRO 1, a file of a
+// universal checkpoint, or the optimizer's file of a rank whose own file does not state shapes. The others are sound.
 #include <unistd.h>
 
 #include <cstddef>
@@ -51,13 +51,13 @@ void write_merged(const std::string& path, const std::vector<std::int64_t>& shap
   file.close();
 }
 
-/// Two checkpoints of three parameters, in memory if possible. Removed at exit.
+/// Three checkpoints of three parameters, in memory if possible. Removed at exit.
 class SmallCheckpoints {
  public:
   SmallCheckpoints() {
-    for (const std::string& folder : {zero(), universal()}) {
+    for (const std::string& folder : {zero(), universal(), plain()}) {
       make_directories(folder);
-      write_rank(folder + "/mp_rank_00_model_states.pt");
+      write_rank(folder + "/mp_rank_00_model_states.pt", folder != plain());
     }
     for (const Param& param : params()) {
       const std::string folder = cat(universal(), "/zero/", param.name);
@@ -71,8 +71,9 @@ class SmallCheckpoints {
 
   std::string zero() const { return folder_ + "/zero_1"; }
   std::string universal() const { return folder_ + "/universal"; }
+  std::string plain() const { return folder_ + "/plain"; }
 
-  static void write_rank(const std::string& path) {
+  static void write_rank(const std::string& path, bool states_shapes) {
     OutputFile file(path);
     TorchWriter writer(file, "mp_rank_00");
     PickleWriter& pickle = writer.pickle();
@@ -82,6 +83,16 @@ class SmallCheckpoints {
     pickle.begin_dict();
     for (const Param& param : params()) pickle.text(param.name), writer.tensor(StoredDType::f32, param.shape);
     pickle.end_dict();
+    if (states_shapes) write_shapes(pickle);
+    pickle.end_dict();
+    for (const Param& param : params())
+      writer.write_data(std::vector<std::byte>(whole_slice(param.shape).count() * sizeof(float)));
+    writer.finish();
+    file.close();
+  }
+
+ private:
+  static void write_shapes(PickleWriter& pickle) {
     pickle.text("param_shapes");
     pickle.begin_list();
     pickle.begin_dict();
@@ -93,14 +104,8 @@ class SmallCheckpoints {
     }
     pickle.end_dict();
     pickle.end_list();
-    pickle.end_dict();
-    for (const Param& param : params())
-      writer.write_data(std::vector<std::byte>(whole_slice(param.shape).count() * sizeof(float)));
-    writer.finish();
-    file.close();
   }
 
- private:
   std::string folder_ = cat(file_exists("/dev/shm") ? "/dev/shm" : "/tmp", "/mtl_deepspeed_fuzz.", ::getpid());
 };
 
@@ -141,18 +146,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string rank = checkpoints.zero() + "/mp_rank_00_model_states.pt";
   const std::string optimizer = checkpoints.zero() + "/zero_pp_rank_0_mp_rank_00_optim_states.pt";
-  if (data[0] % 3 == 0) {
+  if (data[0] % 4 == 0) {
     fs::remove(optimizer);
     write_bytes(rank, data + 1, size - 1);
     read_checkpoint(checkpoints.zero());
-    SmallCheckpoints::write_rank(rank);
-  } else if (data[0] % 3 == 1) {
+    SmallCheckpoints::write_rank(rank, true);
+  } else if (data[0] % 4 == 1) {
     write_bytes(optimizer, data + 1, size - 1);
     read_checkpoint(checkpoints.zero());
-  } else {
+  } else if (data[0] % 4 == 2) {
     const std::string merged = cat(checkpoints.universal(), "/zero/", params()[0].name, "/fp32.pt");
     write_bytes(merged, data + 1, size - 1);
     read_checkpoint(checkpoints.universal());
+  } else {
+    write_bytes(checkpoints.plain() + "/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", data + 1, size - 1);
+    read_checkpoint(checkpoints.plain());
   }
   return 0;
 }

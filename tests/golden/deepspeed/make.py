@@ -307,7 +307,7 @@ def megatron_args(case, tp, pp):
     for name in ("megatron", "megatron.enums"):
         sys.modules.setdefault(name, types.ModuleType(name))
     import enum
-    if case in ("megatron_llama", "megatron_fused", "megatron_universal"):  # Microsoft's
+    if case in ("megatron_llama", "megatron_fused", "megatron_universal", "megatron_zero3"):  # Microsoft's
         fpdt = {"ds_sequence_parallel_fpdt": False, "ds_sequence_parallel_fpdt_chunk_size": 65536}
         return argparse.Namespace(
             num_layers=LAYERS, hidden_size=C, ffn_hidden_size=FFN, num_attention_heads=HEADS,
@@ -332,12 +332,18 @@ def megatron_args(case, tp, pp):
         consumed_valid_samples=0, iteration=2)
 
 
+# Cases that differ in the optimizer from another case.
+SAME_MODEL = {"neox_stages": "neox_pipeline", "megatron_stages": "megatron_pipeline",
+              "megatron_bf16_stages": "megatron_pipeline", "megatron_zero3": "megatron_llama"}
+
+
 def groups_of_case(case):
     return HEADS if case == "megatron_fused" else 2
 
 
 def modules_of(case, tp, rank):
     """Returns the pipeline's modules, or a single one."""
+    case = SAME_MODEL.get(case, case)
     if case == "neox_pipeline":
         embedding = {"word_embeddings.weight": Spec([("gpt_neox.embed_in.weight", (VOCAB, C))], 0)}
         blocks = [neox_block(layer) for layer in range(LAYERS)]
@@ -430,6 +436,11 @@ CASES = {
     # GPU) and FP16_UnfusedOptimizer
     "neox_gated": (2, None, 1, {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "bf16"}}),
     "neox_geglu": (2, None, 1, {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "bf16"}}),
+    # pipelines without ZeRO: of fp32 weights, and with BF16_Optimizer
+    "neox_stages": (2, 2, 1, {}),
+    "megatron_stages": (1, 2, 1, {}),
+    "megatron_bf16_stages": (1, 2, 2, {"bf16": {"enabled": True}}),
+    "megatron_zero3": (1, None, 2, {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}),
 }
 
 
@@ -513,7 +524,7 @@ def work(rank, world, case, out, port):
         spec = megatron_embedding()
         tied = lambda forward=None: TiedLayerSpec("embed", Leaves, spec, tp, tp_rank, forward_fn=forward,
                                                   tied_weight_attr="word_embeddings_weight")
-        if case == "megatron_pipeline":  # _to_float16, embedding, a transposition, blocks, a transposition, norm, head
+        if SAME_MODEL.get(case, case) == "megatron_pipeline":  # _to_float16, embedding, a transposition, blocks, a transposition, norm, head
             blocks = [tied() if m == "tied" else m for m in modules[:-1]]
             modules = [pass_on, blocks[0], pass_on, *blocks[1:], tied(read_out)]
         model = PipelineModule(modules, topology=topology, loss_fn=lambda x, _: x.float().sum(),
@@ -549,7 +560,7 @@ def work(rank, world, case, out, port):
     for name, parameter in engine.module.named_parameters():
         if case in ("neox_gated", "neox_geglu"):
             entry = states_without_zero(engine.optimizer, parameter)
-        elif "zero_optimization" not in options:
+        elif not options:
             moments = optimizer.state[parameter]
             entry = [parameter.detach(), moments["exp_avg"], moments["exp_avg_sq"]]
         else:
@@ -564,11 +575,12 @@ def whole(case, out, world):
     """Merges the ranks' tensors into {kind: {transformers' name: tensor}}."""
     tp, pp, dp, _ = CASES[case]
     specs = {}
+    has_tied_layers = SAME_MODEL.get(case, case) == "megatron_pipeline"
     for index, module in enumerate(modules_of(case, tp, 0)):
         if isinstance(module, Leaves):
-            offset = 2 if case == "megatron_pipeline" else 0  # see work()
+            offset = 2 if has_tied_layers else 0  # see work()
             specs |= {(f"{index + offset}.{name}" if pp else name): spec for name, spec in module.specs.items()}
-    if case == "megatron_pipeline":
+    if has_tied_layers:
         specs |= {f"tied_modules.embed.{name}": spec for name, spec in megatron_embedding().items()}
     shards = {}
     for rank in range(world):
@@ -612,10 +624,12 @@ CONFIGS = {
                         "max_position_embeddings": POSITIONS},
 }
 LLAMA = CONFIGS["neox_sequential"]
+CONFIGS["neox_stages"] = CONFIGS["neox_pipeline"]
 CONFIGS["neox_gated"] = LLAMA | {"rope_theta": 10000.0}
 CONFIGS["neox_geglu"] = LLAMA | {"rope_theta": 10000.0, "hidden_act": "gelu", "attention_bias": True, "mlp_bias": True}
 CONFIGS["megatron_llama"] = LLAMA | {"rope_theta": 10000.0}
 CONFIGS["megatron_universal"] = CONFIGS["megatron_llama"] | {"vocab_size": UNIVERSAL["original_vocab_size"]}
+CONFIGS["megatron_zero3"] = CONFIGS["megatron_llama"]
 CONFIGS["megatron_fused"] = LLAMA | {"rope_theta": 10000.0, "num_key_value_heads": HEADS}
 GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": C, "n_head": HEADS, "n_layer": LAYERS,
         "n_positions": POSITIONS, "vocab_size": VOCAB, "n_inner": FFN, "activation_function": "gelu_new"}
@@ -643,12 +657,12 @@ def make(case, root, port):
         with open(f"{folder}/config.json", "w") as file:
             json.dump(config, file, indent=1)
             file.write("\n")
-    if case == "megatron_universal":
+    if case in ("megatron_universal", "megatron_zero3"):
         to_universal(out)
-    if case in NEOX_YML:  # GPT-NeoX's save_checkpoint() writes its configuration files beside the weights
+    if (model := SAME_MODEL.get(case, case)) in NEOX_YML:  # GPT-NeoX's save_checkpoint() writes its configuration, too
         os.makedirs(f"{out}/global_step2/configs")
         with open(f"{out}/global_step2/configs/model.yml", "w") as file:
-            file.write(NEOX_YML[case])
+            file.write(NEOX_YML[model])
 
 
 if __name__ == "__main__":
