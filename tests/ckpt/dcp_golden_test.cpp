@@ -9,6 +9,7 @@
 #include "ckpt/zip_archive.h"
 #include "ckpt/zip_writer.h"
 #include "ckpt_fixtures.h"
+#include "file_edits.h"
 #include "tests/golden_lines.h"
 
 using namespace mtl;
@@ -121,13 +122,6 @@ void edit_pickle(const std::string& path, std::string_view from, std::string_vie
   out.close();
 }
 
-std::string unhex(const std::string& digits) {
-  std::string bytes;
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
-    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
-  return bytes;
-}
-
 std::string copy_dist_case(const ScratchFolder& scratch, const std::string& from) {
   const std::string to = scratch / "copy";
   fs::remove_all(to);
@@ -228,18 +222,7 @@ TEST_CASE("dcp: variants of a folder are refused for the right reason, or read")
     CAPTURE(entry.at("name").as_string());
     const std::string base = entry.at("base").as_string();
     const std::string folder = copy_dist_case(scratch, "odd/" + base);
-    std::map<std::string, std::string> files;
-    const Json::Array& edits = entry.at("edits").as_array();
-    for (std::size_t i = edits.size(); i-- > 0;) {  // from the end, because places are those in the base's file
-      const std::string path = cat(folder, "/", edits[i].at("file").as_string());
-      const auto [file, is_new] = files.emplace(path, "");
-      if (is_new) file->second = read_file(path);
-      std::string put;
-      for (std::int64_t left = edits[i].int_or("times", 1); left > 0; --left)
-        put += unhex(edits[i].at("put").as_string());
-      file->second.replace(edits[i].at("at").as_int(), edits[i].at("cut").as_int(), put);
-    }
-    for (const auto& [path, text] : files) write_text(path, text);
+    apply_edits(folder, entry.at("edits"));
     ModelSupplement given;
     if (starts_with(base, "megatron")) given.vocab_size = 13;
     if (!starts_with(base, "megatron")) given.hf_config = kDistCases + "models/tiny";

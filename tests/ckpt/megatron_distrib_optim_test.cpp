@@ -7,7 +7,9 @@
 #include "ckpt/megatron_buffers.h"
 #include "ckpt/torch_writer.h"
 #include "ckpt_fixtures.h"
+#include "file_edits.h"
 #include "optim/precision_presets.h"
+#include "tests/golden_lines.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -197,6 +199,28 @@ TEST_CASE("megatron distributed: a file that does not fit the model is refused, 
     CHECK(contains(error, "mp_rank_00/distrib_optim.pt: "));
     CHECK(contains(error, "the distrib_optim.pt files away to use the weights alone"));
   }
+}
+
+TEST_CASE("megatron distributed: variants of a file are refused for the right reason, or read") {
+  const ScratchFolder scratch;
+  int refused = 0, accepted = 0;
+  for (const Json& entry : golden_lines(kDistributed + "odd.jsonl")) {
+    CAPTURE(entry.at("name").as_string());
+    const std::string base = entry.at("base").as_string(), path = copy_run(scratch, base);
+    apply_edits(path, entry.at("edits"));
+    if (entry.at("message").is_null()) {
+      const ModelSource source = open_run(path);
+      source.verify();
+      check_same(source, open_run(cat(kDistributed, base, "_plain")));
+      ++accepted;
+    } else {
+      const std::string error = error_of([&] { open_run(path).verify(); }, Exit::bad_data);
+      CHECK(contains(error, entry.at("message").as_string()));
+      ++refused;
+    }
+  }
+  CHECK(accepted == 3);
+  CHECK(refused == 9);
 }
 
 TEST_CASE("megatron distributed: a rank that loads a parameter compares its main weights") {
