@@ -147,6 +147,7 @@ __attribute__((section(".preinit_array"), used)) void (*const first_function)(in
 
 }  // namespace
 
+// NOLINTNEXTLINE(bugprone-exception-escape): only without memory for the flags
 int main(int argc, char** argv) {
   keep_thread_waits_short(argv);
   TrainOptions options;

@@ -209,7 +209,7 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
     for (const Tensor& result : actual.tensors) {
       const std::optional<std::int64_t> element = unwritten_element(result);
       if (!element) continue;
-      const std::string why = cat("it does not write element ", *element, " of its results");
+      std::string why = cat("it does not write element ", *element, " of its results");
       require(!reference.empty(), key, ": ", name, " cannot be used: ", why,
               "; train with --attention-backend unfused, and please report this");
       return why;

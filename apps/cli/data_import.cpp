@@ -37,8 +37,10 @@ ImportOptions import_options(const DataImportOptions& options, const Tokenizer* 
     out.vocab_size = tokenizer->vocab_size();
     out.tokenizer = describe_tokenizer(*tokenizer);
   }
-  if (finds_documents(options))
-    out.document_token = {options.eod ? *options.eod : std::int64_t{tokenizer->eod()}, options.eod_first};
+  if (options.eod)
+    out.document_token = {*options.eod, options.eod_first};
+  else if (tokenizer != nullptr)
+    out.document_token = {tokenizer->eod(), options.eod_first};
   return out;
 }
 

@@ -91,7 +91,7 @@ std::string resolve_hub_name(const std::string& path) {
 }
 
 std::string describe_missing_path(const std::string& path) {
-  const std::string missing = "no such file or folder";
+  std::string missing = "no such file or folder";
   if (is_hub_name(path) && is_directory(model_folder(path) + "/snapshots")) {
     const std::string folder = model_folder(path);
     return cat(missing, ", and ", folder, "/refs/main ",

@@ -79,7 +79,7 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
     throw;
   }
   return work_on_first_rank(control, [&] {
-    const std::string path = cat(directory, "/", folder_of(iteration));
+    std::string path = cat(directory, "/", folder_of(iteration));
     bool is_complete = false;
     try {
       Manifest manifest;

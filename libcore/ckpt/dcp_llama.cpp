@@ -219,7 +219,7 @@ class DcpLlamaReader : public DcpReader {
       for (const DcpChunk& chunk : tensor.chunks)
         add_chunk(part.matrix, {.key = &key, .tensor = &tensor, .chunk = &chunk}, places);
     }
-    return {{kind + canonical.name, *dtype, canonical.shape}, std::move(places)};
+    return {SavedTensor{kind + canonical.name, *dtype, canonical.shape}, std::move(places)};
   }
 
   /// Throws unless a tensor has the matrix's shape. The token embedding and the output layer may have padding rows.

@@ -80,7 +80,8 @@ void refuse_kind(const std::string& checkpoint, const std::string& name) {
             "), which mtl does not support; use a dense model");
 }
 
-std::vector<std::string> listed(std::map<int, std::string> by_number, const std::string& checkpoint, const char* what) {
+std::vector<std::string> listed(const std::map<int, std::string>& by_number, const std::string& checkpoint,
+                                const char* what) {
   std::vector<std::string> out;
   for (const auto& [number, path] : by_number) {
     if (number != std::ssize(out))
@@ -168,12 +169,12 @@ DeepSpeedFiles list_deepspeed_files(const std::string& checkpoint) {
         out.configs.push_back(cat(checkpoint, "/configs/", name));
     }
   }
-  out.ranks = listed(std::move(ranks), checkpoint, "model-parallel rank");
+  out.ranks = listed(ranks, checkpoint, "model-parallel rank");
   if (out.ranks.empty())
     fail_at(Exit::bad_data, checkpoint, "the files mp_rank_*_model_states.pt are missing; copy all files");
   for (auto& [number, by_rank] : layers) {
     std::vector<std::string>& files = out.layers[number];
-    files = listed(std::move(by_rank), checkpoint, cat("tensor parallel rank of layer_", number, ":").c_str());
+    files = listed(by_rank, checkpoint, cat("tensor parallel rank of layer_", number, ":").c_str());
     if (files.size() != out.layers.begin()->second.size())
       fail_at(Exit::bad_data, checkpoint, "the pipeline's module ", number, " has ", files.size(),
               " files of tensor parallel ranks, but others have ", out.layers.begin()->second.size(),

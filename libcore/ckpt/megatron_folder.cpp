@@ -49,7 +49,7 @@ void refuse_first_distributed(const std::string& rank_folder) {
 /// Returns the folder that the tracker names, whether or not it exists, or "" if the tracker is missing or does not
 /// name a folder.
 std::string tracked_folder(const std::string& path) {
-  const std::string text = tracker_text(path);
+  std::string text = tracker_text(path);
   if (text == kReleaseFolder) return text;
   const std::optional<std::int64_t> iteration = parse_int(text);
   return iteration && *iteration >= 0 ? folder_of(*iteration) : "";

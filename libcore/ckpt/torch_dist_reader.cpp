@@ -251,7 +251,8 @@ class TorchDistReader : public DcpReader {
       }
       std::vector<State>& to = std::string_view(kind) == "param" ? main : states;
       for (const CanonicalTensor& one : canonical)
-        to.push_back({{cat(kind, ".", one.name), StoredDType::f32, one.shape}, std::move(places[one.name])});
+        to.emplace_back(SavedTensor{cat(kind, ".", one.name), StoredDType::f32, one.shape},
+                        std::move(places[one.name]));
     }
     optimizer_steps_ = segments_.optimizer_steps();
   }
@@ -339,7 +340,7 @@ class TorchDistReader : public DcpReader {
       add_rectangle(matrix, rectangle, places.sources.size(), begin, stride, places.pieces);
       places.sources.push_back({.key = stored.key, .tensor = stored.tensor, .chunk = chunk});
     }
-    return {{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
+    return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
   }
 
   /// Returns a state of the layout fully_sharded_model_space: a weight of shape G is cut into pieces[i] equal parts
@@ -371,7 +372,7 @@ class TorchDistReader : public DcpReader {
       add_range(matrix, part, at.back(), at.back() + chunk->box.count(), places.sources.size(), 0, places.pieces);
       places.sources.push_back({.key = stored.key, .tensor = stored.tensor, .chunk = chunk});
     }
-    return {{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
+    return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
   }
 
   /// Returns the chunks that contain elements of a layer or, outside stacks, all chunks.

@@ -86,12 +86,12 @@ Json export_tokens(const ExportOptions& options, const IndexedDataset& data, Con
   else
     write_as(data, options.format, to, file, progress);
   data.check_sizes();
-  const Json made = Json::object({{"output", options.output},
-                                  {"format", name_of(options.format)},
-                                  {"dtype", as_stored ? std::string(name_of(data.type())) : name_of(to)},
-                                  {"tokens", data.tokens()},
-                                  {"bytes", file.out().bytes()},
-                                  {"xxh3", hash_text(file.out().hash())}});
+  Json made = Json::object({{"output", options.output},
+                            {"format", name_of(options.format)},
+                            {"dtype", as_stored ? std::string(name_of(data.type())) : name_of(to)},
+                            {"tokens", data.tokens()},
+                            {"bytes", file.out().bytes()},
+                            {"xxh3", hash_text(file.out().hash())}});
   file.commit();
   console.end_progress();
   return made;

@@ -33,7 +33,7 @@ void convert_signed_bytes(std::span<const std::byte> from, std::span<std::int32_
 
 /// Returns the path of the .idx. If there is none, explains files of other tools.
 std::string index_path(const std::string& path) {
-  const std::string idx = dataset_prefix(path) + ".idx";
+  std::string idx = dataset_prefix(path) + ".idx";
   if (file_exists(idx)) return idx;
   if (const auto missing = explain_missing_index(path)) fail(missing->code, missing->message);
   return idx;

@@ -54,6 +54,7 @@ template <class From, class To>
 void convert_as(Bytes tokens, std::byte* out) {
   const std::size_t count = tokens.size() / sizeof(From);
   for (std::size_t i = 0; i < count; ++i) {
+    // NOLINTNEXTLINE(bugprone-signed-char-misuse): a signed type keeps its sign
     const To token = static_cast<To>(load_at<From>(tokens.data() + i * sizeof(From)));
     std::memcpy(out + i * sizeof(To), &token, sizeof(To));
   }

@@ -98,7 +98,7 @@ Tensor StageMessages::receive(const Action& action, std::int64_t tokens) {
 
 Work StageMessages::send(const Tensor& tensor, const Action& action) {
   Communicator& stages = groups_.over(Axis::pipeline);
-  const Work send = stages.send(stream_, tensor, peer_of(action), channel_of(action.kind));
+  Work send = stages.send(stream_, tensor, peer_of(action), channel_of(action.kind));
   if (action.kind == ActionKind::send_backward) inbox_of(action).send_of(action) = send;
   stages.progress();  // the next action may take a long time
   return send;

@@ -56,7 +56,7 @@ ParamMemory::ParamMemory(Device device, Precision precision, const std::optional
       precision_(precision),
       table_(storage_table(precision, states, layout)),
       main_row_(table_.back().role == StorageRole::main_weights ? table_.size() - 1 : kValues),
-      layout_(layout) {
+      layout_(std::move(layout)) {
   require(!precision.stochastic_rounding || !precision.has_main_params(),
           "stochastic rounding is for weights that updates change in place");
   std::map<std::string, int> indices;

@@ -43,7 +43,7 @@ class HardwareFile {
   Entry take(const std::string& path) {
     const auto found = entries_.find(path);
     if (found == entries_.end()) fail_line(line_of_parent(path), cat("\"", path, "\" is missing"));
-    const Entry out = found->second;
+    Entry out = found->second;
     if (out.text.empty()) fail_line(out.line, cat("\"", path, "\" is empty"));
     entries_.erase(found);
     return out;

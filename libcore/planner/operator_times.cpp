@@ -111,17 +111,11 @@ double OperatorTimes::ms(const std::string& name, const std::string& operands, c
   if (found != rows_.end()) {
     // Operators without operands in their description are compared by their work.
     const Operands wanted = Operands::parse(operands);
-    const Row* nearest = nullptr;
-    std::pair<double, double> least;
-    for (const Row& row : found->second) {
-      const std::pair<double, double> here{row.operands.distance(wanted),
-                                           std::abs(std::log2((amount(row.work) + 1) / (amount(work) + 1)))};
-      if (nearest != nullptr && here >= least) continue;
-      nearest = &row;
-      least = here;
-    }
-    if (amount(nearest->work) == 0 || amount(work) == 0) return nearest->ms;
-    ms = nearest->ms * amount(work) / amount(nearest->work);
+    const Row& nearest = *std::ranges::min_element(found->second, {}, [&](const Row& row) {
+      return std::pair{row.operands.distance(wanted), std::abs(std::log2((amount(row.work) + 1) / (amount(work) + 1)))};
+    });
+    if (amount(nearest.work) == 0 || amount(work) == 0) return nearest.ms;
+    ms = nearest.ms * amount(work) / amount(nearest.work);
   }
   if (most_flops_ > 0) ms = std::max(ms, work.flops / most_flops_);
   return std::max(ms, work.bytes / most_bytes_);

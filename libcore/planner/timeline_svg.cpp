@@ -236,8 +236,7 @@ class Drawing {
     }
     close();
     for (const auto& [style, path] : boxes)
-      canvas_.raw(cat("<path class=\"", style == "edge" ? "cut" : "edge", "\" fill=\"url(#", style, ")\" d=\"",
-                      path.data(), "\"/>\n"));
+      canvas_.raw(cat("<path class=\"edge\" fill=\"url(#", style, ")\" d=\"", path.data(), "\"/>\n"));
     canvas_.raw(numbers);
   }
 
