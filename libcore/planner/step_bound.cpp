@@ -133,10 +133,13 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
   if (mtl::defers_weights(choice.schedule)) shape.layout.schedule = ScheduleKind::zero_bubble_1;
   const DropoutOptions dropout = run_dropout(options);
   const StepTrace trace = trace_step(config, dropout, shape, {});
+  // A group whose ranks are alone on a node here may be on several nodes. That can only be faster by the latency.
+  Machine machine = request_.machine;
+  if (request_.nodes() > 1) machine.links.inside_us = std::min(machine.links.inside_us, machine.links.between_us);
   const auto time_of = [&](const std::vector<TraceEvent>& events) {
     StepTrace only;
     only.update = events;
-    return simulate_step({only}, shape.layout, request_.node_size, request_.machine, options.tf32).ms;
+    return simulate_step({only}, shape.layout, request_.node_size, machine, options.tf32).ms;
   };
   const double outside = time_of({});
   const auto pass_of = [&](int unit, ActionKind kind) {
@@ -307,7 +310,9 @@ double StepBounds::least_ms(const LayoutChoice& choice) {
   const Places places = pipeline_of(choice).places();
   const std::int64_t steps = micro_batches(choice);
   const Machine& machine = request_.machine;
-  const double message = message_ms(model.message_bytes, false, machine.links);
+  const double inside = message_ms(model.message_bytes, false, machine.links),
+               between = message_ms(model.message_bytes, true, machine.links),
+               message = request_.nodes() > 1 ? std::min(inside, between) : inside;
   const double owners = choice.zero > 0 ? double(replicas(choice)) : 1;
   double out = 0, before = 0;  // `before`: the first forward and the last backward of the stages before
   for (int stage = 0; stage < places.stages; ++stage) {

@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <random>
 
+#include "base/str.h"
 #include "engine/rank_plans.h"
 #include "layout/schedule.h"
 #include "planner/step_bound.h"
@@ -149,6 +151,27 @@ TEST_CASE("plans: the search finds the fastest of all layouts that fit") {
     }
     CHECK(times == expected);
     CHECK(found.planned < found.candidates);
+  }
+}
+
+TEST_CASE("plans: bounds hold where links between nodes are the faster ones") {
+  PlanRequest request = request_for(6, 80);
+  request.config.num_layers = 3;
+  request.run.batch.global_batch_size = 6;
+  request.machine.links = {.inside_gbs = 1, .between_gbs = 50, .inside_us = 1000, .between_us = 0};
+  for (int node_size : {1, 2, 3}) {
+    request.node_size = node_size;
+    GroupPlaces places(request);
+    StepBounds bounds(request, places);
+    double best = INFINITY;
+    for (const LayoutChoice& choice : layout_choices(request)) {
+      if (choice.savings != 0) continue;
+      CAPTURE(join(candidate_flags({.options = choice.options(request.run)}), " "));
+      const double ms = ms_of(choice.options(request.run), request);
+      CHECK(bounds.least_ms(choice) <= ms);
+      best = std::min(best, ms);
+    }
+    CHECK(plan_layouts(request, 1).best[0].time->ms == best);
   }
 }
 
