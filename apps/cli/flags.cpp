@@ -211,6 +211,24 @@ bool Flags::was_given(const std::string& name) const {
   return flag->is_given;
 }
 
+std::vector<std::string> Flags::given_flags(const std::vector<std::string>& without) const {
+  std::vector<std::string> out;
+  for (const auto& flag : flags_) {
+    if (!flag->is_given || flag->option->get_group() == kGeneral ||
+        std::ranges::any_of(without, [&](const std::string& name) { return find(name) == flag.get(); }))
+      continue;
+    const std::string& word = flag->given_words.at(0);
+    const bool is_switch = flag->kind() == "switch";
+    if (is_switch ? word == "false" : starts_with(word, "-")) {  // after a blank, it would be the next flag
+      out.push_back(cat(flag->name, "=", word));
+      continue;
+    }
+    out.push_back(flag->name);
+    if (!is_switch) out.push_back(word);
+  }
+  return out;
+}
+
 /// Marks all values and foreign flags. Joins the words a foreign flag takes to it, each after a `=`.
 std::vector<std::string> Flags::mark_values(const std::vector<std::string>& words) {
   std::vector<std::string> marked;
@@ -264,6 +282,7 @@ void Flags::store_use(Flag& flag, const std::vector<std::string>& words) {
   std::vector<std::string> values = flag.accumulates && flag.is_given ? before : std::vector<std::string>();
   if (!has_none) std::transform(words.begin(), words.end(), std::back_inserter(values), unmarked);
   if (!is_refused) flag.store(values);
+  flag.given_words = std::move(values);
   flag.origin = origin_;
   flag.is_given |= origin_ == kCommandLine || flag.words() != before || is_refused;
 }

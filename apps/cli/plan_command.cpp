@@ -100,45 +100,34 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   });
 }
 
-/// Returns the flags of the model and the run that were given, as words for a shell.
-std::vector<std::string> repeated_flags(const std::vector<std::string>& words) {
-  const std::vector<std::string> left_out = {"--world-size",
-                                             "--gpus-per-node",
-                                             "--hardware",
-                                             "--profile",
-                                             "--device-memory",
-                                             "--host-memory",
-                                             "--inside-gbs",
-                                             "--between-gbs",
-                                             "--inside-us",
-                                             "--between-us",
-                                             "--host-gbs",
-                                             "--disk-gbs",
-                                             "--global-batch-size",
-                                             "--json",
-                                             "--output",
-                                             "-o",
-                                             "--tensor-model-parallel-size",
-                                             "--pipeline-model-parallel-size",
-                                             "--context-parallel-size",
-                                             "--schedule",
-                                             "--pipeline-schedule",
-                                             "--num-virtual-stages-per-pipeline-rank",
-                                             "--zero-stage",
-                                             "--micro-batch-size",
-                                             "--recompute-granularity"};
-  std::vector<std::string> out;
-  bool keeps = false;
-  for (const std::string& word : words) {
-    if (starts_with(word, "-"))
-      keeps = std::ranges::none_of(
-          left_out, [&](const std::string& flag) { return word == flag || starts_with(word, flag + "="); });
-    if (keeps) out.push_back(word);
-  }
-  return out;
+/// Returns the flags of the model and the run that were given.
+std::vector<std::string> repeated_flags(const Flags& flags) {
+  return flags.given_flags({"--world-size",
+                            "--gpus-per-node",
+                            "--hardware",
+                            "--profile",
+                            "--device-memory",
+                            "--host-memory",
+                            "--inside-gbs",
+                            "--between-gbs",
+                            "--inside-us",
+                            "--between-us",
+                            "--host-gbs",
+                            "--disk-gbs",
+                            "--global-batch-size",
+                            "--json",
+                            "--output",
+                            "--tensor-model-parallel-size",
+                            "--pipeline-model-parallel-size",
+                            "--context-parallel-size",
+                            "--schedule",
+                            "--num-virtual-stages-per-pipeline-rank",
+                            "--zero-stage",
+                            "--micro-batch-size",
+                            "--recompute-granularity"});
 }
 
-void write_plan(const PlanCommand& command, const std::vector<std::string>& words, const Flags& flags) {
+void write_plan(const PlanCommand& command, const Flags& flags) {
   const PlanRequest request = command.request();
   const LayoutPlans plans = plan_layouts(request);
   print_out(command.json ? plan_json(plans, request).dump(2) + "\n" : plan_text(plans, request));
@@ -161,7 +150,7 @@ void write_plan(const PlanCommand& command, const std::vector<std::string>& word
   InterruptGuard guard(flags.program());
   write_file_atomic(*command.output,
                     ends_with(*command.output, ".svg") ? layout_svg(plans.best[0], request)
-                                                       : plan_script(plans, request, repeated_flags(words)),
+                                                       : plan_script(plans, request, repeated_flags(flags)),
                     &guard);
 }
 
@@ -171,8 +160,7 @@ int run_plan_command(int argc, const char* const* argv) {
   PlanCommand command;
   Flags flags("mtl-topo plan", "find the fastest layout of a training run on given devices");
   add_plan_flags(flags, command);
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  return run_main(flags, argc, argv, [&](Console&) { write_plan(command, words, flags); });
+  return run_main(flags, argc, argv, [&](Console&) { write_plan(command, flags); });
 }
 
 }  // namespace mtl

@@ -97,6 +97,7 @@ void add_device_flags(Flags& flags, PlanDevices& devices, TrainOptions& run) {
 void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run) {
   if (devices.profile) devices.times = std::make_shared<const OperatorTimes>(OperatorTimes::read(*devices.profile));
   run.device = devices.is_on_cpu() ? Device::cpu : Device::cuda;
+  if (devices.is_on_cpu()) run.threads = devices.times->threads();
   check_gigabytes(flags, "--device-memory", devices.device_memory);
   const auto require_given = [&](bool is_given, const std::string& flag, const std::string& what) {
     if (!is_given) flags.problem(flag, "is required: " + what);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json_cursor.h"
+#include "base/printable.h"
 #include "base/str.h"
 
 namespace mtl {
@@ -133,7 +134,11 @@ Machine parse_hardware(std::string_view text, const std::string& where) {
   out.origin = where;
   if (const Entry schema = file.take("schema"); schema.text != kSchema)
     file.fail_line(schema.line, cat("\"schema\" is \"", schema.text, "\"; this version reads ", kSchema));
-  out.device.name = file.take("name").text;
+  // It becomes a part of scripts and pictures.
+  const Entry name = file.take("name");
+  if (printable_text(name.text) != name.text)
+    file.fail_line(name.line, "\"name\" has characters that cannot be printed, such as a line break; remove them");
+  out.device.name = name.text;
   out.device.source = where;
   constexpr QuantityRange kRate{}, kPercent{.most = 100}, kLatency{.may_be_zero = true};
   double devices = 0;

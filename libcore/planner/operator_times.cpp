@@ -6,11 +6,14 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/str.h"
 
 namespace mtl {
 
 namespace {
+
+constexpr std::int64_t kMostThreads = 1024;  // what --threads accepts
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
@@ -59,7 +62,7 @@ OperatorTimes OperatorTimes::read(const std::string& path) {
           fail(Exit::bad_data, "has version ", profile.at("version").as_int(), "; this program reads version 1");
         OperatorTimes out;
         const Json& rates = profile.at("roofline");
-        out.device_ = {.name = rates.at("name").as_string(),
+        out.device_ = {.name = printable_text(rates.at("name").as_string()),
                        .dram_gbs = non_negative(rates, "gb_per_s"),
                        .tflops_16 = non_negative(rates, "tflops_16"),
                        .tflops_tf32 = non_negative(rates, "tflops_tf32"),
@@ -96,6 +99,13 @@ OperatorTimes OperatorTimes::read(const std::string& path) {
         return out;
       },
       path, ": ");
+}
+
+int OperatorTimes::threads() const {
+  const std::vector<std::string> words = split(device_.name, ' ');  // "CPU, 4 threads"
+  const std::optional<std::int64_t> count =
+      words.size() == 3 && words[0] == "CPU," ? parse_int(words[1]) : std::nullopt;
+  return static_cast<int>(std::clamp<std::int64_t>(count.value_or(1), 1, kMostThreads));
 }
 
 bool OperatorTimes::has_products(DType dtype) const {

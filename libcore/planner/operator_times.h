@@ -29,6 +29,8 @@ class OperatorTimes {
 
   /// The device, as the profile states it: its rates are those of a data sheet or of measured kernels.
   const Hardware& device() const { return device_; }
+  /// The threads of a profile of a CPU, which are a part of the device's name, otherwise 1.
+  int threads() const;
   /// The rates of the fastest calls. 0 if no call has FLOPs.
   double most_flops_per_ms() const { return most_flops_; }
   double most_bytes_per_ms() const { return most_bytes_; }

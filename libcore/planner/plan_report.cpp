@@ -129,17 +129,26 @@ Json time_json(const TimedLayout& timed, const PlanRequest& request) {
 std::string plan_script(const LayoutPlans& plans, const PlanRequest& request, const std::vector<std::string>& given) {
   const std::int64_t nodes = request.nodes(), world = request.run.parallel.world;
   std::string out = "#!/bin/bash\n";
-  if (nodes > 1)
-    out += cat("#SBATCH --nodes=", nodes, "\n#SBATCH --ntasks-per-node=", request.node_size,
-               "\n#SBATCH --gpus-per-node=", request.node_size, "\n");
+  const bool is_on_cpu = request.run.device == Device::cpu, is_last_full = world == nodes * request.node_size;
+  if (nodes > 1) {
+    out += cat("#SBATCH --nodes=", nodes, "\n#SBATCH --ntasks-per-node=", request.node_size, "\n");
+    if (!is_on_cpu) out += cat("#SBATCH --gpus-per-node=", request.node_size, "\n");
+    if (!is_last_full) out += cat("#SBATCH --ntasks=", world, "\n");
+  }
   out +=
       format("# Planned by mtl-topo: a step of %.1f ms on %s. Add the data and the length of the run as arguments.\n",
              plans.best[0].time->ms, request.machine.device.name.c_str());
-  out += nodes > 1 ? "exec srun mtl-train \\\n" : cat("exec mpirun -n ", world, " mtl-train \\\n");
+  // By default, srun starts equally many ranks on all nodes.
+  out += nodes > 1 ? cat("exec srun", is_last_full ? "" : " --distribution=block,Pack", " mtl-train \\\n")
+                   : cat("exec mpirun -n ", world, " mtl-train \\\n");
   std::vector<std::string> flags;
   for (const std::string& word : given) flags.push_back(shell_word(word));
   for (const std::string& word : candidate_flags(plans.best[0]))
     flags.push_back(word == kFolder ? "\"${OFFLOAD_DIR:?is the folder for optimizer states, on a local disk}\"" : word);
+  if (is_on_cpu)
+    for (const std::string& word :
+         {std::string("--device"), std::string("cpu"), std::string("--threads"), cat(request.run.threads)})
+      flags.push_back(word);
   std::string line = " ";
   for (std::size_t i = 0; i < flags.size(); ++i) {
     if (starts_with(flags[i], "--") && line.size() > 80) {

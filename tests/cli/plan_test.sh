@@ -68,6 +68,23 @@ expect_text run.sh ' --hidden-size 256 '
 ! grep -q -- --hardware run.sh || fail 'run.sh has flags of the plan'
 expect_exit 0 "${plan[@]}" --world-size 2 --gpus-per-node 4 --output one.sh
 expect_text one.sh '^exec mpirun -n 2 mtl-train '
+# The last of several nodes may have fewer ranks.
+expect_exit 0 "${plan[@]}" --world-size 6 --gpus-per-node 4 --global-batch-size 48 --output six.sh
+expect_text six.sh '^#SBATCH --ntasks=6$'
+expect_text six.sh '^exec srun --distribution=block,Pack mtl-train '
+! grep -q -e --ntasks= -e Pack run.sh || fail 'full nodes are packed'
+
+# It has the model's flags however they were given, and no others: mtl-train accepts them.
+runs() {  # runs SCRIPT ARGUMENT...: with mtl-train alone in place of mpirun -n N
+  sed -E 's/^exec mpirun -n [0-9]+ //' "$1" >alone.sh
+  expect_exit 0 bash alone.sh --tokenizer-type NullTokenizer --mock-data --dry-run "${@:2}"
+}
+printf '%s\n' 'world-size = 2' 'hardware = H100' 'bf16' 'global-batch-size = 32' 'hidden-dropout = 0' >plan.conf
+expect_exit 0 mtl-topo plan "${model[@]::12}" --window-size=7,0 --config plan.conf -q -oshort.sh
+expect_text short.sh ' --bf16 '
+expect_text short.sh ' --hidden-dropout 0 '
+! grep -qE -e '--(config|output|hardware)| -[oq]' short.sh || fail 'the script has flags of the plan'
+runs short.sh --world-size 2
 
 # With little memory on the host, too, optimizer states may be in files on a disk.
 tight=(mtl-topo plan --model gpt2-345m --bf16 --hardware A10 --device-memory 3.6 --host-memory 0.5 --global-batch-size 8 --world-size 1)
@@ -109,6 +126,8 @@ bytes=$(grep -oE '"device_bytes": [0-9]+,' out | head -1 | tr -dc 0-9)
 expect_exit 0 "${cpus[@]}" --inside-gbs 5e-4 --inside-us 3 --output cpus.sh
 read -ra flags < <(sed -n 's/^flags: //p' out)
 ! grep -qe --profile cpus.sh || fail 'the script repeats --profile'
+runs cpus.sh --world-size 2
+expect_text cpus.sh ' --device cpu --threads 1 '
 expect_exit 0 mtl-train "${small[@]}" --tokenizer-type NullTokenizer --mock-data --dry-run --device cpu --threads 1 \
   --world-size 2 "${flags[@]}"
 expect_text out "the most, $(sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta' <<<"$bytes") bytes"

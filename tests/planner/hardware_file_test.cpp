@@ -76,6 +76,8 @@ TEST_CASE("hardware: mistakes are refused with their line") {
     return refusal_of(replaced(text, from, to));
   };
   CHECK(with("\"name\"", "\"nam\"") == "mine.json: line 1: \"name\" is missing");
+  CHECK(with("\"name\": \"H100\"", "\"name\": \"H100\\nrm -r .\"") ==
+        "mine.json: line 3: \"name\" has characters that cannot be printed, such as a line break; remove them");
   CHECK(with("  \"name\": \"H100\",\n", "  \"name\": \"H100\",\n  \"color\": \"green\",\n") ==
         "mine.json: line 4: \"color\" is not known; remove it or correct its name");
   CHECK(with("\"size\"", "\"sise\"") == "mine.json: line 9: \"memory.size.value\" is missing");

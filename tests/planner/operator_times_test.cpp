@@ -24,6 +24,14 @@ std::string message_of(const std::string& profile) {
 
 }  // namespace
 
+TEST_CASE("operator times: the threads of a CPU are a part of its name") {
+  CHECK(times_of(kProfile).threads() == 1);
+  CHECK(times_of(replaced(kProfile, "CPU, 1 thread", "CPU, 4 threads")).threads() == 4);
+  CHECK(times_of(replaced(kProfile, "CPU, 1 thread", "CPU, 99999999999 threads")).threads() == 1024);
+  CHECK(times_of(replaced(kProfile, "CPU, 1 thread", "a GPU")).threads() == 1);
+  CHECK(times_of(replaced(kProfile, "CPU, 1 thread", "a\\nGPU")).device().name == "aGPU");
+}
+
 TEST_CASE("operators take as long as in the profile, or as the most similar ones") {
   const OperatorTimes times = times_of(kProfile);
   CHECK(times.ms("gemm", "64x64x64 float32, B^T", {2e6, 25e3}) == doctest::Approx(2));
