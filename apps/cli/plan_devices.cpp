@@ -55,6 +55,7 @@ PlanRequest PlanDevices::request(const TrainOptions& run, const GptConfig& confi
   links.inside_us = inside_us.value_or(links.inside_us);
   links.between_us = between_us.value_or(links.between_us);
   links.host_gbs = host_gbs.value_or(links.host_gbs);
+  links.by_core = is_on_cpu();
   if (disk_gbs) links.disk_gbs = *disk_gbs / double(std::min<std::int64_t>(out.node_size, run.parallel.world));
   return out;
 }

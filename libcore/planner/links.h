@@ -13,7 +13,9 @@ struct Links {
   double inside_gbs = 450, between_gbs = 50;  // GB/s inside a node, and between nodes
   double inside_us = 5, between_us = 10;
   double host_gbs = 64;  // between a device and its host's memory
-  double disk_gbs = 0;   // a rank's share of the disk with its optimizer's state, read and written at once; 0: no disk
+  /// Ranks copy what they send inside a node with the core that computes, as ranks on CPUs do, so it overlaps nothing.
+  bool by_core = false;
+  double disk_gbs = 0;  // a rank's share of the disk with its optimizer's state, read and written at once; 0: no disk
 
   /// Links that take no time.
   static Links free() {

@@ -302,7 +302,9 @@ class Simulation {
       operation.start = std::max(rank.now, lane);
       lane = operation.start + operation_ms(event.operation, event.bytes, place(event.group), links_);
       operation.end = lane;
-      note_operation(rank, event.group, place(event.group).crosses_nodes(), {operation.start, lane});
+      const bool crosses = place(event.group).crosses_nodes();
+      note_operation(rank, event.group, crosses, {operation.start, lane});
+      if (links_.by_core && !crosses) wait_until(rank, event.group, lane);
       if (event.operation == OperationKind::send) rank.ring[event.group].push_back(lane);
     }
     rank.inside[rank.event] = operation;
@@ -333,11 +335,14 @@ class Simulation {
       end = *operation.end;
     }
     if (earlier != nullptr) earlier->pop_front();
-    if (end > rank.now) {
-      rank.time.waits[event.group] += end - rank.now;
-      spend(rank, end, StageSpan::Kind::wait);
-    }
+    wait_until(rank, event.group, end);
     return true;
+  }
+
+  void wait_until(Rank& rank, const std::string& group, double end) {
+    if (end <= rank.now) return;
+    rank.time.waits[group] += end - rank.now;
+    spend(rank, end, StageSpan::Kind::wait);
   }
 
   /// Returns when an operation of several stages ends, or nothing while one of them has not come to it. The time until

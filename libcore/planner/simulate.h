@@ -4,9 +4,9 @@
 // earlier waits are over. An operation between ranks starts when its group's lane is free, and ends after the time in
 // links.h. All ranks of a stage do the same at the same time, so one of each stage is replayed. Operations of several
 // stages, as for the copies of a tied embedding, start when the last stage has come to them. A message is on its way as
-// soon as it is sent. Copies to and from the host's memory, or files, take place beside an action's operators, and take
-// longer only if the link or the disk does. Two steps are replayed, and the second is timed, because gathers in the
-// background end there.
+// soon as it is sent. Ranks on CPUs compute nothing while they copy what an operation sends inside their node. Copies
+// to and from the host's memory, or files, take place beside an action's operators, and take longer only if the link or
+// the disk does. Two steps are replayed, and the second is timed, because gathers in the background end there.
 #pragma once
 
 #include <map>

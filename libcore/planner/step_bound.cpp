@@ -133,9 +133,13 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
   if (mtl::defers_weights(choice.schedule)) shape.layout.schedule = ScheduleKind::zero_bubble_1;
   const DropoutOptions dropout = run_dropout(options);
   const StepTrace trace = trace_step(config, dropout, shape, {});
-  // A group whose ranks are alone on a node here may be on several nodes. That can only be faster by the latency.
+  // A group whose ranks are alone on a node here may be on several nodes. That can only be faster by the latency, and
+  // by what overlaps.
   Machine machine = request_.machine;
-  if (request_.nodes() > 1) machine.links.inside_us = std::min(machine.links.inside_us, machine.links.between_us);
+  if (request_.nodes() > 1) {
+    machine.links.inside_us = std::min(machine.links.inside_us, machine.links.between_us);
+    machine.links.by_core = false;
+  }
   const auto time_of = [&](const std::vector<TraceEvent>& events) {
     StepTrace only;
     only.update = events;

@@ -27,6 +27,8 @@ set_model() {  # LAYERS WIDTH HEADS LENGTH [VOCABULARY]
 
 # profiled STEPS: flags that record all steps but the first two.
 profiled() { echo --profile --profile-step-start 2 --profile-step-end "$1" --train-iters "$1"; }
+# mean_ms PROFILE: milliseconds of the mean step, as the prediction is one.
+mean_ms() { awk -F'[:,]' '/"steps"/ {steps = $2} /"ms"/ {print $2 / steps; exit}' "$work/$1.json"; }
 # per_step FILE PHASE: milliseconds per step of a phase in a profile.
 per_step() {
   awk -F'[:,]' -v phase="\"$2\"" '/"steps"/ {steps = $2} $1 ~ /"phase"/ {inside = index($2, phase)} inside && /"ms"/ {ms = $2; inside = 0}
@@ -45,18 +47,18 @@ layout() {
     rm -rf "$work"/alone* "$work"/run*
     # shellcheck disable=SC2046 # the flags are words
     on_each_core "$bin/mtl-train" "${sizes[@]}" "${run_flags[@]}" --global-batch-size $each --micro-batch-size $alone_micro \
-      $(profiled "$steps") --profile-dir "$work/alone@" --log-jsonl "$work/alone@.jsonl"
+      $(profiled "$steps") --profile-dir "$work/alone@"
     "$bin/mtl-topo" time --profile "$work/alone0/rank0.json" --world-size 2 --inside-gbs "$gbs" --inside-us "$us" \
       "${sizes[@]}" "${no_dropout[@]}" --global-batch-size "$batch" --micro-batch-size "$micro" "$@" --json > "$work/time.json"
     # shellcheck disable=SC2046
     quietly run on_two_cores "$bin/mtl-train" "${sizes[@]}" "${run_flags[@]}" --global-batch-size "$batch" \
-      --micro-batch-size "$micro" $(profiled "$steps") --profile-ranks 0 1 --profile-dir "$work/run" --log-jsonl "$work/run.jsonl" "$@"
-    ms=$(steady run elapsed_ms_per_iteration) predicted=$(field step_ms < "$work/time.json")
+      --micro-batch-size "$micro" $(profiled "$steps") --profile-ranks 0 1 --profile-dir "$work/run" "$@"
+    ms=$(mean_ms run/rank0) predicted=$(field step_ms < "$work/time.json")
     predicted_wait=$(awk -F'[:,]' '
       /"message_wait_ms"|"idle_ms"|^ *"(data|tensor|context|embedding|pipeline)"/ {sum += $2} /"idle_ms"/ {++stages} END {print sum / stages}' "$work/time.json")
     wait=$(printf '%s\n' "$(per_step "$work/run/rank0.json" communication)" "$(per_step "$work/run/rank1.json" communication)" |
       awk '{sum += $1} END {print sum / 2}')
-    alone=$({ steady alone0 tokens_per_second; steady alone1 tokens_per_second; } | awk '{sum += $1} END {print sum}')
+    alone=$({ mean_ms alone0/rank0; mean_ms alone1/rank0; } | awk -v tokens="$((each * length))" '{sum += tokens / $1 * 1e3} END {print sum}')
     awk -v ms="$ms" -v predicted="$predicted" -v wait="$wait" -v predicted_wait="$predicted_wait" -v alone="$alone" \
       -v tokens="$((batch * length))" 'BEGIN {
         print ms, predicted, 100 * (predicted / ms - 1), wait, predicted_wait, 100 * (predicted_wait - wait) / ms,

@@ -95,6 +95,7 @@ PlanRequest random_request(std::mt19937& random) {
   out.run.device = Device::cpu;
   out.run.precision.bf16 = false;
   out.machine = {.device = times->device(), .links = out.machine.links};
+  out.machine.links.by_core = true;
   out.machine.use(times, DType::f32, false);
   return out;
 }
