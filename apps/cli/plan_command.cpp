@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "base/interrupt_guard.h"
 #include "base/str.h"
@@ -132,8 +133,8 @@ void write_plan(const PlanCommand& command, const Flags& flags) {
   const LayoutPlans plans = plan_layouts(request);
   print_out(command.json ? plan_json(plans, request).dump(2) + "\n" : plan_text(plans, request));
   if (plans.candidates == 0 && !request.fixed.flags().empty())
-    fail_at(Exit::failure, join(request.fixed.flags(), " "), "no layout of ", request.run.parallel.world,
-            " ranks is like this; give fewer of these flags, or other values");
+    fail_at(Exit::failure, join(request.fixed.flags(), " "), "no layout of ",
+            count_of(request.run.parallel.world, "rank"), " is like this; give fewer of these flags, or other values");
   if (plans.candidates == 0)
     fail_at(Exit::failure, cat("--world-size ", request.run.parallel.world),
             "the ranks cannot be divided: no tensor-parallel and pipeline sizes divide both them and the model's heads "

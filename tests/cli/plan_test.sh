@@ -163,6 +163,8 @@ expect_exit 0 "${plan[@]}" --world-size 2 --micro-batch-size 4 --recompute-granu
 ! grep -E '^ *[0-9]+\. ' out | grep -E ' GiB | MiB ' | grep -vq 'micro-batch 4$' || fail 'micro-batches that differ from the fixed size'
 expect_exit 1 "${plan[@]}" --world-size 8 --tensor-model-parallel-size 3
 expect_text err '--tensor-model-parallel-size 3: no layout of 8 ranks is like this; '
+expect_exit 1 "${plan[@]}" --world-size 1 --micro-batch-size 3
+expect_text err '--micro-batch-size 3: no layout of 1 rank is like this; '
 
 # Memory that is too small, and mistakes.
 expect_exit 1 "${plan[@]}" --world-size 2 --device-memory 0.01GB
