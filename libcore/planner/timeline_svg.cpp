@@ -297,7 +297,8 @@ class Drawing {
     if (windows_.size() < 2) return;
     const double x = windows_[0].right() + kCut / 2;
     std::string zigzag = format("M%.1f %.1f", x, top - 4);
-    for (double y = top; y < bottom - kStageGap; y += 8) zigzag += format("l%d 8", int(y / 8) % 2 == 0 ? 6 : -6);
+    const int teeth = static_cast<int>(std::ceil((bottom - kStageGap - top) / 8));
+    for (int i = 0; i < teeth; ++i) zigzag += format("l%d 8", i % 2 == 0 ? 6 : -6);
     canvas_.raw(cat("<path class=\"cut\" d=\"", zigzag, "\"/>\n"));
     canvas_.text(x, top - 8, cat(with_commas(std::llround(windows_[1].begin - windows_[0].end)), " ms left out"),
                  "class=\"small\" text-anchor=\"middle\"");
