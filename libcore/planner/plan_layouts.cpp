@@ -65,7 +65,7 @@ StepTime simulate_run(const TrainOptions& options, const RunShape& shape, const 
   return simulate_step(traces, shape.layout, request.node_size, request.machine, options.tf32, timeline);
 }
 
-std::vector<std::vector<Action>> schedule_of(const RunShape& shape) {
+std::vector<std::vector<Action>> make_schedule(const RunShape& shape) {
   return pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
 }
 
@@ -173,7 +173,7 @@ class Planner {
     const auto found = std::ranges::find(schedules_, key, &KeptSchedule::first);
     if (found != schedules_.end()) return found->second;
     if (schedules_.size() == kKeptSchedules) schedules_.pop_front();
-    return schedules_.emplace_back(key, mtl::schedule_of(shape)).second;
+    return schedules_.emplace_back(key, make_schedule(shape)).second;
   }
 
   StepTime simulate(const TrainOptions& options) {
@@ -267,7 +267,7 @@ LayoutPlans plan_layouts(const PlanRequest& request, std::size_t most) { return 
 TimedLayout time_layout(const PlanRequest& request) {
   TimedLayout out{.candidate = {.options = request.run}};
   const RunShape shape = run_shape(request.run, request.config, 0);
-  const std::vector<std::vector<Action>> schedule = schedule_of(shape);
+  const std::vector<std::vector<Action>> schedule = make_schedule(shape);
   set_memory(out.candidate, plan_largest_ranks(request.config, run_dropout(request.run), shape, schedule));
   out.candidate.time = simulate_run(request.run, shape, request, schedule, out.unmeasured);
   return out;
@@ -277,7 +277,7 @@ Timeline step_timeline(const Candidate& candidate, const PlanRequest& request) {
   const RunShape shape = run_shape(candidate.options, request.config, 0);
   std::set<std::string> unmeasured;
   Timeline out;
-  simulate_run(candidate.options, shape, request, schedule_of(shape), unmeasured, &out);
+  simulate_run(candidate.options, shape, request, make_schedule(shape), unmeasured, &out);
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include "ckpt/dcp_folder.h"
 #include "ckpt/dcp_llama.h"
 #include "ckpt/torch_dist_reader.h"
+#include "tests/fuzz/read_model.h"
 
 using namespace mtl;
 
@@ -69,19 +70,13 @@ void open_archives(const std::string& path) {
     run_reader([&, &key = key, &place = place] { folder.open_object(key, place)->verify(); });
 }
 
-void read_model(const std::string& path) {
+void open_and_read(const std::string& path) {
   Console console("fuzz_dcp_folder");
   console.silent = true;
   const ModelSupplement given{.num_attention_heads = 2};
   const std::unique_ptr<TensorReader> model =
       holds_torch_dist(path) ? open_torch_dist(path, given, console) : open_dcp_llama(path, given, console);
-  for (std::size_t i = 0; i < model->tensors.size(); ++i) {
-    const SavedTensor& tensor = model->tensors[i];
-    const Slice whole = whole_slice(tensor.shape);
-    std::vector<std::byte> elements(whole.count() * bits_of(tensor.dtype) / 8);
-    model->read(i, whole, elements);
-  }
-  model->verify();
+  read_model(*model);
 }
 
 }  // namespace
@@ -90,6 +85,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const InputFolder folder;
   folder.write({reinterpret_cast<const char*>(data), size});
   run_reader([&] { open_archives(folder.path()); });
-  run_reader([&] { read_model(folder.path()); });
+  run_reader([&] { open_and_read(folder.path()); });
   return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "ckpt/megatron_checkpoint.h"
+#include "tests/fuzz/read_model.h"
 
 using namespace mtl;
 
@@ -42,13 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   console.silent = true;
   try {
     const std::unique_ptr<TensorReader> model = open_megatron(folder.path(), {}, console);
-    for (std::size_t i = 0; i < model->tensors.size(); ++i) {
-      const SavedTensor& tensor = model->tensors[i];
-      const Slice whole = whole_slice(tensor.shape);
-      std::vector<std::byte> elements(whole.count() * bits_of(tensor.dtype) / 8);
-      model->read(i, whole, elements);
-    }
-    model->verify();
+    read_model(*model);
   } catch (const Error& error) {
     if (error.code() != Exit::bad_data && error.code() != Exit::usage) throw;
   }
