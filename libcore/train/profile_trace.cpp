@@ -10,18 +10,18 @@ namespace {
 
 enum Row { kPhases = 1, kLayers, kOperators, kCommunication, kKernels };
 
-struct Place {
+struct Lane {
   Row row;
   const char* category;
 };
 /// Returns where the trace shows entries of a kind.
-Place place_of(ProfileKind kind) {
-  constexpr Place places[] = {{kPhases, "step"},
-                              {kPhases, "phase"},
-                              {kLayers, "layer"},
-                              {kOperators, "operator"},
-                              {kCommunication, "communication"}};
-  return places[enum_index(kind)];
+Lane lane_of(ProfileKind kind) {
+  constexpr Lane lanes[] = {{kPhases, "step"},
+                            {kPhases, "phase"},
+                            {kLayers, "layer"},
+                            {kOperators, "operator"},
+                            {kCommunication, "communication"}};
+  return lanes[enum_index(kind)];
 }
 
 /// Returns an event that names a process or one of its threads.
@@ -51,7 +51,7 @@ std::string trace_events(const Profile& profile, int rank, const std::string& ho
                                               {kKernels, "kernels"}};
   for (const auto& [row, name] : rows) events.push_back(name_event("thread_name", rank, row, name).dump());
   for (const ProfileEntry& entry : profile.entries()) {
-    const auto [row, category] = place_of(entry.kind);
+    const auto [row, category] = lane_of(entry.kind);
     Json event = complete_event(entry.title(), category, rank, row, entry.begin_ms, entry.end_ms);
     if (entry.kind == ProfileKind::op)
       event.set("args",
