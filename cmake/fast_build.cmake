@@ -9,19 +9,23 @@ endif()
 set(mtl_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
     <span> <string> <string_view> <utility> <variant> <vector>)
 
-# Puts a module's sources into one group that compiles together, or into groups by the first word of their names where
-# `group` is BY_NAME. A program links and loads what any file of a group calls: so the programs' own code is grouped by
+# Puts a module's sources into groups of at most 12 neighbours that compile together, so that no compilation is long, or
+# into groups by the first word of their names where `group` is BY_NAME. A program links and loads what any file of a group calls: so the programs' own code is grouped by
 # program, and comm's by library. A file with SIMD code compiles alone, too, or in a group of mtl_group_simd().
 function(mtl_group_sources group)
+  set(count 0)
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} alone REGEX "define MTL_SIMD_FILE" LIMIT_COUNT 1)
     if(alone)
       continue()
     endif()
-    set(name ${group})
     if(group STREQUAL BY_NAME)
       get_filename_component(name ${source} NAME_WE)
       string(REGEX MATCH "^[a-z]+" name ${name})
+    else()
+      math(EXPR name "${count} / 12")
+      string(PREPEND name ${group}_)
+      math(EXPR count "${count} + 1")
     endif()
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name})
   endforeach()
