@@ -156,23 +156,27 @@ FolderContents examine_megatron_folder(const std::string& path, const std::vecto
   return out;
 }
 
+bool is_file_of_run(const std::string& name) { return name == kLockName || name == kTrackerName || name == kRunIdName; }
+
 FolderContents examine_save_folder(const std::string& path, const std::vector<Entry>& entries) {
   FolderContents out;
   out.is_save_folder = true;
   out.kind = "a save folder without checkpoints";
   const std::vector<std::string> leftovers = list_leftovers(path);
   const auto is_own = [&](const Entry& e) {
-    const bool is_file_of_run = e.name == kLockName || e.name == kTrackerName || e.name == kRunIdName;
-    return (e.is_file && is_file_of_run) || std::ranges::find(leftovers, cat(path, "/", e.name)) != leftovers.end();
+    return (e.is_file && is_file_of_run(e.name)) ||
+           std::ranges::find(leftovers, cat(path, "/", e.name)) != leftovers.end();
   };
   examine_checkpoints(path, entries, is_own, foreign_in_checkpoint, out);
   return out;
 }
 
-/// Returns `name` without the suffix ".tmp.PID" of an incomplete file or folder.
+/// Returns `name` without the suffix of an incomplete or discarded file or folder, such as ".tmp.PID" or
+/// ".tmp.old.PID".
 std::string complete_name(const std::string& name) {
   const std::size_t end = name.find(".tmp.");
-  const bool is_temporary = end != std::string::npos && is_process_id(std::string_view(name).substr(end + 5));
+  const bool is_temporary =
+      end != std::string::npos && is_process_id(std::string_view(name).substr(name.rfind('.') + 1));
   return is_temporary ? name.substr(0, end) : name;
 }
 
@@ -213,8 +217,8 @@ std::string find_foreign_entry(const std::string& path) {
   if (!is_directory(path)) return "is a file";
   for (const Entry& e : list_entries(path)) {
     const std::string name = complete_name(e.name);
-    const bool is_part =
-        e.is_file && (is_hf_file(name) || is_checkpoint_file(name) || name == kTrackerName || name == kRankFile);
+    const bool is_part = e.is_file && (is_hf_file(name) || is_checkpoint_file(name) || is_dcp_file(name) ||
+                                       is_file_of_run(name) || name == kRankFile);
     const bool may_hold_parts =
         e.is_folder && (iteration_in_name(name) || name == kReleaseFolder || is_megatron_rank(name));
     if (!is_part && !may_hold_parts) return not_part(e.name);

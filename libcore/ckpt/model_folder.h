@@ -32,8 +32,8 @@ FolderContents examine_model_folder(const std::string& path);
 std::vector<std::string> names_in_folder(const std::string& folder);
 
 /// Returns why a killed conversion's leftover must not be removed, or "" if it can be. For a file, this is "is a file".
-/// For a folder, it is the first entry that no conversion writes in any format:
-/// "contains 'notes.txt', which is not part of a model". A symbolic link can always be removed.
+/// For a folder, it is the first entry that no conversion writes in any format, and that no folder contains which a
+/// conversion replaces: "contains 'notes.txt', which is not part of a model". A symbolic link can always be removed.
 std::string find_foreign_entry(const std::string& path);
 
 }  // namespace mtl

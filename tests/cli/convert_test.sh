@@ -223,13 +223,38 @@ done
 expect_text "$WORK/err" "ck is complete, but the folder that it replaced .* now .*/ck\.tmp\.[0-9]+\) could not be removed: "
 [ -f "$WORK/ck/model.safetensors" ] || fail 'the new folder is not in place'
 
-# The next run removes what killed runs left behind. Signals and limits leave nothing.
-for to in hf mtl megatron; do
-  MTL_FAULT=kill:9 mtl-convert "${from[@]}" --save "$WORK/killed" --to $to 2>/dev/null
-  compgen -G "$WORK/killed.tmp.*" >/dev/null || fail "a killed conversion to $to left nothing to remove"
-  expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
-  expect_text "$WORK/err" 'removed .*killed.tmp.[0-9]+, because'
+# The next run removes what killed runs left behind, whatever they wrote and whenever they ended. Signals and limits leave
+# nothing.
+formats=(hf mtl megatron 'megatron --ckpt-format torch_dist')
+for to in "${formats[@]}"; do
+  at=1
+  : >"$WORK/removed"
+  until { MTL_FAULT=kill:$at mtl-convert "${from[@]}" --save "$WORK/killed" --to $to 2>>"$WORK/removed"; } 2>/dev/null; do
+    at=$((at + 1 + at / 2))
+    [ $at -lt 10000 ] || break
+  done
+  [ $at -gt 20 ] || fail "a conversion to $to makes fewer than $at writes"
+  expect_text "$WORK/removed" 'removed .*killed.tmp.[0-9]+, because'
+  ! grep -q 'is kept' "$WORK/removed" || fail "kept after a killed conversion to $to: $(grep -m1 'is kept' "$WORK/removed")"
+  left=$(cd "$WORK" && compgen -G 'killed.*')
+  [ -z "$left" ] || fail "killed conversions to $to left behind: $left"
   rm -r "$WORK/killed"
+done
+# Likewise for the folder that a run replaced, but did not remove.
+expect_exit 0 mtl-train --mock-data --tokenizer-type NullTokenizer --vocab-size 8 --num-layers 1 --hidden-size 8 \
+  --num-attention-heads 1 --seq-length 4 --max-position-embeddings 4 --micro-batch-size 1 --global-batch-size 1 \
+  --train-iters 1 --lr 0.1 --eval-iters 0 --save "$WORK/other_run"
+mkdir "$WORK"/other_run/iter_0000003.tmp.{,old.,damaged.}77
+for old in "${formats[@]}" trained; do
+  if [ "$old" = trained ]; then
+    mv "$WORK/other_run" "$WORK/old"
+  else
+    expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/old" --to $old
+  fi
+  MTL_FAULT=no-remove:1 expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/old" --force
+  expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/old" --force
+  expect_text "$WORK/err" 'removed .*old.tmp.[0-9]+, because'
+  rm -r "$WORK/old"
 done
 mkdir -p "$WORK/killed.tmp.78/release/mp_rank_00"
 echo keep >"$WORK/killed.tmp.78/release/mp_rank_00/notes.txt"
