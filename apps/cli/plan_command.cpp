@@ -1,6 +1,5 @@
 #include "cli/plan_command.h"
 
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -95,9 +94,7 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
     if (command.devices.is_on_cpu() && !command.devices.device_memory)
       flags.problem("--device-memory", "is required: the memory of a host for each of its ranks");
     check_gigabytes(flags, "--host-memory", command.host_memory);
-    if (flags.problem_count() == 0)
-      command.config = resolve_config(options, {}, options.tokenizer.vocab_size.value_or(50257),
-                                      std::bind_front(&Flags::problem, &flags));
+    if (flags.problem_count() == 0) command.config = check_model(flags, options);
   });
 }
 

@@ -1,6 +1,7 @@
 #include "cli/plan_devices.h"
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "base/files.h"
@@ -123,6 +124,13 @@ void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run) {
   } else {
     require_given(known_machine(devices) != nullptr, "--hardware", "the GPUs' model, one of " + machine_names());
   }
+}
+
+GptConfig check_model(Flags& flags, const TrainOptions& run) {
+  const std::optional<std::int64_t>& tokens = run.tokenizer.vocab_size;
+  if (!tokens) flags.problem("--vocab-size", "is required, because the size of the vocabulary is part of the model");
+  // Without it, any size will do: other problems do not depend on it.
+  return resolve_config(run, {}, tokens.value_or(1), std::bind_front(&Flags::problem, &flags));
 }
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// The devices and links of a run that mtl-topo plans or times, as flags.
+// The devices, the links and the model of a run that mtl-topo plans or times, as flags.
 #pragma once
 
 #include <memory>
@@ -31,5 +31,7 @@ void add_device_flags(Flags& flags, PlanDevices& devices, TrainOptions& run);
 /// Reads the profile, sets run.device, and reports what is missing to know the devices and their links. run.parallel
 /// and run.precision must have been parsed.
 void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run);
+/// Returns the run's model, and reports what is missing or cannot be built. Other flags must have no problem.
+GptConfig check_model(Flags& flags, const TrainOptions& run);
 
 }  // namespace mtl

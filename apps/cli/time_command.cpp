@@ -41,7 +41,7 @@ void check_run(Flags& flags, TimeCommand& command) {
                   "needs --disk-gbs, the rate of the files' disk");
   check_options(run, report);
   if (flags.problem_count() > 0) return;
-  command.config = resolve_config(run, {}, run.tokenizer.vocab_size.value_or(50257), report);
+  command.config = check_model(flags, run);
   if (flags.problem_count() == 0) check_division(run, command.config, false, report);
 }
 

@@ -143,6 +143,10 @@ expect_exit 65 "${cpus[@]/rank0/trace}" --inside-gbs 5 --inside-us 3
 expect_text err 'profile/trace.json: is not a profile; give a file rankN.json'
 expect_exit 2 mtl-topo plan "${small[@]}" --global-batch-size 8 --world-size 2
 expect_text err '--hardware  is required'
+# The vocabulary is a part of the model: no size is assumed, and the other sizes that are missing are named with it.
+expect_exit 2 mtl-topo plan "${model[@]:4:6}" --hardware H100 --global-batch-size 32 --world-size 2
+expect_text err '^  --vocab-size +is required, because the size of the vocabulary is part of the model$'
+expect_text err '^  --num-layers +is required'
 
 # Given parallel sizes are fixed, all else is searched.
 expect_exit 0 "${plan[@]}" --world-size 8 --tensor-model-parallel-size 2 --json

@@ -67,6 +67,8 @@ expect_exit 2 "${time[@]}" --pipeline-model-parallel-size 2 --zero-stage 3
 expect_text err 'cannot be combined with --pipeline-model-parallel-size 2'
 expect_exit 2 mtl-topo time "${model[@]/H100/V9000}" --global-batch-size 32
 expect_text err '^  --hardware V9000  is not known'
+expect_exit 2 mtl-topo time "${model[@]:0:10}" --hardware H100 --world-size 8 --global-batch-size 32
+expect_text err '^  --vocab-size +is required, because'
 
 # Operators of a CPU's profile. Ranks that share nothing take as long as the profiled one.
 small=(--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --vocab-size 500)
