@@ -33,7 +33,7 @@ constexpr Command kCommands[] = {
     {"split", "divide the documents into several token files", data_split},
     {"shuffle", "put the documents into a random order", data_shuffle},
     {"repair", "compute the pointers of an .idx again", data_repair},
-    {"import", "make token files from those of nanoGPT, llm.c, llmq or NumPy", data_import},
+    {"import", "make token files from those of nanoGPT, llm.c, llmq, lit-gpt or NumPy", data_import},
     {"export", "write the tokens for nanoGPT, llm.c or NumPy", data_export},
     {"formats", "list the formats that import and export know", data_formats},
     {"order", "print which tokens make each training sample, in the order of a run", data_order},

@@ -58,14 +58,14 @@ void import_files(const DataImportOptions& options, Console& console) {
 int data_import(int argc, const char* const* argv) {
   DataImportOptions options;
   options.output.command = command_words(argc, argv);
-  Flags flags("mtl-data import", "make token files from files of nanoGPT, llm.c, llmq or NumPy");
+  Flags flags("mtl-data import", "make token files from files of nanoGPT, llm.c, llmq, lit-gpt or NumPy");
   flags.positional("FILE", options.files,
                    "files or patterns of files, such as 'train_*.bin', in the order to join them");
   flags.section("Input");
   flags
       .add("--format", &options.format, "FORMAT",
            "format of the files; only nanogpt must be named (mtl-data formats lists them)")
-      .one_of({"npy", "nanogpt", "llm.c", "llmq"});
+      .one_of({"npy", "nanogpt", "llm.c", "llmq", "lit-gpt"});
   flags.add("--input-type", &options.input_type, "TYPE", "type of tokens in files without a header")
       .one_of({"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"})
       .only_with("--format nanogpt", [&] { return options.format == "nanogpt"; });

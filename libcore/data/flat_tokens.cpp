@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/lfs_pointer.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "data/npy.h"
 
 namespace mtl {
@@ -42,17 +43,37 @@ std::string read_head(const OpenFile& file, std::uint64_t size) {
           "nanoGPT writes them, add --format nanogpt");
 }
 
-/// Throws if a file without a header is text or compressed. Nearly all of its bytes would pass for ids.
+/// What files that are no ids begin with.
+struct OtherContent {
+  std::string_view magic, what;
+};
+constexpr const char *kCompressed = "is compressed; decompress it first",
+                     *kTable = "is a table; write its column of ids to a .npy file with numpy.save()",
+                     *kPickle = "is a Python pickle; write its ids to a .npy file with numpy.save()";
+constexpr OtherContent kOtherContent[] = {
+    {"\x28\xB5\x2F\xFD", kCompressed},
+    {{"\xFD\x37zXZ\0", 6}, kCompressed},
+    {"PK\x03\x04", kCompressed},
+    {"BZh91AY&SY", kCompressed},
+    {"\x04\x22\x4D\x18", kCompressed},
+    {"PAR1", kTable},
+    {{"ARROW1\0\0", 8}, kTable},
+    {{"\xFF\xFF\xFF\xFF", 4}, kTable},  // Arrow's stream, as in Hugging Face's datasets
+    {"\x89HDF\r\n", kTable},
+    {"\x80\x04\x95", kPickle},
+    {"\x80\x05\x95", kPickle},
+    {{"TNTIDX\0\0", 8}, "is the .idx of fairseq's token files, which mtl does not read; make the data again"},
+};
+
+/// Throws if a file without a header is text, compressed or of another kind. Nearly all of its bytes would pass for
+/// ids.
 void refuse_other_content(std::string_view head, IntegerType type) {
   constexpr std::size_t kEnough = 64;  // real ids are never printable for so long
   if (head.size() < kEnough) return;
   const bool is_gzip = starts_with(head, "\x1F\x8B\x08") && head[3] < ' ' && head[3] >= 0 && (head[8] & ~6) == 0;
-  if (is_gzip || starts_with(head, "\x28\xB5\x2F\xFD") ||
-      starts_with(head, std::string_view("\xFD"
-                                         "7zXZ\0",
-                                         6)) ||
-      starts_with(head, "PK\x03\x04"))
-    fail(Exit::bad_data, "the file is compressed; decompress it first");
+  if (is_gzip) fail(Exit::bad_data, "the file ", kCompressed);
+  for (const OtherContent& other : kOtherContent)
+    if (starts_with(head, other.magic)) fail(Exit::bad_data, "the file ", other.what);
   const auto is_text = [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; };
   if (type.bytes > 1 && std::ranges::all_of(head, is_text))
     fail(Exit::bad_data, "the file is text, not token ids; make token files from it with mtl-preprocess");
@@ -89,6 +110,9 @@ void FlatTokenFile::read_header(std::string_view head, std::uint64_t size) {
       break;
     case TokenFormat::llmq:
       read_llmq_header(head);
+      break;
+    case TokenFormat::lit_gpt:
+      read_lit_gpt_header(head);
       break;
     case TokenFormat::npy: {
       const NpyHeader header = read_npy_header(head);
@@ -149,6 +173,24 @@ void FlatTokenFile::read_llmq_header(std::string_view head) {
   type_ = kI32;
   tokens_ = count;
   header_bytes_ = kFixedHeaderBytes;
+}
+
+void FlatTokenFile::read_lit_gpt_header(std::string_view head) {
+  constexpr std::size_t kVersion = kLitGptMagic.size(), kType = kVersion + 8, kCount = kType + 1, kHeader = kCount + 8;
+  if (head.size() < kHeader)
+    fail(Exit::bad_data, "the header needs ", kHeader, " bytes, but the file has ", head.size(), kCopyAgain);
+  const std::uint64_t version = from_little_endian(head.substr(kVersion, 8)),
+                      count = from_little_endian(head.substr(kCount, 8));
+  if (version != 1)
+    fail(Exit::bad_data, "version ", version, " of lit-gpt's format is not supported; only 1 is (byte 7)");
+  const int code = byte_of(head[kType]);
+  const auto type = static_cast<DataType>(code);
+  if (code < 1 || code > 8 || !is_integer(type))
+    fail(Exit::bad_data, "the tokens' type, ", code, ", is not an integer's code, 1 to 5 or 8 (byte 15)", kCopyAgain);
+  if (count > INT64_MAX) fail(Exit::bad_data, "the number of tokens is ", count, " (byte 16)", kCopyAgain);
+  type_ = integer_type(type);
+  tokens_ = static_cast<std::int64_t>(count);
+  header_bytes_ = kHeader;
 }
 
 std::string flat_header(TokenFormat format, IntegerType type, std::int64_t tokens) {

@@ -1,11 +1,13 @@
 // Flat token files: ids one after another, after a header or none, without an index of documents. These are the files
-// of nanoGPT, llm.c (and modded-nanogpt), llmq, and NumPy arrays.
+// of nanoGPT, llm.c (and modded-nanogpt), llmq, lit-gpt (and TinyLlama), and NumPy arrays.
 //
 // - nanoGPT: no header. The type is not stored; nanoGPT writes u16.
 // - llm.c: 256 i32. The first three are the magic 20240520, the version 1 and the number of tokens, which are u16; or,
 //   for Llama 3's vocabulary, the magic 20240801, the version 7, and tokens that are u32.
 // - llmq: 1,024 bytes. They begin with "BIN.TOK\n" and the i32 version (1 or 2), bytes per token (4) and number of
 //   tokens; from version 2 on also with the vocabulary size and whether a loss mask follows the tokens. Tokens are i32.
+// - lit-gpt: 24 bytes: "LITPKDS", the u64 version (1), the u8 type of tokens, as in an .idx, and their u64 number. The
+//   last file of a set is filled up with the separator.
 // - NumPy: data/npy.h.
 #pragma once
 
@@ -44,6 +46,7 @@ class FlatTokenFile {
   void read_header(std::string_view head, std::uint64_t size);
   void read_llm_c_header(std::string_view head);
   void read_llmq_header(std::string_view head);
+  void read_lit_gpt_header(std::string_view head);
 
   std::string path_;
   OpenFile file_;

@@ -13,6 +13,7 @@
 #include "data/number_writer.h"
 #include "data/provenance.h"
 #include "data/publish.h"
+#include "data/stored_width.h"
 
 namespace mtl {
 namespace {
@@ -35,6 +36,7 @@ class DocumentDivider {
     if (open_ > 0) use(open_);
     open_ = 0;
   }
+  bool has_found_token() const { return has_found_token_; }
 
  private:
   static constexpr std::int64_t kRun = 256;
@@ -63,6 +65,7 @@ class DocumentDivider {
       if (!has_token<T>(tokens.subspan(run * sizeof(T), (run_end - run) * sizeof(T)))) continue;
       for (std::int64_t i = run; i < run_end; ++i) {
         if (!is_token(i)) continue;
+        has_found_token_ = true;
         const std::int64_t end = i + after;
         if (end > begin) use(end - begin);
         begin = end;
@@ -73,6 +76,7 @@ class DocumentDivider {
 
   DocumentToken token_;
   std::int64_t open_ = 0;  // tokens of the document that is not complete
+  bool has_found_token_ = false;
 };
 
 class Importer {
@@ -90,6 +94,7 @@ class Importer {
     files_.seal();
   }
   TokenFilePair& files() { return files_; }
+  bool has_found_token() const { return divider_ && divider_->has_found_token(); }
   /// The records of all inputs, which write() has read.
   const Json& sources() const { return sources_; }
 
@@ -199,6 +204,21 @@ void Importer::write_idx() {
   numbers.flush();
 }
 
+/// Warns if a file that does not state the type of its tokens seems to have another.
+void warn_of_width(const FlatTokenFile& input, Console& console) {
+  constexpr std::uint64_t kSample = 1 << 20;
+  if (input.format() != TokenFormat::nanogpt) return;
+  std::vector<std::byte> sample(std::min(input.bytes(), kSample));
+  input.read(0, sample);
+  const int width = input.type().bytes;
+  const std::optional<int> other = other_stored_width(sample, width);
+  if (!other) return;
+  const std::string right = name_of(IntegerType{*other, false});
+  console.warn(cat(input.path(), ": the tokens seem to be stored as ", right, ", not ", name_of(input.type()),
+                   ", which makes ", *other > width ? cat(*other / width, " ids of each") : "one id of several",
+                   "; if so, import them again with --input-type ", right));
+}
+
 /// Warns if the tokens begin with the token that ends documents: it may begin them instead.
 void warn_of_first_token(const ImportOptions& options, const FlatTokenFile& input, Console& console) {
   if (!options.document_token || options.document_token->is_first || input.tokens() == 0) return;
@@ -236,6 +256,7 @@ TokenFilesMade import_tokens(const ImportOptions& options, const std::vector<Fla
   refuse_overwriting(read, names);
   require_space(options.prefix, bytes);
 
+  for (const FlatTokenFile& input : inputs) warn_of_width(input, console);
   InterruptGuard guard(console.program());  // destroyed after the files it would remove
   std::vector<OutputLock> locks =
       claim_outputs({.prefixes = {options.prefix}, .names = names, .inputs = read}, guard, console);
@@ -255,10 +276,13 @@ TokenFilesMade import_tokens(const ImportOptions& options, const std::vector<Fla
   }
   console.end_progress();
   warn_of_first_token(options, inputs.front(), console);
+  constexpr const char* kUndivided = "which --split, `mtl-data split` and `mtl-data shuffle` cannot divide; ";
   if (!options.document_token)
-    console.warn(
-        cat("each file is one document, which --split, `mtl-data split` and `mtl-data shuffle` cannot divide; ",
-            "use --eod ID, or a tokenizer, to find the documents"));
+    console.warn(cat("each file is one document, ", kUndivided, "use --eod ID, or a tokenizer, to find the documents"));
+  else if (!importer.has_found_token() && importer.files().written.tokens > 0)
+    console.warn(cat("the end-of-document token ", options.document_token->id,
+                     " does not occur, so all tokens are one document, ", kUndivided,
+                     "check the id that --eod or the tokenizer names"));
   return {{output}, progress.seconds()};
 }
 

@@ -19,6 +19,8 @@ constexpr TokenFormatRow kRows[] = {
     {TokenFormat::llm_c, "llm.c", "begins with the i32 20240520 or 20240801",
      "version 1 (u16), version 7 (u32); also modded-nanogpt's files", "the same, up to 2^31 - 1 tokens"},
     {TokenFormat::llmq, "llmq", "begins with BIN.TOK", "versions 1 and 2 (i32) without loss masks", ""},
+    {TokenFormat::lit_gpt, "lit-gpt", "begins with LITPKDS",
+     "version 1, integers: packed files of lit-gpt, lit-llama and TinyLlama", ""},
     {TokenFormat::npy, "npy", "begins with \\x93NUMPY",
      "versions 1.0 to 3.0: one dimension, integers, little-endian, C order", "version 1.0, any type"},
     {TokenFormat::nanogpt, "nanogpt", "no header, so only with --format nanogpt",
@@ -33,6 +35,7 @@ struct Magic {
 constexpr Magic kMagics[] = {
     {TokenFormat::megatron, kIndexMagic},
     {TokenFormat::llmq, "BIN.TOK\n"},
+    {TokenFormat::lit_gpt, kLitGptMagic},
     {TokenFormat::npy, kNpyMagic},
 };
 

@@ -12,7 +12,7 @@
 
 namespace mtl {
 
-enum class TokenFormat { megatron, llm_c, llmq, npy, nanogpt };
+enum class TokenFormat { megatron, llm_c, llmq, lit_gpt, npy, nanogpt };
 
 /// A row of the table that `mtl-data formats` prints and docs/data.md contains.
 struct TokenFormatRow {
@@ -31,6 +31,9 @@ std::optional<TokenFormat> parse_token_format(std::string_view name);
 
 /// The first number of llm.c's files: of tokens stored as u16 or u32, and of multiple-choice questions.
 inline constexpr std::int32_t kLlmCTokens = 20240520, kLlmCWideTokens = 20240801, kLlmCQuestions = 20240522;
+
+/// How the files of lit-gpt begin.
+inline constexpr std::string_view kLitGptMagic = "LITPKDS";
 
 /// How many first bytes recognize_token_file() examines.
 inline constexpr std::size_t kTokenMagicBytes = 16;

@@ -25,6 +25,16 @@ expect_text err 'warning: llm_c_train_000000.bin begins with the end-of-document
 expect_exit 0 mtl-data import llm_c_train_000000.bin llm_c_train_000001.bin --output-prefix two
 expect_text err 'warning: each file is one document, .* use --eod ID, or a tokenizer, to find the documents$'
 expect_text err 'two.bin, .idx: 2 documents, 281 tokens$'
+expect_exit 0 mtl-data import lit_gpt_i32.bin --eod 128001 --output-prefix packed
+expect_same <(mtl-data cat packed) large.txt
+# A token that does not occur leaves one document, and a file without a header is read in the type that it is said to have.
+expect_exit 0 mtl-data import llmq.bin --eod 7 --output-prefix undivided
+expect_text err 'warning: the end-of-document token 7 does not occur, so all tokens are one document, .* check the id'
+for _ in 1 2 3 4; do cat nanogpt_u32.bin; done >long_u32.bin
+expect_exit 0 mtl-data import long_u32.bin --format nanogpt --input-type u32 --eod 128001 --output-prefix right
+! grep -q warning err || fail 'a warning of the right type'
+expect_exit 0 mtl-data import long_u32.bin --format nanogpt --eod 128001 --output-prefix halves
+expect_text err 'warning: long_u32.bin: the tokens seem to be stored as u32, not u16, .* again with --input-type u32$'
 # A tokenizer names the token and bounds the ids, and is recorded.
 expect_exit 0 mtl-data import npy_i8.npy "${GPT2[@]}" --token-type u16 --output-prefix known
 expect_same <(mtl-data cat known) small.txt
@@ -91,13 +101,13 @@ done
 
 # --- formats, and what other commands say of these files ---
 expect_exit 0 mtl-data formats
-for format in megatron llm.c llmq npy nanogpt; do expect_text out "^$format\$"; done
+for format in megatron llm.c llmq lit-gpt npy nanogpt; do expect_text out "^$format\$"; done
 expect_exit 0 mtl-data formats --json
 expect_text out '"schema": "mtl-data-formats/1"'
-[ "$(grep -c '"name": ' out)" -eq 5 ] || fail 'formats --json: not 5 formats'
+[ "$(grep -c '"name": ' out)" -eq 6 ] || fail 'formats --json: not 6 formats'
 train=(--num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 --max-position-embeddings 8 --train-iters 1 --lr 1e-3
   --tokenizer-type NullTokenizer --vocab-size 50257)
-for file in llm_c_train_000000.bin llm_c_train_000000 llmq.bin npy_u2.npy; do
+for file in llm_c_train_000000.bin llm_c_train_000000 llmq.bin lit_gpt_i32.bin npy_u2.npy; do
   for command in info verify cat sample stats 'shuffle --output-prefix none' 'split --weights 1,1 --output-prefix none' \
     'merge --output-prefix none' 'export --output none.npy' 'order --seq-length 8 --train-iters 1 --data-path'; do
     # shellcheck disable=SC2086  # words

@@ -93,6 +93,13 @@ TEST_CASE("flat tokens: files of nanoGPT, llm.c, llmq and NumPy become the same 
   const std::vector<std::string> shards = {kGolden + "llm_c_train_000000.bin", kGolden + "llm_c_train_000001.bin"};
   CHECK(import_as({.files = shards, .token = kSmallStart}, out) == with_first_tokens(small));
   CHECK(import_as({.files = {kGolden + "llm_c_llama3.bin"}, .token = kLargeStart}, out) == with_first_tokens(large));
+  const Import wide_packed{.files = {kGolden + "lit_gpt_i32.bin"}, .token = kLargeEnd};
+  CHECK(import_as(wide_packed, out) == large);
+  const std::string packed = kGolden + "lit_gpt_train_000000000";
+  Documents padded = small;
+  padded.resize(padded.size() + 300 - 281, {{50256}});  // two files of 150, filled up with the separator
+  CHECK(import_as({.files = {packed + "0.bin", packed + "1.bin"}, .token = kSmallEnd}, out) == padded);
+  CHECK(IndexedDataset(out).type() == DataType::u16);
   for (const char* name : {"u2", "i4", "u4", "i8", "u8", "version2", "version3"}) {
     CAPTURE(name);
     const std::string file = cat(kGolden, "npy_", name, ".npy");
@@ -239,13 +246,26 @@ TEST_CASE("flat tokens: broken headers are refused") {
   CHECK(test::contains(message(with_number(read_file(kGolden + "llmq.bin"), 3, 2)), "tokens have 2 bytes; only 4"));
   CHECK(test::contains(message(read_file(kGolden + "llmq_masks.bin")), "has a loss mask (byte 24)"));
   CHECK(test::contains(message(read_file(kGolden + "llm_c_questions.bin")), "multiple-choice questions"));
+  const std::string packed = read_file(kGolden + "lit_gpt_train_0000000000.bin");
+  const auto with_byte = [&](std::size_t at, char byte) { return packed.substr(0, at) + byte + packed.substr(at + 1); };
+  CHECK(test::contains(message(packed.substr(0, 23)), "the header needs 24 bytes, but the file has 23; copy"));
+  CHECK(test::contains(message(with_byte(7, 2)), "version 2 of lit-gpt's format is not supported; only 1 is (byte 7)"));
+  for (const char type : {0, 6, 7, 9})
+    CHECK(test::contains(message(with_byte(15, type)), cat("the tokens' type, ", int{type}, ", is not an integer's")));
+  CHECK(test::contains(message(with_byte(23, '\x80')), "the number of tokens is 9223372036854775958 (byte 16)"));
+  CHECK(test::contains(message(packed + "\1"), "the header announces 150 tokens as u16, but after its 24 bytes"));
+  CHECK(test::contains(message(packed, TokenFormat::nanogpt), "has the header of lit-gpt, not that of nanogpt; leave"));
   CHECK(test::contains(message(read_file(kGolden + "nanogpt_u16.bin")), "add --format nanogpt"));
   CHECK(test::contains(message("abc", TokenFormat::nanogpt), "the size, 3 bytes, is not a multiple of 2"));
   const std::string text = read_file(kGolden + "small.txt");
   CHECK(test::contains(message(text, TokenFormat::nanogpt), "is text, not token ids; make token files"));
   CHECK_NOTHROW(FlatTokenFile(path, TokenFormat::nanogpt, IntegerType{1, false}));  // ids of bytes may be text
-  for (const std::string_view magic : {"\x1F\x8B\x08", "\x28\xB5\x2F\xFD", "PK\x03\x04"})
-    CHECK(test::contains(message(cat(magic, std::string(100, '\0')), TokenFormat::nanogpt), "is compressed"));
+  const std::pair<std::string_view, const char*> others[] = {
+      {"\x1F\x8B\x08", "is compressed"},    {"\x28\xB5\x2F\xFD", "is compressed"},
+      {"PK\x03\x04", "is compressed"},      {"PAR1", "is a table"},
+      {"\x80\x04\x95", "is a Python pick"}, {"TNTIDX", "is the .idx of fairseq's token files"}};
+  for (const auto& [magic, what] : others)
+    CHECK(test::contains(message(cat(magic, std::string(100, '\0')), TokenFormat::nanogpt), what));
   CHECK(test::contains(message("abc", TokenFormat::npy), "has no header, not that of npy"));
   CHECK(test::contains(message(""), "no header of a known format"));
   write_documents(folder.path + "pair", DataType::u16, {{{1}}});

@@ -29,11 +29,10 @@ TEST_CASE("token formats: docs/data.md has the table of mtl-data formats") {
 TEST_CASE("token formats: files are recognized by their header, and their messages name the conversion") {
   Folder folder;
   const std::string golden = "golden/flat_tokens/";
-  const std::pair<const char*, const char*> files[] = {{"llm_c_train_000000.bin", "llm.c"},
-                                                       {"llm_c_llama3.bin", "llm.c"},
-                                                       {"llm_c_questions.bin", "llm.c"},
-                                                       {"llmq.bin", "llmq"},
-                                                       {"npy_u2.npy", "npy"}};
+  const std::pair<const char*, const char*> files[] = {
+      {"llm_c_train_000000.bin", "llm.c"}, {"llm_c_llama3.bin", "llm.c"},
+      {"llm_c_questions.bin", "llm.c"},    {"llmq.bin", "llmq"},
+      {"lit_gpt_i32.bin", "lit-gpt"},      {"npy_u2.npy", "npy"}};
   for (const auto& [name, format] : files) {
     CAPTURE(name);
     const std::string content = read_file(golden + name);

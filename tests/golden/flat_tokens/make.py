@@ -8,10 +8,12 @@ expected.txt. Each writer follows the one of its project, statement by statement
 - llm.c, dev/data/data_common.py: write_datafile(), 256 int32, then uint16 or uint32; dev/data/fineweb.py puts the
   end-of-text token before each document, and cuts shards without regard to documents
 - llmq, scripts/tokenize_data.py: TokenizedDataFileWriter, 1,024 bytes with BIN.TOK, then int32, then masks
+- lit-gpt, lit_gpt/packed_dataset.py: PackedDatasetBuilder, files of as many tokens as chunk_size says
 - NumPy: numpy.save(), and numpy.lib.format.write_array() for the versions that numpy.save() does not choose
 """
 
 import os
+import struct
 import sys
 
 import numpy as np
@@ -57,6 +59,21 @@ def write_llmq(path, docs, eot, vocab_size, version=2, masks=False):
         f.write(np.array(numbers, dtype=np.int32).tobytes())
 
 
+def write_lit_gpt(path, toks, chunk_size, sep_token, dtype, code):
+    """Writes one file for each chunk, named path.format(number); the last is filled up with sep_token."""
+    for number, begin in enumerate(range(0, len(toks), chunk_size)):
+        arr = np.zeros(chunk_size, dtype=dtype)
+        arr.fill(sep_token)
+        part = np.array(toks[begin : begin + chunk_size], dtype=dtype)
+        arr[: len(part)] = part
+        with open(path.format(number), "wb") as f:
+            f.write(b"LITPKDS")
+            f.write(struct.pack("<Q", 1))
+            f.write(struct.pack("<B", code))
+            f.write(struct.pack("<Q", chunk_size))
+            f.write(arr.tobytes(order="C"))
+
+
 def write_npy_version(path, array, version):
     with open(path, "wb") as f:
         np.lib.format.write_array(f, array, version=version)
@@ -84,6 +101,11 @@ def main(folder):
     write_llmq("llmq.bin", large, LARGE_EOT, 128000)
     write_llmq("llmq_v1.bin", large, LARGE_EOT, None, version=1)
     write_llmq("llmq_masks.bin", large, LARGE_EOT, 128000, masks=True)
+
+    stream = [token for doc in small for token in doc + [SMALL_EOT]]
+    write_lit_gpt("lit_gpt_train_{:010d}.bin", stream, 150, SMALL_EOT, np.uint16, 8)
+    stream = [token for doc in large for token in doc + [LARGE_EOT]]
+    write_lit_gpt("lit_gpt_i32.bin", stream, len(stream), LARGE_EOT, np.int32, 4)
 
     flat = np.array([token for doc in small for token in doc + [SMALL_EOT]])
     for dtype in ("u2", "i4", "u4", "i8", "u8"):
