@@ -12,7 +12,7 @@ namespace {
 void add_flags(Flags& flags, GenerateOptions& options) {
   add_model_flags(flags, options.model);
   flags.section("Prompts");
-  flags.add("--prompt", &options.prompts, "TEXT", "text to continue; repeatable").repeat();
+  flags.add("--prompt", &options.prompts, "TEXT", "text to continue; repeatable").repeat().or_blank();
   flags.add("--input", &options.input, "FILE",
             "file with one prompt per line, or JSON lines with the key prompt (default: `-`, standard input)");
   flags.add_switch("--ids", options.ids,

@@ -57,7 +57,6 @@ void check(Flags& flags, const VocabOptions& options) {
     flags.problem("--input -", "standard input can be read only once; use - only once");
   const auto& special = options.special_tokens;
   for (auto token = special.begin(); token != special.end(); ++token) {
-    if (token->empty()) flags.problem("--special-tokens", "has an empty token; remove it");
     if (std::find(special.begin(), token, *token) != token)
       flags.problem("--special-tokens " + *token, "is given twice; remove one");
     if (std::count(byte_stand_ins().begin(), byte_stand_ins().end(), *token) > 0) {

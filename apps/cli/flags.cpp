@@ -20,6 +20,8 @@ constexpr char kMark = '\x1f';
 constexpr const char* kForeign = "--\x1f";  // marks an undeclared flag
 constexpr int kMostWords = 1 << 20;         // in a list; CLI11 takes a larger number to mean one value per use
 
+constexpr const char* kEmpty = "is empty; add a value";
+
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
 
 }  // namespace
@@ -86,7 +88,8 @@ class Flags::Config : public CLI::Config {
       flags_.problem(name, "is not allowed in a configuration file; use this flag on the command line");
     } else if (!line->error.empty()) {
       flags_.problem(name, line->error);
-    } else if (!words.empty() || !line->has_equals || flag->allows_empty) {  // `name =` leaves the flag alone
+    } else {
+      if (words.empty() && line->has_equals && !flag->allows_empty) words = {""};  // refused like `--name=`
       if (words.size() > 1 && flag->kind() != "list") words = {join(words, " ")};
       for (std::string& word : words) word.insert(0, 1, kMark);
       if (words.empty()) words = {flag->option->get_default_str()};
@@ -134,8 +137,8 @@ Flags::Flag& Flags::add(const std::string& names, Setting::Variable variable, co
   flag->name = names.substr(0, names.find(','));
   flag->variable = variable;
   const auto check = [this, flag](const std::string& word) {
-    const std::string value = unmarked(word), wrong = word.empty() ? "" : flag->objection(value);
-    if (!wrong.empty()) report(flag->name + " " + value, wrong);
+    const std::string value = unmarked(word), wrong = word.empty() ? "" : objection(*flag, value);
+    if (!wrong.empty()) report(value.empty() ? flag->name : flag->name + " " + value, wrong);
     refused_ |= !wrong.empty();
     may_lack_positional_ |= !wrong.empty();
   };
@@ -149,8 +152,10 @@ Flags::Flag& Flags::add(const std::string& names, Setting::Variable variable, co
 }
 
 void Flags::positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help) {
-  const CLI::callback_t append = [&target](const CLI::results_t& words) {
-    return std::transform(words.begin(), words.end(), std::back_inserter(target), unmarked), true;
+  const CLI::callback_t append = [this, value_name, &target](const CLI::results_t& words) {
+    std::transform(words.begin(), words.end(), std::back_inserter(target), unmarked);
+    if (std::ranges::count(target, "") > 0) report(value_name, kEmpty);
+    return true;
   };
   CLI::Option* option = app_->add_option(value_name, append, help)->group(kGeneral)->type_size(0, 1);
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args();
@@ -196,6 +201,11 @@ std::string Flags::with_used_names(const std::string& text) const {
     const Flag* flag = find(name);
     return flag == nullptr || flag->used_name.empty() ? name : flag->used_name;
   });
+}
+
+std::string Flags::objection(const Flag& flag, const std::string& value) {
+  if (!value.empty() || flag.allows_blank) return flag.objection(value);
+  return cat(kEmpty, flag.is_required ? "" : ", or leave the flag out");
 }
 
 Flags::Flag* Flags::find(const std::string& name) const {

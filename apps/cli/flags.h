@@ -45,6 +45,7 @@ class Flags {
     bool is_required = false;
     bool accumulates = false;   // a list; each repeated use of the flag appends to it
     bool allows_empty = false;  // a use without values is allowed and clears the list
+    bool allows_blank = false;  // "" is a value; other flags refuse it, because a script's variable may be unset
     bool is_broken = false;  // a value was refused, or the name was misspelled; `variable` is not what the user wants
     bool is_given = false;   // on the command line, or in a configuration file with a value other than the default
     std::vector<std::string> given_words;  // the value as the user wrote it
@@ -60,6 +61,7 @@ class Flags {
     Flag& append() { return accumulates = true, *this; }
     Flag& repeat();  // like append(), with one value per use
     Flag& or_none() { return allows_empty = true, *this; }
+    Flag& or_blank() { return allows_blank = true, *this; }
     Flag& inverted() { return is_inverted = true, *this; }
     /// Declares that the flag has an effect only if `holds()` returns true after parsing. Otherwise, prints the notice
     /// "has no effect without OTHER", or "has no effect OTHER" if `other` does not begin with "--" ("on one rank",
@@ -153,6 +155,7 @@ class Flags {
   class Help;    // CLI11's formatter
   class Config;  // reads and writes configuration files for CLI11
   static constexpr const char *kGeneral = "General", *kDefault = "default", *kCommandLine = "command line";
+  static std::string objection(const Flag& flag, const std::string& value);
   Flag* find(const std::string& name) const;
   std::string with_used_names(const std::string& text) const;
   std::vector<std::string> mark_values(const std::vector<std::string>& words);

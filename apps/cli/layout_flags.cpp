@@ -227,8 +227,6 @@ void add_file_offload_flag(Flags& flags, ParallelOptions& options) {
   flags.add("--offload-optimizer", &options.offload_optimizer, "DIR",
             "keep main weights and the optimizer's states in files in DIR, and update them in pieces");
   flags.check([&flags, &options] {
-    if (flags.was_given("--offload-optimizer") && options.offload_optimizer.empty())
-      flags.problem("--offload-optimizer", "is empty; add a path, or leave the flag out");
     if (options.optimizer_cpu_offload && !options.offload_optimizer.empty())
       flags.problem("--optimizer-cpu-offload",
                     "keeps in host memory what --offload-optimizer keeps in files; use only one of them");

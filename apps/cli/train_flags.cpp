@@ -261,18 +261,6 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one rank", [&parallel] { return parallel.world > 1; });
 }
 
-/// Rejects empty paths, because a script with an unset variable would otherwise train from scratch or save nothing.
-void check_paths(Flags& flags, const TrainOptions& options) {
-  for (const auto& [flag, path] :
-       {std::pair("--load", options.checkpoint.load), std::pair("--save", options.checkpoint.save),
-        std::pair("--log-jsonl", options.logging.log_jsonl),
-        std::pair("--tensorboard-dir", options.logging.tensorboard_dir),
-        std::pair("--kill-switch-path", options.checkpoint.kill_switch_path),
-        std::pair("--profile-dir", options.profile.directory)}) {
-    if (flags.was_given(flag) && path.empty()) flags.problem(flag, "is empty; add a path, or leave the flag out");
-  }
-}
-
 /// Reports training data that no flag names, or that --mock-data replaces.
 void check_data_source(Flags& flags, const TrainOptions& options) {
   const DataPathOptions& paths = options.data.paths;
@@ -322,7 +310,6 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   add_parallel_flags(flags, options);
   add_megatron_flags(flags, options);
   flags.check([&] {
-    check_paths(flags, options);
     resolve_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, std::bind_front(&Flags::problem, &flags));
     check_data_source(flags, options);

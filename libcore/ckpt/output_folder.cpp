@@ -13,12 +13,11 @@ namespace {
 
 template <class... Parts>
 [[noreturn]] void refuse(const std::string& path, const Parts&... parts) {
-  fail(Exit::usage, "--save ", path.empty() ? "''" : path, " ", parts...);
+  fail(Exit::usage, "--save ", path, " ", parts...);
 }
 
 /// Returns the target's absolute path, without symbolic links. The target need not exist.
 std::string resolve(const std::string& given) {
-  if (given.empty()) refuse(given, "is empty; write the name of a folder");
   if (given.find('\0') != std::string::npos)
     refuse(given.c_str(), "contains a NUL byte, which no file name can contain");
   std::string path = given;

@@ -172,8 +172,6 @@ expect_untouched "$WORK/outer" 'is or contains the model to read' 2 --load "$WOR
 mkdir "$WORK/here"
 (failures=0; cd "$WORK/here" && expect_exit 2 mtl-convert "${from[@]}" --save . --force && expect_text "$WORK/err" 'is the current folder, or contains it'
   exit "$failures") || fail '--save . was not refused as it should be'
-expect_exit 2 mtl-convert "${from[@]}" --save ''
-expect_text "$WORK/err" "--save '' is empty"
 ln -s "$WORK/nowhere" "$WORK/dangling"
 expect_exit 2 mtl-convert "${from[@]}" --save "$WORK/dangling"
 expect_text "$WORK/err" 'dangling is a symbolic link to .*/nowhere, which does not exist'

@@ -16,6 +16,18 @@ check_dump() {
     fail "$tool: --config changes the dumped configuration: $(diff "$WORK/first" "$WORK/second")"
 }
 
+# check_empty TOOL [COMMAND]: every flag with a value refuses an empty one, which a script's unset variable leaves, in the
+# same words. Only a prompt may be empty.
+check_empty() {
+  local flags
+  expect_exit 0 "$@" --list-flags
+  awk '$2 !~ /^switch/ && $1 != "--prompt" { print $1 }' "$WORK/out" | sort >"$WORK/valued"
+  mapfile -t flags <"$WORK/valued"
+  expect_exit 2 "$@" "${flags[@]/%/=}" --dump-config
+  sed -nE 's/^  (--[A-Za-z0-9-]+) +is empty; add a value(, or leave the flag out)?$/\1/p' "$WORK/err" | sort >"$WORK/refused"
+  diff "$WORK/valued" "$WORK/refused" >&2 || fail "$*: not every flag refuses an empty value in the same words"
+}
+
 for path in "$BIN"/mtl-*; do
   [ -x "$path" ] || continue
   tool=$(basename "$path")
@@ -29,7 +41,10 @@ for path in "$BIN"/mtl-*; do
   [ -s "$WORK/out" ] && fail "$tool: misuse writes to stdout"
   expect_text "$WORK/err" "no-such-flag"
   "$tool" --help | grep -q -- '--dump-config' && check_dump "$tool"
+  [ "$tool" = mtl-data ] || check_empty "$tool"
 done
+while read -r command _; do check_empty mtl-data "$command"; done < <(mtl-data --help | sed -n 's/^  \([a-z]\)/\1/p')
+for command in plan time; do check_empty mtl-topo "$command"; done
 
 # In tools that compute, waiting threads do not spin for long unless OMP_WAIT_POLICY is set.
 for tool in mtl-train mtl-eval mtl-generate mtl-convert; do

@@ -186,11 +186,6 @@ expect_exit 0 "${topo[@]}" --offload-optimizer folder --format svg
 expect_text out ', and [0-9.]+ [KM]iB in files<'
 expect_exit 0 "${topo[@]}" --format json
 expect_text out '"file_bytes": null'
-for program in "mtl-train ${MODEL[*]} --train-iters 1" 'mtl-topo --world-size 2'; do
-  # shellcheck disable=SC2086 # words
-  expect_exit 2 $program --offload-optimizer ''
-  expect_text err '^  --offload-optimizer +is empty; add a path, or leave the flag out$'
-done
 expect_exit 2 mtl-train "${MODEL[@]}" --train-iters 1 --offload-optimizer folder --optimizer-cpu-offload
 expect_text err '^  --optimizer-cpu-offload +keeps in host memory what --offload-optimizer keeps in files; use only one of them$'
 finish

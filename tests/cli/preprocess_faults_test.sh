@@ -199,10 +199,8 @@ cp "$CORPUS" z.rejects.jsonl
 expect_exit 2 $P --input z.rejects.jsonl --output-prefix z --skip-bad 3
 expect_text err 'z.rejects.jsonl +is one of the inputs and would be overwritten; choose another --output-prefix'
 expect_same z.rejects.jsonl "$CORPUS"
-for prefix in '' to/; do
-  expect_exit 2 $P --input many.jsonl --output-prefix "$prefix"
-  expect_text err '--output-prefix .* has no file name; give a prefix such as'
-done
+expect_exit 2 $P --input many.jsonl --output-prefix to/
+expect_text err '--output-prefix to/ +has no file name; give a prefix such as'
 # No output replaces an input, whatever its name: standard input, the lock, tokenizer files, a configuration file.
 cp "$CORPUS" z.lock
 expect_exit 2 $P --input z.lock --output-prefix z

@@ -44,8 +44,6 @@ expect_exit 2 mtl-train --hidden-sise 768
 expect_text <(sed -n 2p err) '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path .
 expect_text err '^  --kill-switch-path \. +is a folder'
-expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path ''
-expect_text err '^  --kill-switch-path +is empty'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path vocab.json/off --log-jsonl vocab.json/log --tensorboard-dir vocab.json/events
 for flag in '--kill-switch-path vocab.json/off' '--log-jsonl vocab.json/log' '--tensorboard-dir vocab.json/events'; do
   expect_lines 1 "^  $flag +can(not| never) .* because .*vocab.json is not a folder"
@@ -109,10 +107,6 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --sequence-parall
   --main-grads-dtype fp32
 for flag in --sequence-parallel --no-pipeline-parallel --disable-jit-fuser; do expect_lines 1 "^mtl-train: $flag "; done
 
-# An empty path, such as an unset script variable, does not mean "from the start" or "save nothing".
-expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --load '' --save '' --log-jsonl '' --tensorboard-dir=
-expect_text err '^mtl-train: 4 problems'
-for flag in --load --save --log-jsonl --tensorboard-dir; do expect_lines 1 "^  $flag +is empty; "; done
 ln -s nowhere dangling
 expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save dangling
 expect_text err '^mtl-train: dangling is a symbolic link to nowhere, which does not exist; '

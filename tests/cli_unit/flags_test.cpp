@@ -73,12 +73,21 @@ TEST_CASE("flags: a value may be a dash, or start with one after an equals sign;
   CHECK(Tool().problems({"--data-path", "--verbose"}) == "--data-path: needs a value: PATH...\n");
 }
 
-TEST_CASE("flags: a text may be empty, a number may not") {
-  Tool tool;
-  tool.parse({"--prefix", "", "--save="});
-  CHECK(tool.prefix.empty());
-  CHECK(tool.save == "");
-  CHECK(Tool().problems({"--lr="}) == "--lr : is not a number\n");
+TEST_CASE("flags: an empty value is refused, whatever the flag, and in a configuration file, too") {
+  const auto problems = [](std::vector<const char*> words) {
+    Tool tool;
+    std::string load;
+    tool.flags.add("--load", &load, "PATH", "the model").required();
+    return tool.problems(std::move(words));
+  };
+  const std::string empty = ": is empty; add a value, or leave the flag out", load = "--load: is empty; add a value\n";
+  for (const char* flag : {"--prefix", "--save", "--lr", "--num-layers", "--lr-decay-style", "--data-path", "--config"})
+    CHECK(problems({flag, "", "--load="}) == cat(flag, empty, "\n", load));
+  CHECK(problems({"--load", "x", "--data-path", "a", "", "b"}) == cat("--data-path", empty, "\n"));
+  CHECK(problems({"--load", "x", "", "file"}) == "FILE: is empty; add a value\n");
+  ScratchFile file("save =\nprefix = \"\"\n");
+  CHECK(problems({"--load", "x", "--config", file.path.c_str()}) ==
+        cat("--save", empty, " (", file.path, ":1)\n--prefix", empty, " (", file.path, ":2)\n"));
 }
 
 TEST_CASE("flags: all problems are reported at once, unknown flags first") {
@@ -164,7 +173,7 @@ TEST_CASE("flags: a blank between = and the value is one problem, unless the val
     return out;
   };
   CHECK(problems(false) == "--lr: has a blank between = and its value 5; remove the blank\n");
-  CHECK(problems(true) == "--lr : is not a number\n");
+  CHECK(problems(true) == "--lr: is empty; add a value\n");
 }
 
 TEST_CASE("flags: a misspelled flag takes as many words as the one that was meant") {
@@ -309,7 +318,7 @@ TEST_CASE("flags: a flag without effect is named once, one that needs another is
 TEST_CASE("flags: a repeated flag that accumulates takes one word per use") {
   Tool tool;
   std::vector<std::string> prompts;
-  tool.flags.add("--prompt", &prompts, "TEXT", "text").repeat();
+  tool.flags.add("--prompt", &prompts, "TEXT", "text").repeat().or_blank();
   tool.parse({"--prompt", "a b", "file", "--prompt", "-c-", "--prompt="});
   CHECK(prompts == std::vector<std::string>{"a b", "-c-", ""});
   CHECK(tool.inputs == std::vector<std::string>{"file"});
