@@ -69,10 +69,6 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
 }
 
 void TrainingData::generate(const TrainOptions& options, const Tokens& tokens) {
-  if (tokens.eod >= tokens.vocab_size) {
-    fail(Exit::usage, "--mock-data: documents end with the tokenizer's token ", tokens.eod,
-         ", which is not in the model's vocabulary of ", tokens.vocab_size, "; use the tokenizer of the model");
-  }
   const auto eod = static_cast<std::int32_t>(tokens.eod >= 0 ? tokens.eod : tokens.vocab_size - 1);
   const auto source = std::make_shared<MockTokens>(eod, tokens.vocab_size);
   const auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
@@ -80,6 +76,7 @@ void TrainingData::generate(const TrainOptions& options, const Tokens& tokens) {
     const std::size_t i = enum_index(split);
     if (counts[i] == 0) continue;
     GptDatasetOptions dataset = dataset_options(options, tokens);
+    dataset.eod = eod;
     dataset.range = {0, source->lengths().size()};
     dataset.samples = counts[i];
     dataset.seed = static_cast<std::uint32_t>(dataset.seed +

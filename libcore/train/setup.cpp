@@ -151,6 +151,23 @@ void add_extension(const GptConfig& loaded, const GptConfig& config, StartPoint&
     start.changes.push_back(cat(start.folder, " continues with other longrope factors"));
 }
 
+/// Reports the flags that act at the ends of documents, if the model cannot have the token that ends them. Throws
+/// Error(bad_data) if the tokenizer has no such token.
+void check_document_ends(const DataOptions& data, const Tokenizer& tokenizer, std::int64_t vocab_size,
+                         const ReportProblem& report) {
+  std::vector<std::string> flags;
+  for (const auto& [flag, is_set] :
+       {std::pair("--mock-data", data.mock), std::pair("--eod-mask-loss", data.eod_mask_loss),
+        std::pair("--reset-position-ids", data.reset_position_ids),
+        std::pair("--reset-attention-mask", data.reset_attention_mask)}) {
+    if (is_set) flags.emplace_back(flag);
+  }
+  if (flags.empty() || tokenizer.eod() < vocab_size) return;
+  report(join(flags, ", "),
+         cat("cannot act, because the tokenizer's end-of-document token, ", tokenizer.eod(),
+             ", is not in the model's vocabulary of ", with_commas(vocab_size), "; use the tokenizer of the model"));
+}
+
 /// Reports --new-token-rows in a run that needs optimizer moments for the new tokens, and says if there are none.
 void check_new_tokens(const TrainOptions& options, const GptConfig& loaded, const GptConfig& config, RunStart& start,
                       const ReportProblem& report) {
@@ -273,6 +290,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, 
     start.point.changes = changed_settings(options, start.point.folder, start.state->extra, report);
   if (loaded) add_extension(*loaded, config, start.point);
   if (loaded) check_new_tokens(options, *loaded, config, start, report);
+  if (complete && setup.tokenizer) check_document_ends(options.data, *setup.tokenizer, config.vocab_size, report);
   if (tokenizer_failed && !start.source) config.vocab_size = 1;  // any size will do: other problems do not depend on it
   if (complete) {
     for (const std::string& problem : config.problems()) report("model", problem);

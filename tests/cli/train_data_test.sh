@@ -153,7 +153,13 @@ expect_exit 0 run_in whole "${LONG[@]}"
 expect_exit 0 run_in masked "${LONG[@]}" --eod-mask-loss
 expect_different whole masked
 expect_exit 2 run_in beyond "${LONG[@]}" --load whole/save --finetune --null-tokenizer-eod 600
-expect_text err '^mtl-train: --mock-data: .* token 600,'
+beyond="cannot act, because the tokenizer's end-of-document token, 600, is not in the model's vocabulary of 512; "
+expect_text err "^  --mock-data +$beyond"
+# Nor can any data contain that token.
+expect_exit 2 run_in beyond "${SHARED[@]}" --data-path $A --load whole/save --finetune --null-tokenizer-eod 600 \
+  --eod-mask-loss --reset-position-ids --reset-attention-mask
+expect_text err "^  --eod-mask-loss, --reset-position-ids, --reset-attention-mask +$beyond"
+expect_exit 0 run_in without "${SHARED[@]}" --data-path $A --load whole/save --finetune --null-tokenizer-eod 600
 expect_exit 2 run_in none "${MOCK[@]}" --data-path $A --split 80,10,10
 expect_text err '^mtl-train: 1 problem '
 expect_text err '^  --mock-data +generates tokens .*use either --mock-data or the flags that name data'

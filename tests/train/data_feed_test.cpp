@@ -155,6 +155,27 @@ TEST_CASE("a feed reports the end of the data, and not before") {
   CHECK_THROWS_WITH_AS(feed.next(stream), doctest::Contains("the data is exhausted"), Error);
 }
 
+TEST_CASE("flags that separate documents act on generated tokens, with the tokenizer's last token or without one") {
+  TrainOptions options;
+  options.data.mock = options.data.eod_mask_loss = true;
+  options.data.seq_length = 256;
+  options.batch.train_iters = 64;
+  options.batch.eval_iters = 0;
+  for (const std::int32_t eod : {-1, 3}) {
+    const TrainingData data(options, {.vocab_size = 9, .eod = eod});
+    const std::int32_t last = eod < 0 ? 8 : eod;
+    int masked = 0;
+    for (std::int64_t i = 0; i < 64; ++i) {
+      const Sample sample = data.dataset(Split::train)->item(i);
+      for (std::size_t at = 0; at < sample.tokens.size(); ++at) {
+        CHECK((sample.loss_mask[at] == 0) == (sample.tokens[at] == last));
+        masked += sample.loss_mask[at] == 0 ? 1 : 0;
+      }
+    }
+    CHECK(masked > 0);
+  }
+}
+
 TEST_CASE("the stall counter counts only the time that training waits") {
   using namespace std::chrono_literals;
   const Numbers numbers(1000);
