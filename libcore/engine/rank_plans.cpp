@@ -23,9 +23,10 @@ struct PassKey {
   int context_part = 0;                  // with a window, which masks more or fewer scores in other parts of a sequence
   auto operator<=>(const PassKey&) const = default;
 };
-/// The inputs to plan_update() that depend on the elements a rank owns. All ranks own the same number of elements.
+/// The inputs to plan_update() that depend on the elements a rank owns.
 struct OwnedKey {
-  std::int64_t counted = 0;        // elements counted in the gradient norm
+  std::int64_t updated = 0;        // elements of parameters, without the gaps between them
+  std::int64_t counted = 0;        // those counted in the gradient norm
   std::int64_t largest_count = 0;  // the most such elements in one parameter
   auto operator<=>(const OwnedKey&) const = default;
 };
@@ -70,24 +71,25 @@ class PassKeys {
 struct Passes {
   MemoryPlan plan;
   MetaModel model;
-  std::vector<std::pair<const Bucket*, const Segment*>> counted;  // in the gradient norm
-  std::map<OwnedKey, std::size_t> plans;                          // indices into plan_ranks()'s result
+  std::vector<bool> is_counted;           // by parameter: in the gradient norm
+  std::map<OwnedKey, std::size_t> plans;  // indices into plan_ranks()'s result
 
   Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, const StepSchedule& schedule)
       : plan(plan_passes(config, dropout, shape, schedule)),
         model(config, dropout, shape, AdamW::states(shape.precision)) {
-    for (const Bucket& bucket : model.params.buckets()) {
-      for (const Segment& segment : bucket.segments)
-        if (model.params.counts(segment.param)) counted.emplace_back(&bucket, &segment);
-    }
+    for (int param = 0; param < model.params.size(); ++param) is_counted.push_back(model.params.counts(param));
   }
 
   OwnedKey owned_by(int index) const {
     OwnedKey key;
-    for (const auto& [bucket, segment] : counted) {
-      const std::int64_t count = bucket->owned_by(index, *segment).count;
-      key.counted += count;
-      key.largest_count = std::max(key.largest_count, count);
+    for (const Bucket& bucket : model.params.buckets()) {
+      for (const Segment& segment : bucket.segments) {
+        const std::int64_t count = bucket.owned_by(index, segment).count;
+        key.updated += count;
+        if (!is_counted[segment.param]) continue;
+        key.counted += count;
+        key.largest_count = std::max(key.largest_count, count);
+      }
     }
     return key;
   }

@@ -106,6 +106,9 @@ struct Bucket {
   /// that another rank owns. `index` is that rank's index among the ranks that shard the optimizer state.
   Range owned(const Segment& segment) const;
   Range owned_by(int index, const Segment& segment) const;
+  /// Returns the owned ranges without the gaps that alignment leaves between parameters and at the end: a single range
+  /// if there is no gap.
+  std::vector<Range> owned_without_gaps() const;
 
  private:
   Tensor owned(const Tensor& whole) const { return whole.flat(owned_begin, owned_end - owned_begin); }

@@ -102,6 +102,19 @@ Bucket::Range Bucket::owned_by(int index, const Segment& segment) const {
   return range_within(segment, index * length, (index + 1) * length);
 }
 
+std::vector<Bucket::Range> Bucket::owned_without_gaps() const {
+  std::vector<Range> ranges;
+  for (const Segment& segment : segments) {
+    const Range range = owned(segment);
+    if (range.count == 0) continue;
+    if (!ranges.empty() && ranges.back().begin + ranges.back().count == range.begin)
+      ranges.back().count += range.count;
+    else
+      ranges.push_back(range);
+  }
+  return ranges;
+}
+
 BucketLayout lay_out_buckets(const std::vector<ParamSpec>& specs, const std::vector<Shape>& shapes,
                              std::int64_t alignment, const Layout& layout, std::optional<int> head_unit) {
   BucketMaker maker(specs, alignment, layout);

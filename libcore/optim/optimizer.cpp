@@ -35,7 +35,8 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   finish_grad_norm(stream_, state, sum, options_.clip_grad, options_.rule.options);
 }
 
-/// Returns what one call of the rule updates: the bucket, or with stochastic rounding, each of its parameters.
+/// Returns what one call of the rule updates: parameters that follow each other without a gap, or with stochastic
+/// rounding, a single parameter. Gaps are not updated: if the ring had the gradients, another group's are left there.
 std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket) const {
   std::vector<UpdateRange> ranges;
   if (params_.precision().stochastic_rounding) {
@@ -45,12 +46,15 @@ std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket) const {
     }
     return ranges;
   }
-  const auto states = bucket.states();
-  ranges.push_back({.param = bucket.owned_main(),
-                    .grad = bucket.owned_grads(),
-                    .states = {states.begin(), states.end()},
-                    .copy = bucket.has_main_weights() ? bucket.owned_values() : Tensor(),
-                    .decays = bucket.key.decays});
+  for (const auto& [begin, count] : bucket.owned_without_gaps()) {
+    const auto part = [&](const Tensor& owned) { return owned.flat(begin - bucket.owned_begin, count); };
+    UpdateRange& range = ranges.emplace_back();
+    range.param = part(bucket.owned_main());
+    range.grad = part(bucket.owned_grads());
+    for (const Tensor& state : bucket.states()) range.states.push_back(part(state));
+    if (bucket.has_main_weights()) range.copy = part(bucket.owned_values());
+    range.decays = bucket.key.decays;
+  }
   return ranges;
 }
 

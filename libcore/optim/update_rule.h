@@ -34,8 +34,7 @@ struct AdamW {
   AdamWOptions options = {};
 
   static std::vector<StateSpec> states(const Precision& precision = kPrecisionFp32);
-  /// Updates a range in place. Elements whose value, gradient and states are all 0 must stay 0, because a range may
-  /// include gaps between parameters.
+  /// Updates a range in place.
   void update(Stream& stream, const UpdateRange& range, StepState* step) const;
 };
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <mutex>
 
 #include "tests/comm/thread_group.h"
@@ -203,6 +205,58 @@ TEST_CASE("sharded gradients of several micro-batches and steps equal whole ones
         CHECK(sums[0] == sums[1]);
         CHECK(bytes[1] * 3 == bytes[0]);
       });
+    }
+  }
+}
+
+TEST_CASE("lost updates are counted alike with each ZeRO stage, and after a restart, where buckets have gaps") {
+  constexpr int kMicroBatches = 2, kSteps = 3;
+  constexpr Precision kMixed{.compute = DType::bf16, .residual = DType::bf16};
+  const GptConfig config = gpt_of_size({.vocab = 40, .layers = 3, .hidden = 12, .heads = 2, .positions = 8});
+  using Counts = std::vector<std::int64_t>;  // of every step: nonzero updates, lost ones, and those that copies lost
+  Counts first;
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const bool restarts : {false, true}) {
+      CAPTURE(stage);
+      CAPTURE(restarts);
+      Counts sums(std::size_t{3} * kSteps);
+      std::mutex mutex;
+      run_ranks(RankGrid({.data = 4}), [&](int rank, const ProcessGroups& groups) {
+        const auto make = [&] {
+          return std::make_unique<RankParams>(layout_of({.data = 4, .zero = stage}, rank), config, kMixed);
+        };
+        std::unique_ptr<RankParams> own = make();
+        StepState state;
+        state.lr = 1e-4f;
+        Counts counts;
+        for (int step = 1; step <= kSteps; ++step) {
+          if (restarts && step == kSteps) {
+            const std::unique_ptr<RankParams> before = std::exchange(own, make());
+            for (std::size_t row = 0; row < own->store.table().size(); ++row) {
+              for (int param = 0; row != kGradients && param < own->store.size(); ++param) {
+                const Tensor from = before->store.row_part(param, row), to = own->store.row_part(param, row);
+                std::memcpy(to.raw(), from.raw(), to.bytes());
+              }
+            }
+          }
+          Optimizer optimizer(own->store, {.rule = {}, .clip_grad = 0, .overlap = {}}, own->stream, groups);
+          Arena scratch(Device::cpu, "scratch", 1 << 16);
+          state.step = step;
+          optimizer.begin_step();
+          for (int m = 0; m < kMicroBatches; ++m) {  // integers, so that every order gives the same sum
+            run_units(*own, optimizer.traffic(), m + 1 == kMicroBatches, [&](int param, std::int64_t i) {
+              return static_cast<float>((7 * i + 31 * param + 5 * rank + 3 * m + step) % 97 - 48);
+            });
+          }
+          optimizer.step(scratch, &state);
+          counts.insert(counts.end(), {state.nonzero_updates, state.lost_updates, state.lost_copies});
+        }
+        std::lock_guard lock(mutex);
+        for (std::size_t i = 0; i < counts.size(); ++i) sums[i] += stage == 0 && rank > 0 ? 0 : counts[i];
+      });
+      if (first.empty()) first = sums;
+      CHECK(sums == first);
+      CHECK(sums[2] > 0);
     }
   }
 }
