@@ -8,6 +8,7 @@
 #include "ckpt/deepspeed_names.h"
 #include "ckpt/deepspeed_universal.h"
 #include "ckpt/nested_tensors.h"
+#include "ckpt/rank_files.h"
 
 namespace mtl {
 
@@ -157,11 +158,29 @@ std::optional<std::string> DeepSpeedModel::canonical_name(std::string_view name)
   return cat("layers.", layer, ".", parsed->canonical);
 }
 
+void check_no_copy(const DeepSpeedModel& model, const ShardedParameters& parameters) {
+  RankMatrices matrices;
+  for (const std::string& name : model.order) {
+    const auto found = parameters.find(name);
+    if (found == parameters.end() || found->second.split == MegatronSplit::none) continue;
+    const std::vector<FlatShard>& shards = found->second.shards;
+    for (const FlatShard& shard : shards) {
+      if (shard.shape.size() != 2 || shard.segments.size() != 1) continue;
+      const FlatSegment &segment = shard.segments.front(), &first = shards.front().segments.front();
+      const std::size_t element = bits_of(shard.dtype) / 8;
+      matrices.add(*segment.file, *first.file,
+                   {segment.data.first(segment.count * element), element, !starts_with(name, "layers.")});
+    }
+  }
+  matrices.check_no_copy(*model.files.front());
+}
+
 DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
   DeepSpeedModel model;
   model.tensor_parallel = files.tensor_parallel;
   model.ranks = files.ranks.size();
   for (const std::string& path : files.ranks) open_file(model, path);
+  check_same_checkpoint(model.files);
   if (!files.universal.empty()) read_universal_weights(model, files);
   for (int rank = 0; files.universal.empty() && rank < model.tensor_parallel; ++rank) {
     const std::vector<NamedTensor> entries = entries_of_rank(model, files, rank);
@@ -194,6 +213,7 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
     fail_at(Exit::bad_data, model.files.front()->path(), "the checkpoint has ",
             count_of(model.parameters.size(), "tensor"), ", too few for a model with ",
             count_of(model.layers, "layer"));
+  check_no_copy(model, model.parameters);
   return model;
 }
 

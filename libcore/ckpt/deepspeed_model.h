@@ -68,8 +68,12 @@ void number_blocks(DeepSpeedModel& model, const std::vector<std::string>& names,
 /// Reads a shape in param_shapes, a torch.Size or a tuple. Throws Error(bad_data) with the file if it is not one.
 std::vector<std::int64_t> shape_in(const TorchFile& file, PickleValue value);
 
+/// Throws Error(bad_data) if a file's part of `parameters`, the model's or those of a state, is a copy of another
+/// file's.
+void check_no_copy(const DeepSpeedModel& model, const ShardedParameters& parameters);
+
 /// Opens all files with weights and collects the parameters. Throws Error(bad_data) if a tensor is not a GPT parameter,
-/// or if ranks disagree about the model.
+/// or if the files do not belong together (rank_files.h).
 DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files);
 
 }  // namespace mtl

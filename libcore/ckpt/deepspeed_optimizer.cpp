@@ -41,9 +41,40 @@ TrainState train_state_of(const DeepSpeedModel& model, std::int64_t optimizer_st
   return state;
 }
 
+/// Returns the lowest number of a pipeline's modules that a rank's file lists, or empty if it lists none.
+std::optional<std::int64_t> first_module(const TorchFile& file) {
+  std::optional<std::int64_t> first;
+  const auto add = [&](PickleValue name) {
+    if (!name.is(PickleKind::text)) return;
+    const std::string text(name.as_text());
+    const std::optional<std::int64_t> number = parse_int(text.substr(0, text.find('.')));
+    if (number) first = std::min(*number, first.value_or(*number));
+  };
+  const std::optional<PickleValue> shapes = file.root().find("param_shapes"),
+                                   buffers = file.root().find("buffer_names");
+  for (std::size_t g = 0; shapes && shapes->is(PickleKind::list) && g < shapes->size(); ++g) {
+    for (std::size_t i = 0; shapes->at(g).is(PickleKind::dict) && i < shapes->at(g).size(); ++i)
+      add(shapes->at(g).key(i));
+  }
+  for (std::size_t i = 0; buffers && buffers->is(PickleKind::list) && i < buffers->size(); ++i) add(buffers->at(i));
+  return first;
+}
+
+/// Throws if a stage's files list modules that do not follow those of the stage before it.
+void check_stages(const DeepSpeedModel& model) {
+  for (std::size_t rank = model.tensor_parallel; rank < model.ranks; ++rank) {
+    const TorchFile &file = *model.files[rank], &before = *model.files[rank - model.tensor_parallel];
+    const std::optional<std::int64_t> module = first_module(file), module_before = first_module(before);
+    if (module && module_before && *module <= *module_before)
+      refuse_optimizer(file, "begins with the pipeline's module ", *module, ", but with ", *module_before, " in ",
+                       before.path(), ", which is of an earlier stage by its name; copy the checkpoint again");
+  }
+}
+
 /// Reads every model-parallel rank's optimizer state.
 DeepSpeedOptimizer read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& files, std::int64_t& steps) {
   DeepSpeedOptimizer out;
+  check_stages(model);
   std::size_t first_of_stage = 0;  // index into model.order
   for (std::size_t rank = 0; rank < model.ranks; ++rank) {
     const DeepSpeedRank state{.model = model,
@@ -80,6 +111,7 @@ DeepSpeedOptimizer read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& f
         refuse_optimizer(*model.files.front(), "has no entry for '", printable_text(parameter.name), "'");
     }
   }
+  if (files.shards.empty()) check_no_copy(model, out.exp_avg);
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "ckpt/megatron_config.h"
 #include "ckpt/nested_tensors.h"
+#include "ckpt/rank_files.h"
 
 namespace mtl {
 
@@ -83,9 +84,38 @@ void add_entry(MegatronModel& model, int rank, const TorchFile& file, const Name
   parameter.shards.push_back({&file, entry.tensor});
 }
 
+/// Throws if a parameter that only the model's first or last chunk has is in another one.
+void check_place(const MegatronModel& model, const TorchFile& file, const NamedEntry& entry, bool is_first,
+                 bool is_last) {
+  if (entry.parsed.layer) return;
+  const bool is_embedding = starts_with(entry.parsed.canonical, "embedding.");
+  if (is_embedding ? is_first : is_last) return;
+  fail_at(Exit::bad_data, file.path(), "tensor '", printable_text(entry.name), "' belongs to the ",
+          is_embedding ? "first" : "last", " of ", count_of(model.pipeline_parallel, "pipeline stage"),
+          ", so the file is another stage's; give the mp_rank_TT_PPP folders their own names, or copy the checkpoint "
+          "again");
+}
+
+/// Throws if a rank's file is a copy of another rank's.
+void check_no_copy(const MegatronModel& model) {
+  RankMatrices matrices;
+  for (std::size_t r = 0; r < model.ranks.size(); ++r) {
+    for (const std::string& name : model.ranks[r].names()) {
+      const MegatronParameter& parameter = model.parameters.at(name);
+      const MegatronShard& shard = parameter.shards[r % model.tensor_parallel];
+      const TorchTensor& tensor = *shard.tensor;
+      if (parameter.split == MegatronSplit::none || tensor.shape.size() != 2 || !tensor.is_contiguous()) continue;
+      const std::size_t element = bits_of(tensor.dtype) / 8;
+      matrices.add(*shard.file, *parameter.shards[0].file,
+                   {tensor.data.first(tensor.count() * element), element, !starts_with(name, "layers.")});
+    }
+  }
+  matrices.check_no_copy(*model.files.front());
+}
+
 /// Adds the parameters of one chunk of a stage from the files of the stage's tensor parallel ranks. Numbers the chunk's
 /// layers after those that `model` already has.
-void add_stage(MegatronModel& model, std::size_t chunk, int stage) {
+void add_stage(MegatronModel& model, std::size_t chunk, std::size_t chunks, int stage) {
   std::int64_t layers = 0;
   for (int tensor_rank = 0; tensor_rank < model.tensor_parallel; ++tensor_rank) {
     MegatronRank& rank = model.ranks[stage * model.tensor_parallel + tensor_rank];
@@ -94,6 +124,8 @@ void add_stage(MegatronModel& model, std::size_t chunk, int stage) {
     std::vector<std::string>& names = rank.chunks.emplace_back();
     for (const NamedEntry& entry : entries) {
       const MegatronName& parsed = entry.parsed;
+      check_place(model, *rank.file, entry, stage == 0 && chunk == 0,
+                  stage + 1 == model.pipeline_parallel && chunk + 1 == chunks);
       std::string name = parsed.canonical;
       if (parsed.layer) name = cat("layers.", model.layers + *parsed.layer, ".", name);
       add_entry(model, tensor_rank, *rank.file, entry, name);
@@ -139,6 +171,7 @@ MegatronModel read_megatron_model(const MegatronRankFiles& files) {
   model.tensor_parallel = files.tensor_parallel;
   model.pipeline_parallel = files.pipeline_parallel;
   for (const std::string& path : files.paths) model.files.push_back(std::make_unique<TorchFile>(path));
+  check_same_checkpoint(model.files);
   check_parallel_sizes(model);
   model.version = version_of(*model.files.front());
   const std::size_t chunks = chunks_of(*model.files.front()).size();
@@ -149,13 +182,14 @@ MegatronModel read_megatron_model(const MegatronRankFiles& files) {
     model.ranks.push_back({file.get(), {}});
   }
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    for (int stage = 0; stage < model.pipeline_parallel; ++stage) add_stage(model, chunk, stage);
+    for (int stage = 0; stage < model.pipeline_parallel; ++stage) add_stage(model, chunk, chunks, stage);
   }
   for (const auto& [name, parameter] : model.parameters) {
     if (std::ssize(parameter.shards) != model.tensor_parallel)
       fail_at(Exit::bad_data, parameter.shards.front().file->path(), "tensor '", printable_text(parameter.name),
               "' is stored by ", parameter.shards.size(), " of ", model.tensor_parallel, " tensor parallel ranks");
   }
+  check_no_copy(model);
   return model;
 }
 

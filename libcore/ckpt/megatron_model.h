@@ -48,8 +48,8 @@ struct MegatronModel {
   bool has_untied_output() const;
 };
 
-/// Opens all files and collects the parameters. Throws Error(bad_data) if a tensor is not a GPT parameter, if the ranks
-/// disagree about the model, or if a name occurs twice.
+/// Opens all files and collects the parameters. Throws Error(bad_data) if a tensor is not a GPT parameter, if the files
+/// do not belong together (rank_files.h) or are another stage's, or if a name occurs twice.
 MegatronModel read_megatron_model(const MegatronRankFiles& files);
 
 }  // namespace mtl
