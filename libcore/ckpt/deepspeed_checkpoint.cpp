@@ -69,7 +69,6 @@ class DeepSpeedReader : public MappedReader {
       if (error.code() != Exit::bad_data) throw;
       fail_at(Exit::bad_data, checkpoint, error.what());
     }
-    has_padded_vocabulary = !given.vocab_size && !model_.has_stripped_vocabulary;
     if (training.optimizer) main_ = std::move(training.optimizer->main);
     add_kind("param.", main_.empty() ? model_.parameters : main_, notes);
     if (training.optimizer) {
@@ -174,6 +173,7 @@ class DeepSpeedReader : public MappedReader {
   void set_config(const DeepSpeedFiles& files, const ModelSupplement& given, std::vector<std::string>& notes) {
     const std::optional<PickleValue> args = model_.find("args");
     is_neox_ = model_.is_neox || !files.configs.empty();
+    has_padded_vocabulary = !given.vocab_size && !model_.has_stripped_vocabulary;
     if (is_neox_) {
       const NeoxSettings settings = read_neox_settings(files.configs, args);
       config = neox_config(settings, shapes(), given, notes);
@@ -185,6 +185,7 @@ class DeepSpeedReader : public MappedReader {
     constexpr double kVersion = 3;  // of the order of queries, keys and values: GROUP, (queries, key, value)
     const auto namespace_args = args && args->is(PickleKind::object) ? args : std::nullopt;
     config = megatron_config(namespace_args, kVersion, shapes().common, given, notes);
+    if (megatron_vocabulary(namespace_args, shapes().common.vocabulary_rows)) has_padded_vocabulary = false;
     dropout = megatron_dropout(namespace_args);
     has_up_first_ = config.gated_mlp && namespace_args && namespace_args->find("glu_activation").has_value();
     // Microsoft's releases with this argument (676a482c, December 2024) read a rank's rows so. They cannot train

@@ -43,6 +43,7 @@ void add_sizes(ArgsWriter& args, const GptConfig& config, const MegatronWriteOpt
   args.integer("num_query_groups", config.num_query_groups);
   args.integer("max_position_embeddings", config.max_positions);
   args.integer("seq_length", config.max_positions);
+  args.integer("vocab_size", config.vocab_size);  // without padding; Megatron-LM does not load it
   args.integer("make_vocab_size_divisible_by", options.make_vocab_size_divisible_by);
   args.integer("padded_vocab_size",
                padded_vocab_size(config.vocab_size, options.make_vocab_size_divisible_by, options.tensor_parallel));

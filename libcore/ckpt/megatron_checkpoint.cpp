@@ -87,7 +87,7 @@ class MegatronReader : public MappedReader {
       fail_at(Exit::bad_data, checkpoint, error.what());
     }
     for (const std::string& note : notes) console.warn(cat(checkpoint, ": ", note));
-    has_padded_vocabulary = !given.vocab_size;
+    has_padded_vocabulary = !given.vocab_size && !megatron_vocabulary(model_.args(), shapes().vocabulary_rows);
     collect_parameters();
     if (optimizer_) collect_optimizer();
     check_complete();

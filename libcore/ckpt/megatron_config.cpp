@@ -251,6 +251,18 @@ std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optiona
   return {tensor, view.integer("pipeline_model_parallel_size").value_or(0)};
 }
 
+std::optional<std::int64_t> megatron_vocabulary(const std::optional<PickleValue>& args, std::int64_t rows) {
+  std::vector<std::string> ignored;
+  const MegatronArgs view(args, ignored);
+  std::optional<std::int64_t> tokens = view.integer("vocab_size");
+  const std::string tokenizer = view.text_or("tokenizer_type", "");  // mtl names none, and states the number itself
+  const bool is_null = tokenizer == "NullTokenizer";
+  if (!tokens || *tokens < 1 || !(tokenizer.empty() || is_null || tokenizer == "TikTokenizer")) return std::nullopt;
+  // Before Megatron-LM had an argument for its id, the end of document followed the tokens.
+  if (is_null && !args->find("null_tokenizer_eod_id")) ++*tokens;
+  return *tokens <= rows ? tokens : std::nullopt;
+}
+
 std::optional<ModelDropout> megatron_dropout(const std::optional<PickleValue>& args) {
   constexpr double kDefault = 0.1;
   std::vector<std::string> problems;
@@ -269,7 +281,8 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
   GptConfig config;
   config.num_layers = shapes.layers;
   config.hidden_size = shapes.hidden;
-  config.vocab_size = given.vocab_size.value_or(shapes.vocabulary_rows);
+  const std::optional<std::int64_t> stated = megatron_vocabulary(pickled, shapes.vocabulary_rows);
+  config.vocab_size = given.vocab_size.value_or(stated.value_or(shapes.vocabulary_rows));
   expect_size(args, "num_layers", shapes.layers, problems);
   expect_size(args, "hidden_size", shapes.hidden, problems);
   if (!shapes.has_stripped_vocabulary) expect_size(args, "padded_vocab_size", shapes.vocabulary_rows, problems);

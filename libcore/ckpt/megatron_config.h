@@ -31,6 +31,10 @@ struct MegatronShapes {
 GptConfig megatron_config(const std::optional<PickleValue>& args, double version, const MegatronShapes& shapes,
                           const ModelSupplement& given, std::vector<std::string>& notes);
 
+/// Returns the number of tokens that args.vocab_size states; the token embedding has `rows` rows, including padding.
+/// Empty if it does not state it: Megatron-LM reads this argument only for NullTokenizer and TikTokenizer.
+std::optional<std::int64_t> megatron_vocabulary(const std::optional<PickleValue>& args, std::int64_t rows);
+
 /// Returns the dropout in the arguments, with Megatron-LM's default for a missing one. Empty if both are missing.
 /// Throws Error(bad_data) if a value is not a probability.
 std::optional<ModelDropout> megatron_dropout(const std::optional<PickleValue>& args);

@@ -99,7 +99,7 @@ class TorchDistReader : public DcpReader {
       fail_at(Exit::bad_data, path, error.what());
     }
     for (const std::string& note : notes) console.warn(cat(path, ": ", note));
-    has_padded_vocabulary = !given.vocab_size;
+    has_padded_vocabulary = !given.vocab_size && !megatron_vocabulary(common_.args(), shapes().vocabulary_rows);
     add_model();
     check_complete();
   }

@@ -16,19 +16,26 @@ namespace {
 
 using AddArgs = std::function<void(PickleWriter& pickle)>;
 
-/// Returns the configuration of a two-layer GPT-2. `add` writes additional arguments into its Namespace.
-GptConfig config_with(const AddArgs& add) {
+/// Returns a pickled Namespace. `add` writes its arguments.
+std::string namespace_with(const AddArgs& add) {
   PickleWriter pickle;
   pickle.global("argparse", "Namespace");
   pickle.begin_tuple();
   pickle.end_tuple();
   pickle.new_object();
   pickle.begin_dict();
-  pickle.text("num_attention_heads"), pickle.integer(2);
   add(pickle);
   pickle.end_dict();
   pickle.build();
-  const std::string stream = pickle.finish();
+  return pickle.finish();
+}
+
+/// Returns the configuration of a two-layer GPT-2. `add` writes additional arguments into its Namespace.
+GptConfig config_with(const AddArgs& add) {
+  const std::string stream = namespace_with([&](PickleWriter& pickle) {
+    pickle.text("num_attention_heads"), pickle.integer(2);
+    add(pickle);
+  });
   const Pickle args(stream, torch_global_use);
   MegatronShapes shapes;
   shapes.layers = 2;
@@ -120,4 +127,33 @@ TEST_CASE("megatron config: yarn has Megatron-LM's defaults, and rotates entire 
   CHECK(scaled.attention_factor == 0.1 * 0.707 * std::log(16.0) + 1);  // mscale_all_dim is 0
   CHECK(scaled.beta_fast == 32);
   CHECK_FALSE(scaled.round_pairs);
+}
+
+TEST_CASE("megatron config: args.vocab_size counts where it is the number of tokens") {
+  struct Case {
+    const char* tokenizer;  // null: none is named, as in mtl's own checkpoints
+    std::int64_t vocab_size;
+    bool has_eod_argument;
+    std::optional<std::int64_t> tokens;
+  };
+  const Case cases[] = {
+      {nullptr, 9, false, 9},           {nullptr, 11, false, 11},        {nullptr, 12, false, {}},
+      {nullptr, 0, false, {}},          {"TikTokenizer", 9, false, 9},   {"NullTokenizer", 9, true, 9},
+      {"NullTokenizer", 9, false, 10},  {"NullTokenizer", 11, true, 11}, {"NullTokenizer", 11, false, {}},
+      {"GPT2BPETokenizer", 9, true, {}}};  // counts its file's tokens
+  for (const Case& one : cases) {
+    CAPTURE(one.tokenizer);
+    CAPTURE(one.vocab_size);
+    CAPTURE(one.has_eod_argument);
+    const AddArgs add = [&](PickleWriter& pickle) {
+      if (one.tokenizer != nullptr) pickle.text("tokenizer_type"), pickle.text(one.tokenizer);
+      pickle.text("vocab_size"), pickle.integer(one.vocab_size);
+      if (one.has_eod_argument) pickle.text("null_tokenizer_eod_id"), pickle.none();
+    };
+    const std::string stream = namespace_with(add);
+    const Pickle args(stream, torch_global_use);
+    CHECK(megatron_vocabulary(args.root(), 11) == one.tokens);
+    CHECK(config_with(add).vocab_size == one.tokens.value_or(11));
+  }
+  CHECK(!megatron_vocabulary(std::nullopt, 11));
 }

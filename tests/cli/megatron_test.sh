@@ -44,6 +44,12 @@ expect_exit 0 mtl-convert --load "$CASES/mcore_local_tp1pp1" --save padded
 expect_text err 'keeps all 600 rows of the token embedding, .*padding; .*--vocab-size'
 expect_text padded/config.json '"vocab_size": 600'
 
+# A checkpoint of mtl states the number of tokens.
+expect_exit 0 mtl-convert --load "$A" --save own --to megatron --make-vocab-size-divisible-by 100 --tensor-model-parallel-size 2
+expect_exit 0 mtl-convert --load own --save own_back
+! grep -q padding err || fail 'the number of tokens is not known'
+expect_same own_back/model.safetensors "$A/model.safetensors"
+
 # Uses the newest iteration if there is no tracker.
 mkdir untracked
 cp -r "$CASES/v1_tp1/iter_0000030" untracked

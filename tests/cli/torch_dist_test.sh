@@ -34,6 +34,14 @@ expect_exit 0 "${write[@]}" --load hf --save weights
 grep -qaF optimizer.state weights/release/.metadata && fail 'an optimizer state was invented'
 grep -qaF word_embeddings weights/release/.metadata || fail 'no weights in the release'
 
+# A checkpoint of mtl states how many rows of the token embedding are tokens: nothing else does here.
+for ranks in 1 2; do
+  expect_exit 0 "${write[@]}" --load run --save padded_$ranks --tensor-model-parallel-size $ranks
+  expect_exit 0 mtl-convert --load padded_$ranks --save back_$ranks
+  ! grep -q padding err || fail 'the number of tokens is not known'
+  for file in model.safetensors config.json; do expect_same back_$ranks/$file hf/$file; done
+done
+
 # Megatron-LM's Adam settings are not in its checkpoints' states.
 expect_exit 0 "${write[@]}" --load "$TESTS/golden/distrib_optim/gpt_pp2" --save from_megatron --vocab-size 45
 expect_text err 'does not state Adam.s betas and epsilon; writing Megatron-LM.s defaults, 0.9, 0.999 and 1e-8'
