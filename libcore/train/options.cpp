@@ -246,7 +246,7 @@ void check_division(const TrainOptions& options, const GptConfig& config, bool i
       report(cat("--pipeline-schedule ", *parallel.schedule),
              "cannot be combined with --cpu-offloading, which frees activations before weight gradients are computed; "
              "use only one of them");
-    else if (parallel.pipeline_split == "balanced")  // the layers are distributed later
+    else if (parallel.balances_stages())  // the layers are distributed later
       report("--pipeline-split balanced, --cpu-offloading",
              "cannot be combined, because a stage with the output layer may have too few layers to offload; give the "
              "layers of --dry-run with --pipeline-model-parallel-layout");

@@ -154,6 +154,8 @@ struct ParallelOptions {
   /// messages, or "" for one rank. Names flags at their defaults, too, because a problem that names a flag with a
   /// refused value is not reported.
   std::string data_text() const;
+  /// Returns true if the stages get layers by their work. On one stage, --pipeline-split has no effect.
+  bool balances_stages() const { return pipeline_split == "balanced" && pipeline > 1; }
   /// Returns the order of the axes, such as "tp-cp-ep-dp-pp".
   std::string order() const { return rank_order.value_or(tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp"); }
   /// Returns the chunks of each stage; without flags that say so, 2 in a V schedule and else 1. `num_layers` is needed

@@ -29,7 +29,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
     shape.layout.offloaded_layers = 0;
   }
   shape.precision = precision_of(options.precision);
-  if (options.parallel.pipeline_split == "balanced")
+  if (options.parallel.balances_stages())
     shape.layout.layer_counts = balanced_layer_counts(config, run_dropout(options), shape);
   if (defers_weights(shape.layout.schedule))
     shape.layout.durations = place_durations(config, run_dropout(options), shape);

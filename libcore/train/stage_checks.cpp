@@ -21,7 +21,7 @@ std::vector<Problem> flag_problems(const ParallelOptions& options, std::optional
   if (has_text && (per_chunk || options.virtual_stages))
     out.push_back({per_chunk ? "--num-layers-per-virtual-pipeline-stage" : "--num-virtual-stages-per-pipeline-rank",
                    "contradicts --pipeline-model-parallel-layout, which divides stages into chunks; leave it out"});
-  if (options.pipeline_split == "balanced") {
+  if (options.balances_stages()) {
     for (auto [flag, is_given] :
          {std::pair("--pipeline-model-parallel-layout", has_text),
           std::pair("--num-layers-per-virtual-pipeline-stage", per_chunk.has_value()),
@@ -66,7 +66,7 @@ bool check_stages(const ParallelOptions& options, std::optional<std::int64_t> nu
   const std::vector<Problem> problems = flag_problems(options, num_layers);
   for (const Problem& problem : problems) report(problem.where, problem.what);
   if (!problems.empty()) return false;
-  if (options.pipeline_split == "balanced" && num_layers && options.pipeline > 1) {
+  if (options.balances_stages() && num_layers) {
     const std::int64_t chunks = options.chunks({}), least = options.pipeline * chunks - 2;
     if (*num_layers >= least) return true;  // they are distributed when their work has been counted
     report("--pipeline-split balanced", cat("needs at least ", count_of(least, "layer"), " for ", options.pipeline,

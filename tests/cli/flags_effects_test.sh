@@ -70,11 +70,15 @@ for name in train topo preprocess vocab eval generate convert plot; do
       command_for "$name" "$flag" "$phrase"
       # shellcheck disable=SC2086
       timeout 60 "${chosen[@]}" $extra "${words[@]}" >out 2>err </dev/null
+      status=$?
       case $phrase in
         needs\ *) message="  $flag  *(.*, and )?$phrase(, and .*)?" ;;
         *) message="mtl-$name: $flag $phrase" ;;
       esac
       [ "$(grep -cE -- "^$message\$" err)" -eq 1 ] || fail "not printed once: '$message': $(cat err)"
+      case $name,$phrase in
+        train,has* | topo,has*) [ $status -eq 0 ] || fail "exit $status although it says '$message': $(cat err)" ;;
+      esac
       conditions=$((conditions + 1))
     done
   done <listed
