@@ -169,26 +169,44 @@ std::int64_t distributed_steps(const MegatronModel& model) {
   return has_groups ? steps_in(groups.at(0)).value_or(0) : 0;
 }
 
-bool has_distributed_file(const MegatronModel& model) {
-  return std::ranges::any_of(model.files, [](const auto& file) { return file_exists(distributed_file_of(*file)); });
+bool has_optimizer(const TorchFile& file) {
+  const std::optional<PickleValue> optimizer = file.root().find("optimizer");
+  return optimizer && optimizer->is(PickleKind::dict);
+}
+
+/// Returns the first rank's distrib_optim.pt, or "" if no rank has one.
+std::string find_distributed_file(const MegatronModel& model) {
+  for (const auto& file : model.files) {
+    if (std::string path = distributed_file_of(*file); file_exists(path)) return path;
+  }
+  return "";
+}
+
+/// Returns a file with optimizer state, or "" if there is none.
+std::string find_optimizer_file(const MegatronModel& model) {
+  const auto found = std::ranges::find_if(model.files, [](const auto& file) { return has_optimizer(*file); });
+  return found != model.files.end() ? (*found)->path() : find_distributed_file(model);
 }
 
 }  // namespace
 
 MegatronTraining read_megatron_training(const MegatronModel& model) {
   MegatronTraining out;
-  const std::optional<PickleValue> optimizer = model.root().find("optimizer");
-  if (!optimizer || !optimizer->is(PickleKind::dict)) return out;
   const TorchFile& first = *model.files.front();
+  const std::string optimizer_file = find_optimizer_file(model);
+  if (optimizer_file.empty()) return out;
   std::int64_t steps = 0;
-  if (!has_distributed_state(first)) {
+  if (!has_optimizer(first)) {
+    out.problem = cat(first.path(), " has no optimizer state, but ", optimizer_file,
+                      " has, as if the checkpoint had been copied incompletely");
+  } else if (!has_distributed_state(first)) {
     try {
       out.optimizer = read_states(model, steps);
     } catch (const Error& error) {
       out.problem = error.what();
       steps = 0;
     }
-  } else if (has_distributed_file(model)) {
+  } else if (!find_distributed_file(model).empty()) {
     out.optimizer = read_distributed_optimizer(model);
     steps = distributed_steps(model);
   } else {

@@ -39,9 +39,10 @@ struct MegatronTraining {
   std::string problem;                         // why a run cannot resume with its optimizer state; "" if it can
 };
 
-/// Reads and merges all ranks' optimizer state, and the training state. Returns an empty MegatronTraining if the files
-/// have no optimizer state. Does not throw if they are not usable, or if all distrib_optim.pt are missing, because the
-/// weights still are. Throws Error(bad_data) for a damaged distrib_optim.pt, and if only some of them are missing.
+/// Reads and merges all ranks' optimizer state, and the training state. Returns an empty MegatronTraining if no rank
+/// has any optimizer state. Does not throw if they are not usable, if the first rank's file has none although others
+/// exist, or if all distrib_optim.pt are missing, because the weights still are usable. Throws Error(bad_data) for a
+/// damaged distrib_optim.pt, and if only some of them are missing.
 MegatronTraining read_megatron_training(const MegatronModel& model);
 
 /// Reads the training state from a checkpoint's dict and its arguments. Iterations without an optimizer step count as

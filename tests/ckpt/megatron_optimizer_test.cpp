@@ -47,12 +47,13 @@ float value_of(std::size_t parameter, int rank, StateRole role) {
 
 struct OptimizerFault {
   bool lacks_main = false, lacks_parameter = false;
+  std::vector<int> ranks_without = {};  // their files have no optimizer entry
 };
 
 /// Writes one rank's model_optim_rng.pt.
 class RankFile {
  public:
-  RankFile(const std::string& path, int rank, OptimizerFault fault)
+  RankFile(const std::string& path, int rank, const OptimizerFault& fault)
       : file_(path), writer_(file_, "model_optim_rng"), pickle_(writer_.pickle()), rank_(rank), fault_(fault) {}
 
   void write() {
@@ -64,8 +65,10 @@ class RankFile {
     pickle_.begin_dict();
     for (std::size_t i = 0; i < rank_parameters().size(); ++i) add(rank_parameters()[i].name, i, StateRole::weight);
     pickle_.end_dict();
-    pickle_.text("optimizer");
-    write_optimizer();
+    if (std::ranges::count(fault_.ranks_without, rank_) == 0) {
+      pickle_.text("optimizer");
+      write_optimizer();
+    }
     pickle_.text("opt_param_scheduler");
     pickle_.begin_dict();
     pickle_.text("num_steps"), pickle_.integer(304);
@@ -178,7 +181,7 @@ class RankFile {
 };
 
 /// Writes both ranks' files and opens them.
-ModelSource open_run(const ScratchFolder& scratch, OptimizerFault fault) {
+ModelSource open_run(const ScratchFolder& scratch, const OptimizerFault& fault) {
   for (int rank = 0; rank < 2; ++rank) {
     const std::string folder = cat(scratch.path(), "/iter_0000040/mp_rank_0", rank);
     make_directories(folder);
@@ -249,7 +252,7 @@ TEST_CASE("megatron: a bf16 run loads the fp32 weights as main weights, and roun
 }
 
 TEST_CASE("megatron: an incomplete optimizer state leaves the weights loadable") {
-  for (const OptimizerFault fault : {OptimizerFault{.lacks_main = true}, OptimizerFault{.lacks_parameter = true}}) {
+  for (const OptimizerFault& fault : {OptimizerFault{.lacks_main = true}, OptimizerFault{.lacks_parameter = true}}) {
     const ScratchFolder scratch;
     const ModelSource source = open_run(scratch, fault);
     CHECK(!source.has_optimizer());
@@ -258,4 +261,24 @@ TEST_CASE("megatron: an incomplete optimizer state leaves the weights loadable")
     CHECK(contains(source.optimizer_problem(), fault.lacks_main ? "no 'fp32_from_fp16_params'" : "in group 1, but"));
     for (float value : elements_of(source, "param.final_norm.bias")) CHECK(value == value_of(15, 0, StateRole::weight));
   }
+}
+
+TEST_CASE("megatron: an optimizer state that the first rank's file does not mention is a problem, not a fresh start") {
+  const std::string path = "/iter_0000040/mp_rank_01/";
+  for (const bool is_distributed : {false, true}) {
+    const ScratchFolder scratch;
+    make_directories(scratch.path() + path);
+    if (is_distributed) write_text(scratch.path() + path + "distrib_optim.pt", "");
+    const ModelSource source =
+        open_run(scratch, {.ranks_without = is_distributed ? std::vector{0, 1} : std::vector{0}});
+    CHECK(!source.has_optimizer());
+    CHECK(contains(source.optimizer_problem(), "mp_rank_00/model_optim_rng.pt has no optimizer state, but "));
+    CHECK(contains(source.optimizer_problem(), cat(path, is_distributed ? "distrib_optim.pt" : "model_optim_rng.pt")));
+    REQUIRE(source.state());
+    CHECK(source.state()->iteration == 40);
+  }
+  const ScratchFolder scratch;
+  const ModelSource source = open_run(scratch, {.ranks_without = {0, 1}});
+  CHECK(source.optimizer_problem().empty());
+  CHECK(!source.state());
 }
