@@ -19,7 +19,7 @@ StopRequest::StopRequest(std::string path, double minutes, double began)
 bool StopRequest::is_requested() {
   if (!reason_.empty()) return true;
   const double now = now_seconds();
-  if (minutes_ > 0 && now - began_ > 60 * minutes_) {
+  if (has_stepped_ && minutes_ > 0 && now - began_ > 60 * minutes_) {
     reason_ = cat("--exit-duration-in-mins ", format("%g", minutes_));
   } else if (!path_.empty() && now >= next_look_) {
     next_look_ = now + kSecondsBetweenLooks;

@@ -12,9 +12,12 @@ class StopRequest {
  public:
   /// Never requests anything.
   StopRequest() = default;
-  /// Requests a stop once the file `path` exists, unless `path` is empty, and more than `minutes` minutes after `began`
-  /// (now_seconds()), unless `minutes` is 0.
+  /// Requests a stop once the file `path` exists, unless `path` is empty, and after note_step() more than `minutes`
+  /// minutes after `began` (now_seconds()), unless `minutes` is 0.
   StopRequest(std::string path, double minutes, double began);
+  /// Says that this session has made a step. Without one, the time limit would end every session where it began: in the
+  /// validation that an earlier session left incomplete.
+  void note_step() { has_stepped_ = true; }
 
   /// Returns true once a stop is requested, and from then on. Looks for the file at most once per second, because a
   /// step may be short and the file on a slow file system.
@@ -25,6 +28,7 @@ class StopRequest {
  private:
   std::string path_, reason_;
   double minutes_ = 0, began_ = 0, next_look_ = 0;
+  bool has_stepped_ = false;
 };
 
 }  // namespace mtl

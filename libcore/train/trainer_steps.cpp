@@ -39,6 +39,7 @@ void Trainer::finish_oldest_step() {
   const EnqueuedStep step = step_queue_.pop(step_memory_, report_);
   inputs_ = step.inputs;
   StepTotals totals = step.totals;
+  stop_request_.note_step();
   totals.take(signals_, stop_request_);
   totals.take(report_);
   exchange(totals);

@@ -305,4 +305,13 @@ expect_exit 0 run_in last-cut --exit-duration-in-mins 0.0001
 grep -q '"type": "validation"' last-cut/log.jsonl && fail 'the last validation was not interrupted'
 expect_exit 0 run_in last-cut
 same_run last-cut last 'interrupted in the last validation'
+
+# Every session makes progress, also if its time limit is shorter than the start and a validation.
+LENGTH=(--train-iters 2 --lr-warmup-iters 0 --eval-interval 1 --log-interval 2)
+for iteration in 1 2 2; do
+  expect_exit 0 run_in short --exit-duration-in-mins 0.0001
+  [ "$(cat short/save/latest_checkpointed_iteration.txt)" -eq $iteration ] || fail "a short session does not end at iteration $iteration"
+done
+expect_exit 0 run_in short --exit-duration-in-mins 0.0001
+expect_text err 'already complete: 2 of 2 iterations are done'
 finish

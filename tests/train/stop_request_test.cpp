@@ -29,11 +29,12 @@ TEST_CASE("a stop file requests the end once it exists, even if it disappears ag
 
 TEST_CASE("a time limit requests the end once it has passed; 0 and no request at all never do") {
   const double minute_ago = now_seconds() - 60;
-  CHECK(!StopRequest("", 1.5, minute_ago).is_requested());
-  CHECK(!StopRequest("", 0, minute_ago).is_requested());
-  CHECK(!StopRequest().is_requested());
-  StopRequest passed("", 0.5, minute_ago);
-  CHECK(passed.is_requested());
+  StopRequest none, later("", 1.5, minute_ago), unlimited("", 0, minute_ago), passed("", 0.5, minute_ago);
+  CHECK(!passed.is_requested());  // no step yet
+  for (StopRequest* request : {&none, &later, &unlimited, &passed}) {
+    request->note_step();
+    CHECK(request->is_requested() == (request == &passed));
+  }
   CHECK(passed.reason() == "--exit-duration-in-mins 0.5");
 }
 
@@ -42,6 +43,7 @@ TEST_CASE("all ranks end if rank 0 has a stop request") {
     run_ranks(RankGrid({.data = 3}), [&](int rank, const ProcessGroups& groups) {
       StopRequest request;
       if (rank == 0 && is_requested) request = StopRequest("", 0.5, now_seconds() - 60);
+      request.note_step();
       StepTotals totals;
       totals.stop = request.is_requested();
       totals.exchange(groups.world());
