@@ -5,12 +5,14 @@
 #include <optional>
 
 #include "base/files.h"
+#include "base/hash.h"
 #include "cli/dry_run.h"
 #include "cli/rank_device.h"
 #include "cli/ranks.h"
 #include "cli/thread_waits.h"
 #include "cli/train_flags.h"
 #include "cli/train_setup.h"
+#include "comm/agreement.h"
 #include "comm/nccl_environment.h"
 #include "comm/rank_outcome.h"
 #include "device/cuda_device.h"
@@ -100,6 +102,25 @@ Device choose_common_device(TrainOptions& options, const RankDevice& own, const 
   return choice.device;
 }
 
+/// Collective: throws on all ranks if they differ in program or flags, because they would then make different groups,
+/// or train different models.
+void check_same_command(const TrainOptions& options, MpiSession& session) {
+  const std::string program = read_file("/proc/self/exe");
+  check_same(*session.control_group(), session.hosts(),
+             {{"program", hash_text(hash_bytes(program.data(), program.size()))}, {"command line", options.settings}});
+}
+
+/// Collective: chooses the layout and the device of all ranks.
+Ranks::Groups agree_on_groups(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
+                              MpiSession& session, Console& console) {
+  check_same_command(options, session);
+  const Device device = choose_common_device(options, own, setup, ranks, session, console);
+  // Only rank 0 knows the model until the ranks have shared the starting state.
+  const std::string layers =
+      work_on_first_rank(*session.control_group(), [&] { return cat(setup.start.config.num_layers); });
+  return {resolve_layout(options.parallel, parse_int(layers), session.rank()), device};
+}
+
 /// Collective: returns true, and says so, if rank 0 finds the file of --kill-switch-path.
 bool is_switched_off(const TrainOptions& options, Communicator& world, Console& console) {
   const std::string& path = options.checkpoint.kill_switch_path;
@@ -109,11 +130,13 @@ bool is_switched_off(const TrainOptions& options, Communicator& world, Console& 
   return !found.empty();
 }
 
-Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Ranks& ranks,
+/// Takes `setup`, so that an error unlocks --save, and removes it if it is new, before the job ends.
+Exit train(TrainOptions& options, TrainSetup setup, const RankDevice& own, Ranks& ranks,
            std::optional<SignalRequests>& signals, Console& console) {
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
   if (options.dry_run) {
-    if (ranks.is_rank_zero()) print_out(describe_run(options, setup.start.config));
+    if (!ranks.is_rank_zero()) return Exit::ok;  // only rank 0 knows the model
+    print_out(describe_run(options, setup.start.config));
     if (options.gpu_gib && options.device == Device::cuda)
       check_memory(options, setup.start, {0, static_cast<int>(options.parallel.world)},
                    {.host = {}, .gpu = gpu_limit(*options.gpu_gib)});
@@ -123,12 +146,8 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
   std::signal(SIGPIPE, SIG_IGN);  // the run survives when a reader closes the log's pipe
   RankGroups groups;
   groups.rank = ranks.launched().rank;
-  const auto agree = [&](MpiSession& session) {
-    return choose_common_device(options, own, setup, ranks, session, console);
-  };
-  const ParallelOptions& parallel = options.parallel;
-  groups.groups = ranks.connect(resolve_layout(parallel, setup.start.config.num_layers, groups.rank),
-                                parallel.timeout_minutes * 60, agree);
+  const auto agree = [&](MpiSession& session) { return agree_on_groups(options, own, setup, ranks, session, console); };
+  groups.groups = ranks.connect(options.parallel.timeout_minutes * 60, agree);
   if (options.device == Device::cuda && groups.groups.world().size() > 1)
     check_gpus(options, own, setup, groups.groups.world(), " (beside the buffers of NCCL's groups)");
   if (MpiSession* session = ranks.session()) {
@@ -181,7 +200,7 @@ int main(int argc, char** argv) {
     const bool is_alone =
         options.dry_run || ranks.launched().world == 1;  // otherwise reported once the ranks have agreed
     if (is_alone && ranks.is_rank_zero() && !device.choice.text.empty()) console.info(device.choice.text);
-    return train(options, setup, device, ranks, signals, console);
+    return train(options, std::move(setup), device, ranks, signals, console);
   };
   return run_ranks(flags, argc, argv, ranks, work, prepare);
 }

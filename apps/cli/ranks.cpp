@@ -42,9 +42,7 @@ int Ranks::rank() {
   }
 }
 
-ProcessGroups Ranks::connect(const Layout& layout, double deadline, const AgreeOnDevice& agree) {
-  require(layout.grid.world() == launched().world, "the layout needs ", layout.grid.world(), " ranks, but ",
-          launched().world, " were started");
+ProcessGroups Ranks::connect(double deadline, const AgreeOnGroups& agree) {
   if (launched().world == 1) return ProcessGroups();
   const double start = std::max(deadline, kLeastStartSeconds);
   ArrivalDeadline guard(start, [&] {
@@ -54,7 +52,8 @@ ProcessGroups Ranks::connect(const Layout& layout, double deadline, const AgreeO
         "are only slow, raise --distributed-timeout-minutes");
   });
   session_ = std::make_unique<MpiSession>(launched());
-  ProcessGroups groups = make_groups(*session_, layout, agree ? agree(*session_) : Device::cpu);
+  const Groups agreed = agree(*session_);
+  ProcessGroups groups = make_groups(*session_, agreed.layout, agreed.device);
   session_->set_deadline(deadline);
   return groups;
 }

@@ -4,7 +4,7 @@
 //   Ranks ranks("mtl-train");
 //   flags.check([&] { ...ranks.launched().world... });
 //   return run_ranks(flags, argc, argv, ranks, [&](Console& console) -> Exit {
-//     ProcessGroups groups = ranks.connect(layout, deadline);
+//     ProcessGroups groups = ranks.connect(deadline, [&](MpiSession& session) { ...layout and device... });
 //     ...
 //   });
 //
@@ -39,12 +39,16 @@ class Ranks {
   int rank();
   /// Returns true on the rank that prints for the user.
   bool is_rank_zero() { return rank() == 0; }
-  using AgreeOnDevice = std::function<Device(MpiSession&)>;
+  struct Groups {
+    Layout layout;                // of this rank
+    Device device = Device::cpu;  // whose tensors the groups exchange
+  };
+  using AgreeOnGroups = std::function<Groups(MpiSession&)>;
   /// Collective: starts MPI and returns this rank's groups, or ProcessGroups() in a world of one. From then on, waiting
   /// for other ranks longer than `deadline` seconds ends the job and names the missing ranks. The start itself may take
-  /// at least 10 s, because launchers start ranks one after another. `agree`, also collective, chooses the device whose
-  /// tensors the groups exchange. The default is the CPU.
-  ProcessGroups connect(const Layout& layout, double deadline, const AgreeOnDevice& agree = {});
+  /// at least 10 s, because launchers start ranks one after another. `agree`, also collective, is called once the ranks
+  /// can communicate, and must return the same groups on all of them: ranks that make different ones wait for ever.
+  ProcessGroups connect(double deadline, const AgreeOnGroups& agree);
   /// Null before connect(), and in a world of one, which never initializes MPI.
   MpiSession* session() { return session_.get(); }
 

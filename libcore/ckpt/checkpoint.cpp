@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <iterator>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -104,8 +105,10 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
 }
 
 SaveDirectory::SaveDirectory(std::string path, Console* console) : path_(std::move(path)) {
-  warn_ = [console, warned = std::set<std::string>()](const std::string& message) mutable {
-    if (console != nullptr && warned.insert(message).second) console->warn(message);
+  // A copy, because this object outlives the console with which a run is prepared.
+  warn_ = [own = console == nullptr ? std::nullopt : std::optional(*console),
+           warned = std::set<std::string>()](const std::string& message) mutable {
+    if (own && warned.insert(message).second) own->warn(message);
   };
 
   fs::path above;

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/files.h"
 #include "base/hash.h"
 #include "ckpt/checkpoint_folder.h"
 #include "comm/agreement.h"
@@ -115,17 +114,14 @@ std::int64_t Trainer::count_iterations() const {
   return state_.iteration + batch_sizes_.count_iterations(*options_.batch.train_samples, state_.consumed_samples);
 }
 
-/// Throws if ranks differ in program, settings, tokenizer, data or starting state, because they would then train
-/// different models.
+/// Throws if ranks differ in tokenizer, data or starting state, because they would then train different models.
 void Trainer::check_agreement(const RunStart& start) {
   if (ranks_.groups.world().size() == 1) return;
-  std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
+  std::string from = start.source ? start.source->folder() : "nothing";
   if (start.state) from += cat(", iteration ", start.state->iteration);
   if (start.source) from += "\n" + start.source->identity();
   check_same(ranks_.groups.world(), ranks_.hosts,
-             {{"program", hash_text(hash_bytes(program.data(), program.size()))},
-              {"command line", options_.settings},
-              {"tokenizer", tokenizer_ == nullptr ? "none" : hash_text(tokenizer_->hash())},
+             {{"tokenizer", tokenizer_ == nullptr ? "none" : hash_text(tokenizer_->hash())},
               {"data", data_.identity_lines()},
               {"start", from}});
 }

@@ -80,6 +80,15 @@ expect_refused() {
 # shellcheck disable=SC2016  # "$@" is the rank's
 with_rank_setup 1 'set -- "$@" --lr 0.004' expect_exit 2 run_in flags
 expect_refused flags 'command line' 'lr = 0.004 .*' 'lr = 0.002 .*'
+# Two stages have a group more than two replicas.
+# shellcheck disable=SC2016
+with_rank_setup 1 'set -- "$@" --pipeline-model-parallel-size 2' expect_exit 2 run_in layout
+expect_refused layout 'command line' 'pipeline-model-parallel-size = 2 .*' 'pipeline-model-parallel-size = 1 .*'
+cp "$BIN/mtl-train" other-program
+echo >>other-program
+# shellcheck disable=SC2016
+with_rank_setup 1 'shift; set -- ./other-program "$@"' expect_exit 2 run_in program
+expect_refused program program '[0-9a-f]+' '[0-9a-f]+'
 mkdir other
 head -n 390 "$CORPUS" >other.jsonl
 preprocess other.jsonl other/c

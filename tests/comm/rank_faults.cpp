@@ -91,8 +91,9 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   stops_in_finalize = chosen && options.fault == "end";
   if (chosen && options.fault == "start") std::raise(SIGSTOP);
   if (chosen && options.fault == "absent") return Exit::ok;
-  ProcessGroups groups = ranks.connect(
-      {.grid = RankGrid({.data = ranks.launched().world}), .rank = ranks.launched().rank}, options.deadline);
+  ProcessGroups groups = ranks.connect(options.deadline, [](MpiSession& session) {
+    return Ranks::Groups{{.grid = RankGrid({.data = session.world()}), .rank = session.rank()}};
+  });
   MpiSession* session = ranks.session();
   Stream stream(Device::cpu);
   OperationProgress progress{.iteration = 0};
