@@ -35,12 +35,16 @@ expect_refused_start 'config.json: [0-9a-f]{16}'
 cp hf/config.json other/hf
 mkdir loaded
 ln -s ../loaded other
-with_rank_setup 1 'cd other' expect_exit 0 run_in loaded --load hf
+# Only rank 0 looks for the stop file, which is in rank 1's folder.
+touch other/off
+with_rank_setup 1 'cd other' expect_exit 0 run_in loaded --load hf --kill-switch-path off
+expect_text loaded/save/latest_checkpointed_iteration.txt '^2$'
 
-# All ranks find the same damaged files, but only rank 0 reports them.
+# All ranks find the same damaged files and changed settings, but only rank 0 reports them.
 echo garbage >first/save/latest_checkpointed_iteration.txt
-expect_exit 0 run_in first
-expect_count 1 "$WORK/err" 'warning: '
+expect_exit 0 run_in first --lr 0.001 --override-opt_param-scheduler
+expect_count 2 "$WORK/err" 'warning: '
+expect_count 1 "$WORK/err" '^mtl-train: warning: first/save/iter_0000002 continues with another schedule: --lr 0.002, now 0.001'
 expect_text "$WORK/err" '^mtl-train: warning: first/save/latest_checkpointed_iteration.txt is not a number; using .* iteration 2$'
 rm second/save/iter_0000002/shard_00001.safetensors
 expect_exit 0 run_in second --seed 2

@@ -69,6 +69,12 @@ for fault in eio:30:'Input/output error' enospc:70:'No space left on device'; do
   resumes_as_whole faulty "$kind on rank 1 at its write operation $at"
 done
 
+# Without --save, too, a run that ends early first waits for the weights that ranks send each other.
+expect_exit 0 timeout -s KILL 60 mpirun --oversubscribe -n 4 mtl-train "${MODEL[@]}" --hidden-size 256 --train-iters 12 \
+  --exit-interval 4 --global-batch-size 8 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather \
+  --threads 1 </dev/null
+expect_text "$WORK/err" '^mtl-train: --exit-interval after iteration 4; without --save nothing was kept$'
+
 # If a rank was started differently, this is detected before anything is trained or written. expect_refused NAME WHAT
 # RANK_1 RANK_0: the job NAME failed because WHAT differs between these ranks.
 expect_refused() {
