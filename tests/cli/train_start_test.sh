@@ -127,26 +127,30 @@ done
 expect_exit 65 run_in new --load damaged/save --ckpt-step 9
 expect_exit 65 run_in damaged --ckpt-step 6 --load damaged/save/iter_0000009
 
-# A checkpoint that the user may not read is not a damaged one. No other is loaded, and none is renamed.
+# A checkpoint that the user may not read, or only in part, is not a damaged one. No other is loaded, and none is
+# renamed.
 copy_at_9 closed
 chmod 711 "$WORK"
 chmod -R a+rwX closed
-chmod 000 closed/save/iter_0000009
 # as_user COMMAND...: runs COMMAND without root's privileges.
 as_user() {
   if [ "$(id -u)" -ne 0 ]; then "$@"; else setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; fi
 }
 if as_user "$BIN/mtl-train" --version >out 2>err; then
-  # shellcheck disable=SC2024  # the shell writes
-  as_user "$BIN/mtl-train" "${MODEL[@]}" "${LENGTH[@]}" --save closed/save >out 2>err
-  code=$?
-  [ $code -eq 74 ] || fail "an unreadable checkpoint: exit $code"
-  expect_text err 'closed/save/iter_0000009.*: Permission denied$'
-  expect_names closed "$before"
+  for unreadable in closed/save/iter_0000009 closed/save/iter_0000009/shard_00000.safetensors; do
+    rights=$(stat -c %a $unreadable)
+    chmod 000 $unreadable
+    # shellcheck disable=SC2024  # the shell writes
+    as_user "$BIN/mtl-train" "${MODEL[@]}" "${LENGTH[@]}" --save closed/save >out 2>err
+    code=$?
+    [ $code -eq 74 ] || fail "$unreadable cannot be read: exit $code"
+    expect_text err "$unreadable.*: Permission denied$"
+    expect_names closed "$before"
+    chmod "$rights" $unreadable
+  done
 else
   echo 'SKIPPED: an unreadable checkpoint: no other user can run mtl-train' >&2
 fi
-chmod 755 closed/save/iter_0000009
 
 # Rolling back: later checkpoints are renamed, and the run continues from the earlier one.
 for named in '--ckpt-step 6' '--load back/save/iter_0000006' '--ckpt-step 6 --load ./back/save/'; do
