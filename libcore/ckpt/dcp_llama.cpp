@@ -10,6 +10,7 @@
 #include "ckpt/canonical.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/dcp_reader.h"
+#include "ckpt/foreign_model.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/model_folder.h"
 #include "ckpt/stored_matrix.h"
@@ -114,6 +115,8 @@ class DcpLlamaReader : public DcpReader {
       prefix_ = prefix;
       return;
     }
+    const ForeignModel program = find_foreign_program("", {fs::path(folder).filename().string()});
+    if (!program.what.empty()) fail_at(Exit::bad_data, folder, "the folder ", program.what, program.remedy);
     std::vector<std::string> first;
     for (const auto& [key, tensor] : dcp().tensors()) {
       if (first.size() < 4) first.push_back(cat("'", printable_text(key.substr(0, 100)), "'"));
@@ -307,18 +310,7 @@ class DcpLlamaReader : public DcpReader {
 }  // namespace
 
 std::optional<std::string> current_dcp_step(const std::string& path, Console&) {
-  constexpr std::string_view kPrefix = "step-";
-  std::optional<std::int64_t> newest;
-  std::string found;
-  for (const std::string& name : names_in_folder(path)) {
-    if (!starts_with(name, kPrefix) || name.find_first_not_of("0123456789", kPrefix.size()) != std::string::npos)
-      continue;
-    const std::optional<std::int64_t> step = parse_int(name.substr(kPrefix.size()));
-    if (!step || (newest && *step <= *newest) || !holds_dcp(cat(path, "/", name))) continue;
-    newest = step;
-    found = cat(path, "/", name);
-  }
-  return newest ? std::optional(found) : std::nullopt;
+  return newest_numbered(path, "step-", holds_dcp);
 }
 
 std::unique_ptr<TensorReader> open_dcp_llama(const std::string& path, const ModelSupplement& given, Console& console) {

@@ -12,7 +12,6 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kStepPrefix = "global_step";
 constexpr const char* kTracker = "latest";
 constexpr const char* kUniversalTracker = "latest_universal";
 
@@ -92,11 +91,6 @@ std::vector<std::string> listed(const std::map<int, std::string>& by_number, con
   return out;
 }
 
-std::optional<std::int64_t> step_in_name(const std::string& name) {
-  if (!starts_with(name, kStepPrefix)) return std::nullopt;
-  return parse_int(name.substr(std::string_view(kStepPrefix).size()));
-}
-
 }  // namespace
 
 bool holds_deepspeed(const std::string& path) {
@@ -125,18 +119,13 @@ std::optional<std::string> current_deepspeed_checkpoint(const std::string& path,
     if (is_name && holds_deepspeed(cat(path, "/", name))) return cat(path, "/", name);
     if (file == tracker) tracked = name;
   }
-  std::string newest;
-  std::int64_t newest_step = -1;
-  for (const std::string& name : names_in_folder(path)) {
-    const std::optional<std::int64_t> step = step_in_name(name);
-    if (!step || *step <= newest_step || !holds_deepspeed(cat(path, "/", name))) continue;
-    newest = name, newest_step = *step;
-  }
-  if (newest.empty()) return std::nullopt;
+  const std::optional<std::string> newest = newest_numbered(path, "global_step", holds_deepspeed);
+  if (!newest) return std::nullopt;
   const std::string problem = tracked.empty() ? " does not name a checkpoint"
                                               : cat(" names ", printable_text(tracked), ", which does not exist");
-  console.warn(cat(tracker, file_exists(tracker) ? problem : " is missing", "; using ", newest));
-  return cat(path, "/", newest);
+  console.warn(
+      cat(tracker, file_exists(tracker) ? problem : " is missing", "; using ", fs::path(*newest).filename().string()));
+  return newest;
 }
 
 DeepSpeedFiles list_deepspeed_files(const std::string& checkpoint) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mtl {
 
@@ -17,8 +18,11 @@ struct ForeignModel {
   std::string what;    // "is a distributed Megatron-LM checkpoint (metadata.json)"; empty if not recognized
   std::string remedy;  // how to make it a model that mtl reads: "; convert it with ..."
 };
-/// Recognizes a checkpoint of Megatron-LM (in torch, torch_dist or zarr format), PyTorch, DeepSpeed or GPT-NeoX, the
-/// folder that contains its iterations, and a file or folder with the weights of a model alone. Does not open files.
+/// Recognizes a program's model by one of the names in a folder, and llm.c's by the first bytes of a file. Does not
+/// recognize weights alone.
+ForeignModel find_foreign_program(const std::string& folder, const std::vector<std::string>& names);
+/// Recognizes a checkpoint of a program in foreign_model.cpp's table, the folder that contains its iterations, and a
+/// file or folder with the weights of a model alone.
 ForeignModel find_foreign_model(const std::string& path);
 /// Returns what find_foreign_model() finds together with its remedy, or "".
 std::string describe_foreign_model(const std::string& path);

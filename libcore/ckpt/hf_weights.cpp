@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/companion_files.h"
+#include "ckpt/foreign_model.h"
+#include "ckpt/model_folder.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/torch_file.h"
 
@@ -80,6 +82,9 @@ std::vector<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& fold
     if (file_exists(cat(folder, "/", format.index))) return open_shards(folder, format);
     names.insert(names.end(), {format.single, format.index});
   }
+  const ForeignModel other = find_foreign_program(folder, names_in_folder(folder));
+  if (!other.what.empty())
+    fail(Exit::bad_data, folder, " has a config.json, but no weights of transformers; it ", other.what, other.remedy);
   fail(Exit::bad_data, folder, " has no weights; add one of the files ", join(names, ", "));
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/count_of.h"
 #include "base/printable.h"
+#include "ckpt/foreign_model.h"
 #include "ckpt/megatron_config.h"
 #include "ckpt/nested_tensors.h"
 #include "ckpt/rank_files.h"
@@ -49,6 +50,13 @@ std::vector<PickleValue> chunks_of(const TorchFile& file) {
       fail_at(Exit::bad_data, file.path(), "the model is ", chunk.describe(), " instead of a dict");
   }
   return chunks;
+}
+
+/// Throws if the file is of a program that has a dict "model", too.
+void refuse_other_program(const TorchFile& file) {
+  if (!file.root().find("model_args")) return;
+  const ForeignModel program = find_foreign_program("", {"ckpt.pt"});
+  fail_at(Exit::bad_data, file.path(), "the file ", program.what, program.remedy);
 }
 
 double version_of(const TorchFile& file) {
@@ -171,6 +179,7 @@ MegatronModel read_megatron_model(const MegatronRankFiles& files) {
   model.tensor_parallel = files.tensor_parallel;
   model.pipeline_parallel = files.pipeline_parallel;
   for (const std::string& path : files.paths) model.files.push_back(std::make_unique<TorchFile>(path));
+  refuse_other_program(*model.files.front());
   check_same_checkpoint(model.files);
   check_parallel_sizes(model);
   model.version = version_of(*model.files.front());

@@ -194,6 +194,20 @@ std::optional<std::int64_t> iteration_in_name(const std::string& name) {
   return parse_int(name.substr(5));
 }
 
+std::optional<std::string> newest_numbered(const std::string& folder, std::string_view prefix,
+                                           bool (*holds)(const std::string& folder)) {
+  std::optional<std::string> found;
+  std::int64_t newest = -1;
+  for (const std::string& name : names_in_folder(folder)) {
+    if (!matches(name, cat(prefix, "#"))) continue;
+    const std::optional<std::int64_t> number = parse_int(name.substr(prefix.size()));
+    if (!number || *number <= newest || !holds(cat(folder, "/", name))) continue;
+    newest = *number;
+    found = cat(folder, "/", name);
+  }
+  return found;
+}
+
 FolderContents examine_model_folder(const std::string& path) {
   const std::vector<Entry> entries = list_entries(path);
   if (has_file(entries, kManifestName)) return {.kind = "a checkpoint", .problem = foreign_in_checkpoint(path)};

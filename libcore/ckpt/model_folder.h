@@ -11,12 +11,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mtl {
 
 /// Returns the iteration in a checkpoint folder's name, such as 1000 for "iter_0001000". Empty for any other name.
 std::optional<std::int64_t> iteration_in_name(const std::string& name);
+
+/// Returns the subfolder PREFIXn with the largest number n for which `holds` is true. Empty if there is none.
+std::optional<std::string> newest_numbered(const std::string& folder, std::string_view prefix,
+                                           bool (*holds)(const std::string& folder));
 
 struct FolderContents {
   std::string kind;             // "a Hugging Face model"; empty if not recognized

@@ -22,6 +22,13 @@ namespace mtl {
 
 namespace {
 
+bool holds_hf(const std::string& path) { return file_exists(path + "/config.json"); }
+
+/// Returns the newest checkpoint in the output folder of transformers' Trainer.
+std::optional<std::string> current_trainer_checkpoint(const std::string& path, Console&) {
+  return newest_numbered(path, "checkpoint-", holds_hf);
+}
+
 constexpr ModelFormat kModelFormats[] = {
     {.name = "mtl",
      .kind = "checkpoint",
@@ -93,8 +100,8 @@ constexpr ModelFormat kModelFormats[] = {
      .reads = "weights",
      .writes = "--to hf",
      .proof = "cli/transformers_long.sh",
-     .holds = [](const std::string& path) { return file_exists(path + "/config.json"); },
-     .current = nullptr,
+     .holds = holds_hf,
+     .current = current_trainer_checkpoint,
      .open = [](const std::string& path, const ModelSupplement&, Console&) { return open_hf_folder(path); },
      .find_weights = find_hf_weights},
 };
@@ -120,6 +127,7 @@ std::optional<std::string> find_model_in(const std::string& path, Console& conso
 void warn_of_other_model(const std::string& folder, const std::string& model, Console& console) {
   if (!is_directory(folder)) return;
   const ModelFormat& chosen = *find_model_format(model);
+  if (chosen.find_weights != nullptr && chosen.find_weights(model).empty()) return;  // opening it says what is there
   const std::string marks = model == folder ? std::string(chosen.recognized) : fs::path(model).filename().string();
   const auto warn = [&](const ModelFormat& other, std::string_view other_marks) {
     console.warn(cat(folder, " contains more than one model: mtl reads the ", chosen.kind, " (", marks,

@@ -106,6 +106,15 @@ expect_foreign pickled_hf 'pytorch_model.bin: the file is empty'
 rm "$WORK/pickled_hf/pytorch_model.bin"
 expect_foreign pickled_hf \
   'has no weights; .*model.safetensors, .*, pytorch_model.bin, pytorch_model.bin.index.json'
+# Checkpoints of transformers' Trainer: the weights are still DeepSpeed's or FSDP's, which are no second model.
+mkdir -p "$WORK/trainer/checkpoint-3/global_step3" "$WORK/trainer/checkpoint-20"
+cp "$MODELS/a/config.json" "$WORK/trainer/checkpoint-3"
+touch "$WORK/trainer/checkpoint-3/"{zero_to_fp32.py,global_step3/mp_rank_00_model_states.pt}
+expect_foreign trainer/checkpoint-3 'has a config.json, but no weights .*\(zero_to_fp32.py\); merge .*python zero_to_fp32.py \. \.'
+! grep -q 'more than one model' "$WORK/err" || fail 'a folder without weights is taken for a second model'
+cp "$MODELS/a/"* "$WORK/trainer/checkpoint-20"
+expect_exit 0 mtl-convert --load "$WORK/trainer" --save "$WORK/trained"
+expect_text "$WORK/err" 'read .*trainer/checkpoint-20 \(Hugging Face folder'
 cp "$MODELS/a/model.safetensors" "$WORK/tokens.bin"
 expect_exit 65 mtl-convert --load "$WORK/tokens.bin" --save "$WORK/foreign"
 expect_text "$WORK/err" 'tokens.bin is a file, but a model is a folder'

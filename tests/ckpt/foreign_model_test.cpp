@@ -1,0 +1,107 @@
+// Models of programs whose formats mtl does not read: each is named, with what converts it.
+#include "ckpt/foreign_model.h"
+
+#include <doctest/doctest.h>
+
+#include "ckpt/torch_writer.h"
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+struct ForeignCase {
+  std::vector<std::string> files;  // relative to the folder
+  std::string program, remedy;
+};
+
+const ForeignCase kForeignCases[] = {
+    {{"ckpt.pt"}, "is a checkpoint of nanoGPT (ckpt.pt)", "GPT2LMHeadModel"},
+    {{"consolidated.00.pth", "params.json"}, "has Meta's format of Llama", "convert_llama_weights_to_hf.py"},
+    {{"consolidated.safetensors", "params.json"}, "has Mistral's own format", "convert_mistral_weights_to_hf.py"},
+    {{"latest.txt", "10/checkpoint_metadata.json", "10/model_config.json", "10/model/x"}, "of nanotron", "to_hf.py"},
+    {{"lit_model.pth", "model_config.yaml"}, "is a checkpoint of LitGPT", "litgpt convert_from_litgpt"},
+    {{"step-000100/lit_model.pth"}, "step-000100 is a checkpoint of LitGPT", "litgpt convert_from_litgpt"},
+    {{"llama-7b.Q4_K_M.gguf"}, "has llama.cpp's format", "Hugging Face folder"},
+    {{"gpt.nemo"}, "is an archive of NeMo", "nemo_to_hf"},
+    {{"epoch_0/hf_model_0001_0.pt"}, "epoch_0 is a checkpoint of torchtune", "pytorch_model.bin"},
+    {{"checkpoint-20/adapter_config.json"}, "checkpoint-20 is an adapter of PEFT", "merge_and_unload()"},
+    {{"ep0-ba1000-rank0.pt"}, "is a checkpoint of Composer", "convert_composer_to_hf.py"},
+    {{"weights.npz"}, "is a model of MLX", "mlx_lm.fuse"},
+    {{"0/_CHECKPOINT_METADATA"}, "0 is a checkpoint of Orbax", "to_huggingface.py"},
+    {{"model.ckpt-1000.index", "model.ckpt-1000.data-00000-of-00001", "checkpoint"}, "of TensorFlow", "gpt2"},
+    {{"tf_model.h5"}, "has the weights of TensorFlow", "from_tf=True"},
+    {{"model.onnx"}, "is an exported model for inference (ONNX)", "Hugging Face folder"},
+    {{"config.json", "pytorch_model_fsdp_0/.metadata"},
+     "no weights of transformers; it is a sharded checkpoint of FSDP",
+     "accelerate merge-weights pytorch_model_fsdp_0 ."},
+    {{"config.json", "zero_to_fp32.py", "latest", "global_step3/x_model_states.pt"},
+     "DeepSpeed",
+     "zero_to_fp32.py . ."},
+    {{"config.json", "global_step3/x_model_states.pt"}, "is a DeepSpeed checkpoint", "DeepSpeed's zero_to_fp32.py"},
+    {{"iter_0000005/__0_0.distcp"}, "distributed checkpoint", "without .metadata; copy all of its files"},
+};
+
+std::string error_of_loading(const std::string& path) {
+  return error_of([&] { open_quietly(path); }, Exit::bad_data);
+}
+
+}  // namespace
+
+TEST_CASE("foreign models: the program is named, and what converts its model") {
+  const ScratchFolder scratch;
+  for (const ForeignCase& foreign : kForeignCases) {
+    CAPTURE(foreign.program);
+    const std::string folder = scratch / "model";
+    fs::remove_all(folder);
+    for (const std::string& name : foreign.files) {
+      make_directories(parent_folder(cat(folder, "/", name)));
+      write_text(cat(folder, "/", name), name == "config.json" ? read_file("golden/gpt2_model/a/config.json") : "");
+    }
+    const std::string error = error_of_loading(folder);
+    CHECK(contains(error, folder));
+    CHECK(contains(error, foreign.program));
+    CHECK(contains(error, foreign.remedy));
+  }
+}
+
+TEST_CASE("foreign models: a path may name the file") {
+  const ScratchFolder scratch;
+  for (const char* name : {"consolidated.00.pth", "lit_model.pth", "x.gguf", "x.nemo", "x.onnx", "weights.npz"}) {
+    CAPTURE(name);
+    write_text(scratch / name, "");
+    const std::string error = error_of_loading(scratch / name);
+    CHECK(contains(error, cat("(", name, "); ")));
+    CHECK(!contains(error, "pytorch_model.bin, next to"));
+  }
+}
+
+TEST_CASE("foreign models: llm.c's are recognized by their first bytes, and other .bin files are not") {
+  const ScratchFolder scratch;
+  for (const bool is_model : {false, true}) {
+    write_text(scratch / "model_00000010.bin", is_model ? std::string("\xc6\xd7\x34\x01\x03\0\0\0", 8) : "tokens");
+    CHECK(contains(error_of_loading(scratch.path()), is_model ? "dev/eval/export_hf.py" : "contains no model"));
+    CHECK(contains(error_of_loading(scratch / "model_00000010.bin"),
+                   is_model ? "export_hf.py" : "but a model is a folder"));
+  }
+}
+
+TEST_CASE("foreign models: a file of nanoGPT is recognized by its keys") {
+  const ScratchFolder scratch;
+  const std::string path = scratch / "best.pt";
+  OutputFile out(path);
+  TorchWriter writer(out, "best");
+  writer.pickle().begin_dict();
+  writer.pickle().text("model"), writer.pickle().begin_dict();
+  writer.pickle().text("_orig_mod.transformer.wte.weight"), writer.tensor(StoredDType::f32, {1});
+  writer.pickle().end_dict();
+  writer.pickle().text("model_args"), writer.pickle().begin_dict();
+  writer.pickle().text("n_layer"), writer.pickle().integer(1);
+  writer.pickle().end_dict();
+  writer.pickle().end_dict();
+  writer.write_data(std::as_bytes(std::span("\0\0\0\0", 4)));
+  writer.finish();
+  out.close();
+  CHECK(contains(error_of_loading(path), "best.pt: the file is a checkpoint of nanoGPT"));
+}
