@@ -95,9 +95,9 @@ Json rotary_to_json(const RotaryOptions& rotary) {
   Json out = Json::object({{"base", rotary.base}, {"percent", rotary.percent}, {"interleaved", rotary.interleaved}});
   if (rotary.scaling == RotaryOptions::Scaling::none) return out;
   out.set("scaling", name_in(kScalings, rotary.scaling));
+  out.set("factor", rotary.factor);
   using Scaling = RotaryOptions::Scaling;
   const Scaling scaling = rotary.scaling;
-  if (scaling != Scaling::longrope) out.set("factor", rotary.factor);
   if (scaling == Scaling::llama3) {
     out.set("low_freq_factor", rotary.low_freq_factor);
     out.set("high_freq_factor", rotary.high_freq_factor);
@@ -112,18 +112,16 @@ Json rotary_to_json(const RotaryOptions& rotary) {
     out.set("long_factors", numbers_to_json(rotary.long_factors));
   }
   if (scaling == Scaling::yarn || scaling == Scaling::longrope) out.set("attention_factor", rotary.attention_factor);
-  if (scaling != Scaling::linear && scaling != Scaling::dynamic)
-    out.set("original_positions", rotary.original_positions);
+  if (rotary.stretches_original()) out.set("original_positions", rotary.original_positions);
   return out;
 }
 
-RotaryOptions rotary_from_json(const Json& json) {
+RotaryOptions rotary_from_json(const Json& json, std::int64_t max_positions) {
   RotaryOptions rotary;
   rotary.base = json.at("base").as_number();
   rotary.percent = json.at("percent").as_number();
   rotary.interleaved = json.at("interleaved").as_bool();
   if (json.find("scaling") != nullptr) rotary.scaling = value_of<RotaryOptions::Scaling>(kScalings, json, "scaling");
-  rotary.factor = json.number_or("factor", rotary.factor);
   rotary.low_freq_factor = json.number_or("low_freq_factor", rotary.low_freq_factor);
   rotary.high_freq_factor = json.number_or("high_freq_factor", rotary.high_freq_factor);
   rotary.beta_fast = json.number_or("beta_fast", rotary.beta_fast);
@@ -133,6 +131,10 @@ RotaryOptions rotary_from_json(const Json& json) {
   rotary.long_factors = numbers_from_json(json, "long_factors");
   rotary.attention_factor = json.number_or("attention_factor", rotary.attention_factor);
   rotary.original_positions = json.int_or("original_positions", rotary.original_positions);
+  // Earlier versions did not store it for longrope.
+  if (rotary.scaling == RotaryOptions::Scaling::longrope)
+    rotary.factor = double(max_positions) / double(rotary.original_positions);
+  rotary.factor = json.number_or("factor", rotary.factor);
   return rotary;
 }
 
@@ -182,7 +184,8 @@ GptConfig config_from_json(const Json& json) {
   for (const auto& field : kSwitches) config.*field.member = json.bool_or(field.key, config.*field.member);
   config.sliding_window = json.int_or("sliding_window", 0);
   config.first_window_layer = json.int_or("first_window_layer", 0);
-  if (config.position_embedding == PositionEmbedding::rotary) config.rotary = rotary_from_json(json.at("rotary"));
+  if (config.position_embedding == PositionEmbedding::rotary)
+    config.rotary = rotary_from_json(json.at("rotary"), config.max_positions);
   config.tied_embeddings = json.at("tied_embeddings").as_bool();
   config.norm_eps = json.at("norm_epsilon").as_number();
   config.init_std = json.at("init_method_std").as_number();

@@ -131,9 +131,9 @@ class RotaryReader {
     rotary.original_positions = original_positions(values);
     rotary.short_factors = required_numbers(where, values, "short_factor");
     rotary.long_factors = required_numbers(where, values, "long_factor");
-    const double factor = number_or_null(values, "factor", ratio_of_positions(rotary));
+    rotary.factor = number_or_null(values, "factor", ratio_of_positions(rotary));
     rotary.attention_factor =
-        number_or_null(values, "attention_factor", longrope_attention_factor(factor, rotary.original_positions));
+        number_or_null(values, "attention_factor", longrope_attention_factor(rotary.factor, rotary.original_positions));
   }
 
   /// Returns `fallback` if the value is absent or null.
@@ -253,9 +253,7 @@ namespace {
 Json scaling_to_hf(const GptConfig& config) {
   const RotaryOptions& rotary = config.rotary;
   if (rotary.scaling == Scaling::none) return {};
-  const double ratio =  // longrope's factor
-      static_cast<double>(config.max_positions) / static_cast<double>(rotary.original_positions);
-  Json out = Json::object({{"factor", rotary.scaling == Scaling::longrope ? ratio : rotary.factor}});
+  Json out = Json::object({{"factor", rotary.factor}});
   if (rotary.scaling == Scaling::llama3)
     out.set("high_freq_factor", rotary.high_freq_factor).set("low_freq_factor", rotary.low_freq_factor);
   if (rotary.scaling == Scaling::yarn) {
@@ -267,11 +265,10 @@ Json scaling_to_hf(const GptConfig& config) {
   if (rotary.scaling == Scaling::longrope) {
     out.set("short_factor", Json::Array(rotary.short_factors.begin(), rotary.short_factors.end()));
     out.set("long_factor", Json::Array(rotary.long_factors.begin(), rotary.long_factors.end()));
-    if (rotary.attention_factor != longrope_attention_factor(ratio, rotary.original_positions))
+    if (rotary.attention_factor != longrope_attention_factor(rotary.factor, rotary.original_positions))
       out.set("attention_factor", rotary.attention_factor);
   }
-  if (rotary.scaling != Scaling::linear && rotary.scaling != Scaling::dynamic)
-    out.set("original_max_position_embeddings", rotary.original_positions);
+  if (rotary.stretches_original()) out.set("original_max_position_embeddings", rotary.original_positions);
   return out.set("rope_type", std::string(std::ranges::find(kScalingNames, rotary.scaling, &ScalingName::scaling)->hf));
 }
 

@@ -53,10 +53,11 @@ std::vector<std::string> GptConfig::problems() const {
 }
 
 std::int64_t GptConfig::longest_sequence() const {
-  const bool stretches =
-      position_embedding == PositionEmbedding::rotary && rotary.scaling == RotaryOptions::Scaling::dynamic;
-  if (!stretches) return max_positions;
-  return static_cast<std::int64_t>(std::min<double>(INT32_MAX, rotary.factor * static_cast<double>(max_positions)));
+  const bool is_scaled =
+      position_embedding == PositionEmbedding::rotary && rotary.scaling != RotaryOptions::Scaling::none;
+  if (!is_scaled) return max_positions;
+  const double before = double(rotary.stretches_original() ? rotary.original_positions : max_positions);
+  return std::max(max_positions, static_cast<std::int64_t>(std::min<double>(INT32_MAX, rotary.factor * before)));
 }
 
 namespace {
@@ -97,7 +98,11 @@ std::vector<std::string> GptConfig::rotary_problems() const {
   using Scaling = RotaryOptions::Scaling;
   const Scaling scaling = rotary.scaling;
   if (scaling == Scaling::none) return out;
-  positive("rotary scaling factor", rotary.factor);
+  if (rotary.stretches_original() && rotary.original_positions < 1)  // from which the factor may be derived
+    out.push_back(
+        cat("original positions of rotary scaling are ", rotary.original_positions, "; they must be at least 1"));
+  else
+    positive("rotary scaling factor", rotary.factor);
   if (scaling == Scaling::linear) return out;
   if (scaling == Scaling::dynamic) {
     if (!(rotary.factor >= 1 && rotary.factor * static_cast<double>(max_positions) <= INT32_MAX))
@@ -107,9 +112,6 @@ std::vector<std::string> GptConfig::rotary_problems() const {
       out.emplace_back("dynamic rotary scaling needs at least 4 elements of each head to be rotated");
     return out;
   }
-  if (rotary.original_positions < 1)
-    out.push_back(
-        cat("original positions of rotary scaling are ", rotary.original_positions, "; they must be at least 1"));
   if (scaling != Scaling::llama3) {
     positive("attention factor of rotary scaling", rotary.attention_factor);
     if (scaling == Scaling::yarn)

@@ -29,7 +29,8 @@ struct RotaryOptions {
   // that turn beta_slow times or less, and interpolates in between over the index of the pair, whose bounds it rounds
   // outwards to whole pairs if round_pairs (Peng et al. 2023). longrope divides each frequency by a factor of its own,
   // from short_factors or, in sequences longer than original_positions, from long_factors (Ding et al. 2024). dynamic
-  // raises the base in sequences longer than the model's max_positions, which may be `factor` times as long.
+  // raises the base in sequences longer than the model's max_positions. For longrope, `factor` only says how much
+  // longer than original_positions sequences may be.
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4, beta_fast = 32, beta_slow = 1;
   bool round_pairs = true;
   std::vector<double> short_factors{}, long_factors{};  // one for each pair
@@ -38,6 +39,10 @@ struct RotaryOptions {
 
   /// Returns true if the frequencies depend on the length of the sequence.
   bool depends_on_length() const { return scaling == Scaling::longrope || scaling == Scaling::dynamic; }
+  /// Returns true if the scaling stretches original_positions; linear and dynamic stretch the model's max_positions.
+  bool stretches_original() const {
+    return scaling == Scaling::llama3 || scaling == Scaling::yarn || scaling == Scaling::longrope;
+  }
 
   bool operator==(const RotaryOptions&) const = default;
 };
@@ -77,7 +82,8 @@ struct GptConfig {
 
   /// Returns a layer's sliding window in tokens; 0: none.
   std::int64_t window_of(std::int64_t layer) const { return layer < first_window_layer ? 0 : sliding_window; }
-  /// Returns the most tokens that a sequence can have: max_positions, or more with dynamic rotary scaling.
+  /// Returns the most tokens that a sequence can have: max_positions, or as many as rotary scaling reaches.
+  /// Configurations often leave max_positions at the length before scaling.
   std::int64_t longest_sequence() const;
   /// Returns true if the frequencies of its rotary positions depend on the length of the sequence.
   bool depends_on_length() const {

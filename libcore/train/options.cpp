@@ -373,7 +373,9 @@ namespace {
 /// Reports samples that are longer than the model's positions.
 void check_length(const TrainOptions& options, const GptConfig& config, bool is_loaded, const ReportProblem& report) {
   const std::int64_t length = options.data.seq_length;
-  const std::int64_t longest = config.longest_sequence();
+  // Checkpoints record the positions of a run. A scaling may reach further, but only dynamic needs its base length.
+  const bool is_dynamic = config.rotary.scaling == RotaryOptions::Scaling::dynamic;
+  const std::int64_t longest = is_dynamic ? config.longest_sequence() : config.max_positions;
   if (longest <= 0 || length <= longest) return;
   const std::string what = cat("is longer than the ", longest, " positions of the model");
   const ArchitectureOptions& model = options.architecture;

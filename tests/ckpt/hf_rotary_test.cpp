@@ -101,7 +101,15 @@ TEST_CASE("hf rotary: keys of rope_parameters that are absent or null have trans
     CHECK(contains(error_of([&] { with(key, "8"); }, Exit::bad_data), cat("rope_parameters.", key, " is \"8\"")));
   }
   json = Json::read("golden/rotary_model/longrope/config.json");
+  CHECK(with("factor", Json()).factor == 8);
   CHECK(with("factor", Json()).attention_factor == longrope_attention_factor(8, 32));
+  // Manifests of earlier versions have no factor of longrope.
+  const GptConfig longrope = gpt_config_from_hf(json);
+  CHECK(longrope.rotary.factor == 4);
+  Json manifest = config_to_json(longrope), rotary = Json::object();
+  for (const auto& [key, value] : manifest.at("rotary").as_object())
+    if (key != "factor") rotary.set(key, value);
+  CHECK(config_from_json(manifest.set("rotary", rotary)).rotary.factor == 8);
   CHECK(contains(error_of([&] { with("long_factor", 3); }, Exit::bad_data), "long_factor is 3; it must be a list"));
 }
 

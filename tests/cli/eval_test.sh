@@ -84,6 +84,23 @@ expect_exit 2 mtl-eval --load b --input one.txt --vocab-file v
 expect_text err '--merge-file +is required by'
 expect_exit 2 mtl-eval --load b --input one.txt --seq-length 49
 expect_text err '--seq-length 49 .* 48 positions'
+# A model whose configuration states only the positions before scaling is as long as its scaling reaches.
+seq -s ' ' 1 100 >count.txt
+for sizes in 'yarn 16 64' 'longrope 32 128'; do
+  read -r scaling original longest <<<"$sizes"
+  cp -r "$TESTS/golden/rotary_model/$scaling" .
+  chmod -R u+w "$scaling"
+  sed -i -E "s/(\"max_position_embeddings\": )256/\1$original/" "$scaling/config.json"
+  scored=(--input count.txt --tokenizer-type NullTokenizer --vocab-size 200 --quiet --seq-length)
+  expect_exit 0 mtl-eval --load "$TESTS/golden/rotary_model/$scaling" "${scored[@]}" 60
+  cp out want
+  expect_exit 0 mtl-eval --load "$scaling" "${scored[@]}" 60
+  expect_same out want
+  expect_exit 2 mtl-eval --load "$scaling" "${scored[@]}" $((longest + 1))
+  expect_text err "is longer than the $longest positions"
+  expect_exit 0 mtl-generate --load "$scaling" --ids --prompt "$(seq -s ' ' 1 50)" --max-new-tokens 2
+  [ -s err ] && fail 'mtl-generate cuts a prompt that the scaling reaches'
+done
 expect_exit 2 mtl-eval --load "$MODELS/a" --input one.txt
 expect_text err '--input +needs a tokenizer, but .*/a .*--vocab-file'
 # A tokenizer may have tokens that the model lacks, as long as no text produces them.

@@ -105,8 +105,7 @@ TEST_CASE("rotary: invalid options are refused, with the numbers") {
   CHECK(refused(2, {.scaling = Scaling::dynamic, .factor = 2}, "needs at least 4 elements"));
 }
 
-TEST_CASE(
-    "rotary: with dynamic scaling, sequences may be longer than the positions; frequencies change with longrope's") {
+TEST_CASE("rotary: sequences may be as long as the scaling reaches; frequencies change with dynamic's and longrope's") {
   using Scaling = RotaryOptions::Scaling;
   GptConfig config;
   config.head_dim = 16;
@@ -124,6 +123,21 @@ TEST_CASE(
                    .long_factors = std::vector<double>(8, 2.0),
                    .original_positions = 12};
   CHECK(config.longest_sequence() == 24);
+  config.rotary.factor = 4;
+  CHECK(config.longest_sequence() == 48);
+  for (const auto& [scaling, longest] :
+       {std::pair(Scaling::none, 24), {Scaling::linear, 96}, {Scaling::llama3, 48}, {Scaling::yarn, 48}}) {
+    config.rotary.scaling = scaling;
+    CHECK(config.longest_sequence() == longest);
+  }
+  config.max_positions = 50;  // yarn reaches 48
+  CHECK(config.longest_sequence() == 50);
+  config.rotary.factor = 1e9;
+  CHECK(config.longest_sequence() == INT32_MAX);
+  config.rotary = {.scaling = Scaling::longrope,
+                   .short_factors = std::vector<double>(8, 1.0),
+                   .long_factors = std::vector<double>(8, 2.0),
+                   .original_positions = 12};
   CHECK_FALSE(rotary_frequencies_change(config, 11));
   CHECK(rotary_frequencies_change(config, 12));
   CHECK_FALSE(rotary_frequencies_change(config, 13));
