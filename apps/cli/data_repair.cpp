@@ -2,7 +2,6 @@
 #include <string>
 
 #include "base/count_of.h"
-#include "base/inputs.h"
 #include "base/output_lock.h"
 #include "cli/data_commands.h"
 #include "cli/single_process.h"
@@ -22,9 +21,12 @@ void repair(const DataRepairOptions& options, Console& console) {
   const std::string prefix = dataset_prefix(options.prefix), idx = prefix + ".idx";
   const std::string output = options.in_place ? idx : options.output;
   InterruptGuard guard(console.program());  // must outlive the lock
-  OutputLock lock(dataset_prefix(output), options.in_place ? "PREFIX" : "--output");
-  guard.remove_on_signal(lock.path());
-  if (!options.in_place) refuse_overwriting({idx, prefix + ".bin", options.config_file}, {output}, "--output");
+  OutputClaim claim{.prefixes = {dataset_prefix(output)}, .names = {output}, .inputs = {}, .flag = "PREFIX"};
+  if (!options.in_place) {
+    claim.inputs = {idx, prefix + ".bin", options.config_file};
+    claim.flag = "--output";
+  }
+  const std::vector<OutputLock> locks = claim_outputs(claim, guard, console);
   const IndexRepair made = repair_index(prefix, output, &guard);
   console.info(cat(output, ": ", count_of(made.changed, "pointer"), " of ", with_commas(made.sequences), " corrected"));
 }

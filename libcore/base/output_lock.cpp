@@ -38,10 +38,10 @@ std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
 namespace {
 
 /// Throws UsageError if a prefix is empty or ends in a slash, which would create hidden files such as .bin.
-void check_prefixes(const std::vector<std::string>& prefixes) {
-  for (const std::string& prefix : prefixes) {
+void check_prefixes(const OutputClaim& claim) {
+  for (const std::string& prefix : claim.prefixes) {
     if (fs::path(prefix).filename().empty())
-      throw UsageError({{"--output-prefix " + prefix, "has no file name; give a prefix such as data/corpus"}});
+      throw UsageError({{cat(claim.flag, " ", prefix), "has no file name; give a prefix such as data/corpus"}});
   }
 }
 
@@ -50,7 +50,7 @@ void check_inputs(const OutputClaim& claim) {
   std::vector<std::string> outputs = claim.names;
   for (const std::string& prefix : claim.prefixes) outputs.push_back(OutputLock::path_of(prefix));
   for (std::string& path : find_leftovers(claim.names)) outputs.push_back(std::move(path));
-  refuse_overwriting(claim.inputs, outputs);
+  refuse_overwriting(claim.inputs, outputs, claim.flag);
 }
 
 }  // namespace
@@ -101,16 +101,16 @@ void OutputLock::release() {
 }
 
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console) {
-  check_prefixes(claim.prefixes);
+  check_prefixes(claim);
   check_inputs(claim);
   make_directories(fs::path(claim.names.front()).parent_path());
   for (const std::string& name : claim.names) {
     std::error_code unknown;  // ignored: opening the file reports the error
-    if (fs::is_directory(name, unknown))
-      fail(Exit::io, name, " is a folder, not a file; choose another --output-prefix");
+    if (fs::is_directory(name, unknown)) fail(Exit::io, name, " is a folder, not a file; choose another ", claim.flag);
   }
   std::vector<OutputLock> locks;
-  for (const std::string& prefix : claim.prefixes) guard.remove_on_signal(locks.emplace_back(prefix).path());
+  for (const std::string& prefix : claim.prefixes)
+    guard.remove_on_signal(locks.emplace_back(prefix, claim.flag).path());
   for (const std::string& name : claim.names) guard.remove_on_signal(AtomicFile::temporary_name(name));
   remove_leftovers(claim.names, console,
                    [](const std::string& path) { return is_directory(path) ? "is a folder" : ""; });

@@ -32,9 +32,10 @@ class OutputLock {
 
 /// The files a run is about to write, all in one folder.
 struct OutputClaim {
-  std::vector<std::string> prefixes;  // to lock; must be the same in all tools that write these files
-  std::vector<std::string> names;     // of the files to write
-  std::vector<std::string> inputs;    // everything the run reads; "-" is standard input
+  std::vector<std::string> prefixes;     // to lock; must be the same in all tools that write these files
+  std::vector<std::string> names;        // of the files to write
+  std::vector<std::string> inputs;       // everything the run reads; "-" is standard input
+  std::string flag = "--output-prefix";  // sets the prefixes
 };
 
 /// Reserves the names for this run for as long as the caller holds the returned locks. Creates the folder. Removes

@@ -7,6 +7,7 @@
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/mapped_pages.h"
+#include "base/output_lock.h"
 #include "data/make_token_files.h"
 #include "data/npy.h"
 #include "data/token_counts.h"
@@ -73,12 +74,17 @@ IntegerType default_export_type(const IndexedDataset& data, TokenFormat format) 
 Json export_tokens(const ExportOptions& options, const IndexedDataset& data, Console& console) {
   std::vector<std::string> read = files_of({&data});
   read.push_back(options.config_file);
-  refuse_overwriting(read, {options.output}, "--output");
   const bool as_stored = options.format == TokenFormat::npy && !options.type;
   const auto type = as_stored ? std::nullopt : std::optional(default_export_type(data, options.format));
   const IntegerType to = options.type.value_or(type.value_or(kU16));
   require_space(options.output, data.tokens() * (as_stored ? item_size(data.type()) : to.bytes));
   InterruptGuard guard(console.program());  // must outlive `file`
+  std::vector<OutputLock> locks;
+  std::error_code unknown;                     // ignored: opening the file reports the error
+  if (!fs::is_other(options.output, unknown))  // a device or FIFO is written in place
+    locks = claim_outputs(
+        {.prefixes = {dataset_prefix(options.output)}, .names = {options.output}, .inputs = read, .flag = "--output"},
+        guard, console);
   ByteProgress progress(console, data.bin_bytes());
   AtomicFile file(options.output, &guard);
   if (as_stored)

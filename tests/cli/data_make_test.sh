@@ -285,6 +285,18 @@ for kind in kill enospc; do
   done
   [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "shuffle: succeeds with $kind:$n, not with one of 11 to 39"
 done
+# What a killed run left is removed by the next run, also next to a single file.
+for command in 'export default_text_document --output single.npy' 'repair default_text_document --output single.idx'; do
+  # shellcheck disable=SC2086  # words
+  { (MTL_FAULT=kill:5 exec mtl-data $command); } 2>err
+  ls single.*.tmp.* >/dev/null 2>&1 || fail "$command: a killed run left nothing to remove"
+  # shellcheck disable=SC2086  # words
+  expect_exit 0 mtl-data $command
+  expect_text err "removed single.*.tmp.[0-9]+, because the run that wrote it was killed"
+  ! ls single.*.tmp.* single*.lock 2>/dev/null || fail "$command: left temporary files"
+done
+expect_exit 0 mtl-data export default_text_document --output /dev/null --format nanogpt
+[ ! -e /dev/null.lock ] || fail 'export: a lock next to a device'
 # Interrupts leave nothing either. wait_for FILE: waits until FILE is not empty.
 wait_for() { for _ in $(seq 200); do [ -s "$1" ] && return; sleep 0.02; done; }
 head -c 300000000 /dev/zero >zeros.bin
