@@ -40,7 +40,11 @@ std::string key_of(const char* direction, const AttentionInput& in) {
   if (in.window > 0 && in.window < s.keys) key += cat(" window=", in.window);
   if (in.document_start.exists()) key += " documents";
   if (in.dropout.active()) key += " dropout";
-  return key;
+  if (in.is_whole()) return key;
+  const auto text_of = [](SequencePart part) { return cat(part.index, "/", part.parts); };
+  key += cat(" first=", in.rows.first_row, " part=", text_of(in.rows.part), " keys=", s.keys,
+             " of part=", text_of(in.key_part));
+  return in.past.exists() ? key + " past" : key;
 }
 
 /// Copies of tensors on the host.

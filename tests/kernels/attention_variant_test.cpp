@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "device/cuda_device.h"
@@ -138,6 +139,31 @@ TEST_CASE("attention variants: cudnn accepts whole causal sequences whose query 
   CHECK(refused([](AttentionInput& in) { in.past = meta({2}, DType::i32); }));
   CHECK(refused([](AttentionInput& in) { in.rows.first_row = 1; }));
   CHECK(refused([](AttentionInput& in) { in.qkv = unpack_qkv(meta({2, 70, 6, 3, 72}, DType::bf16)); }));
+}
+
+TEST_CASE("attention variants: calls for other queries, keys or parts have other keys, whole sequences the plain one") {
+  const Call whole(64);
+  CHECK(attention_forward_key(whole.in) == "attention forward bfloat16 B=2 T=70 G=2 R=3 D=64");
+  const auto changed = [&](auto change) {
+    Call call = whole;
+    change(call.in);
+    return call.in;
+  };
+  const Tensor more_keys = meta({2, 140, 2, 5, 64}, DType::bf16);
+  std::vector<AttentionInput> calls = {whole.in};
+  calls.push_back(changed([](AttentionInput& in) { in.rows.part = in.key_part = {0, 2}; }));
+  calls.push_back(changed([](AttentionInput& in) { in.rows.part = in.key_part = {1, 2}; }));
+  calls.push_back(changed([](AttentionInput& in) { in.rows.part = {0, 2}, in.key_part = {1, 2}; }));
+  for (const std::int64_t first : {0, 30, 70}) {
+    calls.push_back(changed([&](AttentionInput& in) {
+      in.qkv.k.tensor = in.qkv.v.tensor = more_keys;
+      in.rows.first_row = first;
+    }));
+  }
+  calls.push_back(changed([&](AttentionInput& in) { in.past = meta({2}, DType::i32); }));
+  std::set<std::string> keys;
+  for (const AttentionInput& in : calls) keys.insert({attention_forward_key(in), attention_backward_key(in)});
+  CHECK(keys.size() == 2 * calls.size());
 }
 
 TEST_CASE("attention variants: a backend limits which may be used") {
