@@ -153,7 +153,10 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   auto count = [&](int micro_batches) {
     const StepSchedule schedule = counting_schedule(shape.layout, micro_batches);
     traffic.begin_step();
-    return model.count([&] { pipeline.train(buffers, nullptr, &schedule); });
+    return model.count([&] {
+      pipeline.train(buffers, nullptr, &schedule);
+      traffic.finish_rings();
+    });
   };
   // The first micro-batch overwrites the gradients. Every later one adds to them.
   const std::int64_t later = shape.micro_batches - 1;

@@ -87,10 +87,11 @@ class ParamMemory {
   std::size_t bytes(std::size_t row) const;
   /// True if the row of gradients has only the owned ranges.
   bool shards_gradients() const { return has_gradients() && table_[kGradients].extent == Extent::owned; }
-  /// Returns the size of the working memory for values or gradients in bytes, 0 if that row of the table is whole.
-  std::size_t work_bytes(Role role) const {
-    return role == Role::values ? value_work_.bytes() : gradient_work_.bytes();
-  }
+  /// Returns all memory of a row.
+  const Buffer& row_memory(std::size_t row) const { return memory_.at(row); }
+  /// Returns the working memory for values or gradients, which is empty if that row of the table is whole.
+  const Buffer& work_memory(Role role) const { return role == Role::values ? value_work_ : gradient_work_; }
+  std::size_t work_bytes(Role role) const { return work_memory(role).bytes(); }
 
   std::vector<Bucket>& buckets() { return parts_.buckets; }
   const std::vector<Bucket>& buckets() const { return parts_.buckets; }

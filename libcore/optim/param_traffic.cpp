@@ -1,7 +1,6 @@
 #include "optim/param_traffic.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/console.h"
 #include "device/copy.h"
@@ -15,18 +14,22 @@ ParamTraffic::ParamTraffic(ParamMemory& params, Stream& stream, const ProcessGro
     if (bucket.value_buffer)
       value_buffers_.resize(std::max<std::size_t>(value_buffers_.size(), *bucket.value_buffer + 1));
   if (stream.is_meta()) return;
-  for (const Bucket& bucket : params.buckets()) {
-    const Ownership& own = bucket.key.ownership;
-    if (!bucket.gradient_buffer) registered_.push_back(groups.over(own.replicas).register_memory(bucket.grads()));
-    if (!own.owners.empty() && !bucket.value_buffer)
-      registered_.push_back(groups.over(own.owners).register_memory(bucket.values()));
-  }
+  // What is summed and gathered is in the table's rows and in the rings.
+  const auto register_all = [&](AxisSet axes, std::size_t row, Role role) {
+    for (const Buffer* memory : {&params.row_memory(row), &params.work_memory(role)}) {
+      const auto bytes = static_cast<std::int64_t>(memory->bytes());
+      registered_.push_back(groups.over(axes).register_memory(memory->tensor(DType::u8, {bytes})));
+    }
+  };
+  register_all(kReplicaAxes, kGradients, Role::gradients);
+  register_all(params.owners(), kValues, Role::values);
 }
 
 void ParamTraffic::begin_step() {
+  for (const Progress& progress : progress_) require(!progress.is_reducing, "the last step has not been finished");
   params_.begin_step();
   forget_values();
-  reduces_ = true;
+  repetition_ = nullptr;
   for (std::size_t b = 0; b < progress_.size(); ++b) {
     progress_[b].missing = params_.buckets()[b].units;
     progress_[b].started = false;  // launching a captured update does not reset `started`
@@ -34,10 +37,10 @@ void ParamTraffic::begin_step() {
   }
 }
 
-void ParamTraffic::begin_repetition() {
+void ParamTraffic::begin_repetition(Arena& scratch) {
   begin_step();
   nonfinite_.clear();
-  reduces_ = false;
+  repetition_ = &scratch;
 }
 
 Lease ParamTraffic::acquire(Role role, int unit, std::optional<int> next) {
@@ -101,13 +104,14 @@ void ParamTraffic::gradients_done(int unit, bool is_last) {
     if (bucket.gradient_buffer) {
       if (--progress_[b].missing > 0) continue;
       progress_[b].missing = bucket.units;  // of the next micro-batch
-      if (reduces_) {
+      if (reduces()) {
         start_ring_reduction(b);
       } else {
-        note_nonfinite(bucket);
+        for (const Segment& segment : bucket.segments)
+          if (is_nonfinite(*repetition_, params_.grad(segment.param))) nonfinite_.insert(segment.param);
         progress_[b].holds_buffer = false;
       }
-    } else if (reduces_ && is_last && --progress_[b].missing == 0 && overlap_.reduce) {
+    } else if (reduces() && is_last && --progress_[b].missing == 0 && overlap_.reduce) {
       start_reduction(b);
     }
   }
@@ -144,19 +148,11 @@ void ParamTraffic::finish_ring_reduction(std::size_t b) {
   progress.is_reducing = false;
 }
 
-bool ParamTraffic::is_nonfinite(const Tensor& grad) const {
-  stream_.synchronize();
-  HostView view(params_.device(), grad);
-  view.receive();
-  return with_float_type(grad.dtype(), [&]<class T>(T) {
-    const T* data = view.tensor().data<T>();
-    return std::any_of(data, data + grad.numel(), [](T value) { return !std::isfinite(widen(value)); });
-  });
-}
-
-void ParamTraffic::note_nonfinite(const Bucket& bucket) {
-  for (const Segment& segment : bucket.segments)
-    if (is_nonfinite(params_.grad(segment.param))) nonfinite_.insert(segment.param);
+bool ParamTraffic::is_nonfinite(Arena& scratch, const Tensor& grad) const {
+  Arena::Mark mark(scratch);
+  const Tensor found = scratch.make(DType::i32, {1});
+  find_nonfinite(stream_, found, grad);
+  return host_copy<std::int32_t>(stream_, found)[0] != 0;
 }
 
 std::vector<std::size_t> ParamTraffic::join_reductions() {
@@ -186,29 +182,29 @@ void ParamTraffic::start_reduction(std::size_t b) {
 }
 
 std::vector<std::string> ParamTraffic::nonfinite_gradients(Arena& scratch) const {
-  Arena::Mark mark(scratch);
-  Tensor found = scratch.make(DType::i32, {1});
   std::vector<std::string> names;
-  const auto has_nonfinite = [&](const Tensor& grad) {
-    find_nonfinite(stream_, found, grad);
-    return host_copy<std::int32_t>(stream_, found)[0] != 0;
-  };
   for (int param = 0; param < params_.size(); ++param) {
     const ParamSpec& spec = params_.specs()[param];
     if (nonfinite_.contains(param)) names.push_back(spec.name);
     if (params_.is_in_ring(param)) continue;  // noted by gradients_done()
     const Tensor of_head = spec.ownership.on_end_stages ? params_.head_grad() : Tensor();
-    if (has_nonfinite(params_.grad(param)) || (of_head.exists() && has_nonfinite(of_head))) names.push_back(spec.name);
+    if (is_nonfinite(scratch, params_.grad(param)) || (of_head.exists() && is_nonfinite(scratch, of_head)))
+      names.push_back(spec.name);
   }
   return names;
+}
+
+void ParamTraffic::finish_rings() {
+  for (std::size_t b = 0; b < progress_.size(); ++b)
+    if (progress_[b].is_reducing) finish_ring_reduction(b);
 }
 
 void ParamTraffic::finish_reduction() {
   params_.check_all_written();
   for (std::size_t b = 0; b < progress_.size(); ++b)
     if (!params_.buckets()[b].gradient_buffer) start_reduction(b);
+  finish_rings();
   for (std::size_t b = 0; b < progress_.size(); ++b) {
-    if (progress_[b].is_reducing) finish_ring_reduction(b);
     wait(progress_[b].reduction);
     progress_[b].reduction = {};
     progress_[b].started = false;

@@ -41,8 +41,9 @@ class ParamTraffic final : public ParamOwner {
 
   /// Must be called before the first micro-batch of a step.
   void begin_step();
-  /// Must be called before a step's micro-batches are recomputed. Their gradients are then not summed over ranks.
-  void begin_repetition();
+  /// Must be called before a step's micro-batches are recomputed. Their gradients are then not summed over ranks. Those
+  /// in the ring are searched for non-finite numbers, with a little of `scratch`.
+  void begin_repetition(Arena& scratch);
   /// Waits until the values of `unit` have been gathered, or until its buffer for gradients is free. Starts to gather
   /// the values of `next` if they are sharded. All leases but those of sharded values are empty, because nothing is
   /// released when they end.
@@ -54,12 +55,14 @@ class ParamTraffic final : public ParamOwner {
   /// The axes over which values are gathered.
   AxisSet owners() const { return params_.owners(); }
   /// False in a repetition.
-  bool reduces() const { return reduces_; }
+  bool reduces() const { return repetition_ == nullptr; }
   /// Makes the stream wait for the reductions that gradients_done() started, and returns their buckets. Captured parts
   /// of a step need this, because they must contain the end of every operation they start.
   std::vector<std::size_t> join_reductions();
   /// Must be called after launching a captured part. `buckets` is what join_reductions() returned during the capture.
   void mark_reduced(const std::vector<std::size_t>& buckets);
+  /// Finishes the sums that the rings still hold, after the last micro-batch. finish_reduction() does this, too.
+  void finish_rings();
   /// Finishes all gradient sums. Afterwards, in stream order, the owned ranges hold gradients summed over all ranks.
   /// All other elements hold only this rank's gradients. Throws if any gradient was not written in this step.
   void finish_reduction();
@@ -93,8 +96,7 @@ class ParamTraffic final : public ParamOwner {
   void take_buffer(std::size_t bucket);
   void start_ring_reduction(std::size_t bucket);
   void finish_ring_reduction(std::size_t bucket);
-  void note_nonfinite(const Bucket& bucket);
-  bool is_nonfinite(const Tensor& grad) const;
+  bool is_nonfinite(Arena& scratch, const Tensor& grad) const;
   void wait(const Work& work);
 
   ParamMemory& params_;
@@ -112,9 +114,9 @@ class ParamTraffic final : public ParamOwner {
   };
   std::vector<Progress> progress_;  // by bucket
   std::vector<ValueBuffer> value_buffers_;
-  std::vector<std::shared_ptr<void>> registered_;  // gradients and values registered with the groups
-  std::set<int> nonfinite_;  // in a repetition: parameters of the ring with non-finite gradients so far
-  bool reduces_ = true;
+  std::vector<std::shared_ptr<void>> registered_;  // memory of gradients and values
+  std::set<int> nonfinite_;      // in a repetition: parameters of the ring with non-finite gradients so far
+  Arena* repetition_ = nullptr;  // in a repetition: the scratch to search gradients with
   double waited_seconds_ = 0;
 };
 

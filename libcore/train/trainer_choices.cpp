@@ -43,7 +43,7 @@ void Trainer::agree_on_choices(const StepBatch& batch) {
   const Layout& layout = shape_.layout;
   const int few = std::min(batch.micro_batches, std::max({2, layout.size(Axis::pipeline), layout.group}));
   const StepSchedule schedule = rank_schedule(layout, few, static_cast<int>(shape_.micro_batches));
-  optimizer_.traffic().begin_repetition();
+  optimizer_.traffic().begin_repetition(pipeline_.scratch());
   pipeline_.train(*batch.buffers, &progress_, &schedule);
   stream_.synchronize();
   const SavedChoices own{choices_context_, stream_.choices().table()};

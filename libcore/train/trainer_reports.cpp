@@ -88,7 +88,7 @@ void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradient
   constexpr std::size_t kMaxNames = 3;
   if (ranks_.groups.world().size() > 1 || !gradients_remain) {
     step_memory_.send(stream_, step.inputs);
-    optimizer_.traffic().begin_repetition();
+    optimizer_.traffic().begin_repetition(pipeline_.scratch());
     compute_gradients(*step.batch);
   }
   std::vector<std::string> names = optimizer_.traffic().nonfinite_gradients(pipeline_.scratch());

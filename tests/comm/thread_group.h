@@ -119,6 +119,7 @@ class ThreadCommunicator final : public Communicator {
   Work all_reduce(Stream&, Tensor data) override {
     std::vector<std::byte> result(data.bytes());
     check_summable(data);
+    if (data.numel() > 1) expect_registered({data});
     const double own_part = double(data.bytes()) / size();
     count(double(data.bytes()) - own_part + own_part * (size() - 1));  // the others' parts, then their sum
     collect(data, [&] { sum(result, 0); });
@@ -129,6 +130,7 @@ class ThreadCommunicator final : public Communicator {
   /// Runs only when joined. A member that reads the result too early will see old values.
   Work all_gather(Stream&, Tensor out, Tensor in) override {
     require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
+    expect_registered({out, in});
     count(double(in.bytes()) * (size() - 1));
     return Work(std::make_shared<Deferred>([this, out, in] {
       collect(in, [&] {
@@ -144,6 +146,7 @@ class ThreadCommunicator final : public Communicator {
     require(in.numel() == out.numel() * size() && out.dtype() == in.dtype(), "scattering parts of another size");
     std::vector<std::byte> result(out.bytes());
     check_summable(in);
+    expect_registered({out, in});
     count(double(in.bytes() - out.bytes()));
     collect(in, [&] { sum(result, rank_ * out.bytes()); });
     copy_bytes(out.raw(), result.data(), result.size());
@@ -169,6 +172,13 @@ class ThreadCommunicator final : public Communicator {
   Work receive(Stream&, Tensor data, int peer, Channel channel) override {
     return Work(std::make_shared<Deferred>([this, data, peer, channel] { group_->take(peer, rank_, channel, data); }));
   }
+
+  std::shared_ptr<void> register_memory(const Tensor& memory) override {
+    registered_.push_back(memory);
+    return {};
+  }
+  /// The tensors in collectives so far, apart from single numbers, that were not in registered memory.
+  int unregistered() const { return unregistered_; }
 
   /// The bytes that a transport which adds and gathers by parts has to send.
   Traffic take_traffic() override { return std::exchange(traffic_, {}); }
@@ -197,6 +207,14 @@ class ThreadCommunicator final : public Communicator {
    private:
     std::function<void()> run_;
   };
+
+  void expect_registered(const std::vector<Tensor>& operands) {
+    const auto begin = [](const Tensor& tensor) { return static_cast<const std::byte*>(tensor.raw()); };
+    for (const Tensor& operand : operands)
+      unregistered_ += std::ranges::none_of(registered_, [&](const Tensor& memory) {
+        return begin(memory) <= begin(operand) && begin(operand) + operand.bytes() <= begin(memory) + memory.bytes();
+      });
+  }
 
   void count(double bytes) {
     traffic_.bytes += bytes;
@@ -228,6 +246,8 @@ class ThreadCommunicator final : public Communicator {
   std::shared_ptr<ThreadGroup> group_;
   int rank_;
   Traffic traffic_;
+  std::vector<Tensor> registered_;
+  int unregistered_ = 0;
 };
 
 /// The groups for every rank in a layout.

@@ -180,7 +180,7 @@ TEST_CASE("tied embedding: a head's gradient that is not finite is attributed to
     optimizer.begin_step();
     run_backward(rank, optimizer.traffic(), bad);
     optimizer.step(scratch, &state);
-    optimizer.traffic().begin_repetition();
+    optimizer.traffic().begin_repetition(scratch);
     run_backward(rank, optimizer.traffic(), bad);
     std::lock_guard lock(mutex);
     CHECK(state.found_inf != 0);

@@ -37,12 +37,12 @@ void run_units(RankParams& own, ParamTraffic& traffic, bool is_last, const Term&
   }
 }
 
-/// Sets gradients that depend on the rank and finishes them in backward order. Adds `bad` to one element.
-void run_backward(RankParams& own, ParamTraffic& traffic, float bad) {
+/// Sets gradients that depend on the rank and finishes them in backward order. Adds `bad` to one element of a tensor.
+void run_backward(RankParams& own, ParamTraffic& traffic, float bad, const char* name = "layers.1.mlp.up.weight") {
   const ParamMemory& store = own.store;
   run_units(own, traffic, true, [&](int param, std::int64_t i) {
     const float value = std::sin(static_cast<float>(i + 31 * param + 7 * store.layout().rank));
-    return param == store.find("layers.1.mlp.up.weight") && i == 100 ? value + bad : value;
+    return param == store.find(name) && i == 100 ? value + bad : value;
   });
 }
 
@@ -51,7 +51,8 @@ struct Setting {
   double clip_grad;
 };
 
-/// Runs one update and repeats the step. Returns the names of the non-finite gradients.
+/// Runs one update, and repeats the step twice, first with another non-finite gradient. Returns the names of the
+/// gradients that are not finite in the end.
 std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, Setting setting, StepState& state,
                                 float bad = 0) {
   const ParamTraffic::Overlap overlap{.reduce = setting.overlap, .gather = setting.overlap && setting.shard};
@@ -64,7 +65,9 @@ std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, S
   run_backward(rank, optimizer.traffic(), bad);
   optimizer.step(scratch, &state);
   optimizer.traffic().finish_gathering();
-  optimizer.traffic().begin_repetition();
+  optimizer.traffic().begin_repetition(scratch);
+  run_backward(rank, optimizer.traffic(), NAN, "layers.0.mlp.down.weight");
+  optimizer.traffic().begin_repetition(scratch);
   run_backward(rank, optimizer.traffic(), bad);
   return optimizer.traffic().nonfinite_gradients(scratch);
 }
@@ -109,6 +112,21 @@ TEST_CASE("a non-finite gradient is attributed to its rank and tensor, and no ra
       CHECK(named[1] == std::vector<std::string>{"layers.1.mlp.up.weight"});
       CHECK(named[2].empty());
     }
+  }
+}
+
+TEST_CASE("gradients and values that ranks exchange are in memory that is registered with their groups") {
+  for (const int stage : {0, 1, 2, 3}) {
+    CAPTURE(stage);
+    std::mutex mutex;
+    run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
+      RankParams own(layout_of({.data = 2, .zero = stage}, rank));
+      StepState state;
+      update(own, groups, {.shard = stage > 0, .overlap = true, .clip_grad = 1.0}, state);
+      values_of(own, groups);
+      std::lock_guard lock(mutex);
+      CHECK(dynamic_cast<ThreadCommunicator&>(groups.over(kReplicaAxes)).unregistered() == 0);
+    });
   }
 }
 
