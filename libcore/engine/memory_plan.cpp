@@ -147,9 +147,9 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
-  // Evaluation keeps one layer's activations in the slot. Training normally keeps more there, so evaluation affects the
-  // peak only if training offloads activations.
-  if (pipeline.offloaded_layers() > 0) pipeline.evaluate(buffers.batch(0), buffers.losses(0));
+  // Evaluation keeps one layer's activations in the slot, more than training if that offloads them, and it combines the
+  // head's losses in scratch, which can take more than training's gradients if the hidden states are narrow.
+  pipeline.evaluate(buffers.batch(0), buffers.losses(0));
   auto count = [&](int micro_batches) {
     const StepSchedule schedule = counting_schedule(shape.layout, micro_batches);
     traffic.begin_step();
