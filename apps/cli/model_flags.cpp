@@ -10,8 +10,9 @@ void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads) {
 }
 
 Flags::Flag& add_hf_config_flag(Flags& flags, std::string& path) {
-  return flags.add("--hf-config", &path, "PATH",
-                   "config.json of the model, or its folder, for a torchtitan checkpoint, which has no configuration");
+  return flags.add(
+      "--hf-config", &path, "PATH",
+      "config.json of the model, or its folder, for a checkpoint without its configuration: torchtitan's, NeMo's");
 }
 
 void add_supplement_flags(Flags& flags, ModelSupplement& given) {

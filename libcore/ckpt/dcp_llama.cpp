@@ -133,24 +133,17 @@ class DcpLlamaReader : public DcpReader {
   }
 
   void read_config(const ModelSupplement& given, Console& console) {
-    std::string path = given.hf_config;
-    if (path.empty()) path = cat(folder, "/", kConfigName);
-    if (is_directory(path)) path = cat(path, "/", kConfigName);
+    const std::string path = given.hf_config.empty() ? cat(folder, "/", kConfigName) : given.hf_config;
     if (given.hf_config.empty() && !file_exists(path)) return assume_config(given, console);
-    hf_config = read_model_json(path);
-    with_prefix(
-        [&] {
-          config = gpt_config_from_hf(hf_config);
-          dropout = dropout_from_hf(hf_config);
-          const std::vector<std::string> problems = config.problems();
-          if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
-          if (!has_architecture(*find_hf_family("llama"), config))
-            fail(Exit::bad_data, "the configuration is not that of a Llama model, whose checkpoint ", folder,
-                 " is; use the config.json of that model");
-        },
-        path, ": ");
+    HfDescription described = read_hf_description(path);
+    config = described.config;
+    dropout = described.dropout;
+    hf_config = std::move(described.hf_config);
+    if (!has_architecture(*find_hf_family("llama"), config))
+      fail(Exit::bad_data, described.path, ": the configuration is not that of a Llama model, whose checkpoint ",
+           folder, " is; use the config.json of that model");
     if (config.num_layers > std::ssize(dcp().tensors()))
-      fail(Exit::bad_data, folder, " has too few tensors for the ", config.num_layers, " layers in ", path);
+      fail(Exit::bad_data, folder, " has too few tensors for the ", config.num_layers, " layers in ", described.path);
   }
 
   /// Derives the configuration from the tensors and torchtitan's defaults.

@@ -175,6 +175,25 @@ void check_no_copy(const DeepSpeedModel& model, const ShardedParameters& paramet
   matrices.check_no_copy(*model.files.front());
 }
 
+namespace {
+
+/// Throws if the files of layer_* lack blocks that the arguments count.
+void check_blocks(const DeepSpeedModel& model, const DeepSpeedFiles& files) {
+  const std::optional<PickleValue> args = model.find("args");
+  const std::optional<PickleValue> stated = args ? args->find("num_layers") : std::nullopt;
+  if (model.blocks.empty() || !stated || !stated->is(PickleKind::integer) || stated->as_int() <= model.layers) return;
+  const std::int64_t first = files.layers.begin()->first + 2;  // after the embedding and a module without weights
+  std::vector<std::string> missing;
+  for (std::int64_t number = first; number < first + stated->as_int() && missing.size() < 8; ++number) {
+    if (!model.blocks.contains(number)) missing.push_back(format("layer_%02lld-*", static_cast<long long>(number)));
+  }
+  fail_at(Exit::bad_data, parent_folder(model.files.front()->path()), "args.num_layers is ", stated->as_int(),
+          ", but there are files of ", count_of(model.layers, "layer"), "; ", join(missing, ", "),
+          missing.size() > 1 ? " are" : " is", " missing; copy all files of the checkpoint");
+}
+
+}  // namespace
+
 DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
   DeepSpeedModel model;
   model.tensor_parallel = files.tensor_parallel;
@@ -213,6 +232,7 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
     fail_at(Exit::bad_data, model.files.front()->path(), "the checkpoint has ",
             count_of(model.parameters.size(), "tensor"), ", too few for a model with ",
             count_of(model.layers, "layer"));
+  if (!files.layers.empty()) check_blocks(model, files);
   check_no_copy(model, model.parameters);
   return model;
 }

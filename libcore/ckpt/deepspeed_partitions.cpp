@@ -17,7 +17,7 @@ class PartitionReader {
     std::vector<PickleValue> states;
     for (const TorchFile* shard : shards) {
       states.push_back(required_entry(*shard, shard->root(), "optimizer_state_dict"));
-      check_partition(*shard, states.back(), shards.size());
+      check_partition(*shard, states.back(), shards);
     }
     const std::vector<FlatGroup> groups = flat_groups(shards, states);
     for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -42,12 +42,17 @@ class PartitionReader {
   }
 
  private:
-  static void check_partition(const TorchFile& file, PickleValue state, std::size_t count) {
+  static void check_partition(const TorchFile& file, PickleValue state, const std::vector<const TorchFile*>& shards) {
     const PickleValue stated = required_entry(file, state, "partition_count");
     const PickleValue first = stated.is(PickleKind::list) && stated.size() > 0 ? stated.at(0) : stated;
-    if (!first.is(PickleKind::integer) || first.as_int() != std::int64_t(count))
-      refuse_optimizer(file, "has ", first.is(PickleKind::integer) ? cat(first.as_int()) : first.describe(),
-                       " partitions, but there are files of ", count, "; copy all files of the checkpoint");
+    const std::int64_t count = first.is(PickleKind::integer) ? first.as_int() : -1;
+    if (count < 1) refuse_optimizer(file, "has ", first.describe(), " as partition_count");
+    if (count > std::ssize(shards))
+      refuse_optimizer(file, "has ", count, " partitions, but there are files of ", shards.size(),
+                       "; copy all files of the checkpoint");
+    if (count < std::ssize(shards))
+      fail_at(Exit::bad_data, shards[count]->path(), "the file is of data-parallel rank ", count, ", but ", file.path(),
+              " states ", count, " partitions; remove the file if it is of another run");
     const std::optional<PickleValue> alignment = state.find("param_alignment_paddings");
     for (std::size_t g = 0; alignment && g < alignment->size(); ++g) {
       const PickleValue group = group_entry(file, *alignment, g, "padding");

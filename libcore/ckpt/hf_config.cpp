@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/str.h"
 #include "ckpt/canonical.h"
+#include "ckpt/companion_files.h"
 #include "ckpt/hf_keys.h"
 #include "ckpt/hf_rotary.h"
 #include "ckpt/hf_values.h"
@@ -165,6 +167,21 @@ ModelDropout dropout_from_hf(const Json& hf_config) {
 
 void set_hf_dropout(const HfFamily& family, const ModelDropout& dropout, Json& hf_config) {
   for (const HfDropout& entry : family.dropouts) hf_config.set(entry.key, dropout.*entry.member);
+}
+
+HfDescription read_hf_description(const std::string& path) {
+  HfDescription out;
+  out.path = is_directory(path) ? path + "/config.json" : path;
+  out.hf_config = read_model_json(out.path);
+  with_prefix(
+      [&] {
+        out.config = gpt_config_from_hf(out.hf_config);
+        out.dropout = dropout_from_hf(out.hf_config);
+        const std::vector<std::string> problems = out.config.problems();
+        if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
+      },
+      out.path, ": ");
+  return out;
 }
 
 bool has_architecture(const HfFamily& family, const GptConfig& config) {

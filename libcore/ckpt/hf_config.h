@@ -33,6 +33,17 @@ ModelDropout dropout_from_hf(const Json& hf_config);
 /// Sets the family's dropout keys. Dropout for which the family has no key is left out.
 void set_hf_dropout(const HfFamily& family, const ModelDropout& dropout, Json& hf_config);
 
+/// What a config.json describes.
+struct HfDescription {
+  std::string path;
+  Json hf_config;
+  GptConfig config;
+  ModelDropout dropout;
+};
+/// Reads a config.json, or the one in a folder. Throws Error(bad_data) with its path if it describes a model that mtl
+/// does not support, or contradicts itself.
+HfDescription read_hf_description(const std::string& path);
+
 /// True if the family's config.json can describe this architecture.
 bool has_architecture(const HfFamily& family, const GptConfig& config);
 /// Returns the first family that has this architecture. If there is none, throws Error(bad_data) that says what the

@@ -113,7 +113,7 @@ std::string foreign_in_megatron(const std::string& path) {
 
 bool is_dcp_file(const std::string& name) {
   return name == kDcpMetadataName || matches(name, "__#_#.distcp") || name == kDistMetadataName ||
-         name == "common.pt" || is_companion_file(name);
+         name == kDistCommonName || is_companion_file(name);
 }
 
 std::string foreign_in_dcp(const std::string& path) {

@@ -56,6 +56,7 @@ constexpr ModelFormat kModelFormats[] = {
      .versions = "megatron-core 0.10 to 0.19; Megatron-LM d98e8a64",
      .reads = "weights, Adam's moments, training state",
      .writes = "--to megatron --ckpt-format torch_dist",
+     .lacks_config = true,
      .basis = "dcp",
      .proof = "ckpt/dcp_golden_test.cpp",
      .holds = holds_torch_dist,

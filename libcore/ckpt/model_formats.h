@@ -21,7 +21,7 @@ struct ModelFormat {
   std::string_view versions;    // the releases that wrote what mtl reads
   std::string_view reads;       // what mtl reads: "weights, Adam's moments"
   std::string_view writes;      // mtl-convert's flags that write this format; "" if mtl does not write it
-  bool lacks_config = false;    // the files do not state the configuration: ModelSupplement::hf_config may
+  bool lacks_config = false;    // the files may not state the configuration: ModelSupplement::hf_config then does
   std::string_view basis = {};  // the format whose holds() is true for folders of this format, too
   std::string_view proof;       // the test in tests/ that compares with files of the program itself
 

@@ -111,13 +111,17 @@ std::string ModelSource::find(const std::string& name, Console& console) {
 
 ModelSource ModelSource::open(const std::string& path, Console& console, const ModelSupplement& given) {
   const std::string found = find(path, console);
-  if (!given.hf_config.empty() && !find_model_format(found)->lacks_config)
-    fail_at(Exit::usage, "--hf-config " + given.hf_config, "has no use for the model in ", found,
-            ", whose files state its configuration; remove the flag");
+  const auto check_use = [&](bool is_used) {
+    if (!given.hf_config.empty() && !is_used)
+      fail_at(Exit::usage, "--hf-config " + given.hf_config, "has no use for the model in ", found,
+              ", whose files state its configuration; remove the flag");
+  };
+  check_use(find_model_format(found)->lacks_config);
   warn_of_other_model(found, found, console);
   ModelSource source = read_mapped([&] {
     const ModelFormat& format = *find_model_format(found);
     std::unique_ptr<TensorReader> reader = format.open(found, given, console);
+    check_use(!reader->hf_config.is_null());
     reader->kind = format.kind;
     return ModelSource(std::move(reader));
   });

@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "ckpt/canonical.h"
 #include "ckpt/dcp_reader.h"
+#include "ckpt/hf_config.h"
 #include "ckpt/megatron_common.h"
 #include "ckpt/megatron_config.h"
 #include "ckpt/megatron_names.h"
@@ -39,6 +40,7 @@ struct DistTensor {
 /// Throws unless metadata.json names the format that mtl reads.
 void check_backend(const std::string& folder) {
   const std::string path = cat(folder, "/", kDistMetadataName);
+  if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; copy all files of the checkpoint");
   const Json json = Json::read(path);
   const auto text = [&](const char* key, const char* fallback) {
     const Json* value = json.is_object() ? json.find(key) : nullptr;
@@ -90,16 +92,7 @@ class TorchDistReader : public DcpReader {
   TorchDistReader(const std::string& path, const ModelSupplement& given, Console& console)
       : DcpReader(path), common_(dcp()), segments_(dcp()) {
     collect_parameters();
-    std::vector<std::string> notes;
-    try {
-      config = megatron_config(common_.args(), kVersion, shapes(), given, notes);
-      dropout = megatron_dropout(common_.args());
-    } catch (const Error& error) {
-      if (error.code() != Exit::bad_data) throw;
-      fail_at(Exit::bad_data, path, error.what());
-    }
-    for (const std::string& note : notes) console.warn(cat(path, ": ", note));
-    has_padded_vocabulary = !given.vocab_size && !megatron_vocabulary(common_.args(), shapes().vocabulary_rows);
+    common_.args() ? read_args(given, console) : read_description(given, console);
     add_model();
     check_complete();
   }
@@ -107,6 +100,41 @@ class TorchDistReader : public DcpReader {
  private:
   static constexpr double kVersion = 3;
   using State = std::pair<SavedTensor, Places>;
+
+  void read_args(const ModelSupplement& given, Console& console) {
+    std::vector<std::string> notes;
+    try {
+      config = megatron_config(common_.args(), kVersion, shapes(), given, notes);
+      dropout = megatron_dropout(common_.args());
+    } catch (const Error& error) {
+      if (error.code() != Exit::bad_data) throw;
+      fail_at(Exit::bad_data, folder, error.what());
+    }
+    for (const std::string& note : notes) console.warn(cat(folder, ": ", note));
+    has_padded_vocabulary = !given.vocab_size && !megatron_vocabulary(common_.args(), shapes().vocabulary_rows);
+  }
+
+  /// Reads the configuration of a checkpoint without args. Without --hf-config, assumes Megatron-LM's defaults if the
+  /// tensors are those of a GPT with position embeddings.
+  void read_description(const ModelSupplement& given, Console& console) {
+    if (!given.hf_config.empty()) {
+      HfDescription described = read_hf_description(given.hf_config);
+      config = described.config;
+      dropout = described.dropout;
+      hf_config = std::move(described.hf_config);
+      const std::int64_t rows = extent("embedding.tokens.weight", 0);
+      if (config.num_layers != layers_ || config.vocab_size > rows)
+        fail(Exit::bad_data, described.path, ": the model has ", count_of(config.num_layers, "layer"), " and ",
+             config.vocab_size, " tokens, but ", folder, " has ", layers_, " and ", rows,
+             "; use the config.json of this model");
+      return;
+    }
+    if (shapes().positions > 0) return read_args(given, console);
+    const std::string yaml = folder + "/run_config.yaml";
+    fail_at(Exit::bad_data, folder, "the checkpoint has no args, as those of Megatron-Bridge and NeMo have none",
+            file_exists(yaml) ? cat("; its model is described in ", yaml) : "",
+            "; describe the model for mtl by a config.json of transformers: --hf-config PATH");
+  }
 
   template <class... Parts>
   [[noreturn]] void refuse_key(const std::string& key, const Parts&... parts) const {
@@ -176,7 +204,9 @@ class TorchDistReader : public DcpReader {
     }
     for (const auto& [name, part] : parameters_) {
       const bool is_known = std::ranges::find(canonical, name, &CanonicalTensor::name) != canonical.end();
-      if (!is_known) refuse_key(*part.key, "does not fit the model that the checkpoint's args describe");
+      if (!is_known)
+        refuse_key(*part.key, "does not fit the model that ",
+                   common_.args() ? "the checkpoint's args describe" : "the configuration describes");
     }
     const bool has_optimizer = read_optimizer(canonical, weights, moments);
     for (State& one : weights) add_tensor(std::move(one.first), std::move(one.second));
@@ -400,7 +430,8 @@ class TorchDistReader : public DcpReader {
 }  // namespace
 
 bool holds_torch_dist(const std::string& path) {
-  return holds_dcp(path) && file_exists(cat(path, "/", kDistMetadataName));
+  return holds_dcp(path) &&
+         (file_exists(cat(path, "/", kDistMetadataName)) || file_exists(cat(path, "/", kDistCommonName)));
 }
 
 std::unique_ptr<TensorReader> open_torch_dist(const std::string& path, const ModelSupplement& given, Console& console) {

@@ -19,9 +19,9 @@
 
 namespace mtl {
 
-inline constexpr std::string_view kDistMetadataName = "metadata.json";
+inline constexpr std::string_view kDistMetadataName = "metadata.json", kDistCommonName = "common.pt";
 
-/// True if `folder` is such a checkpoint, judged by names.
+/// True if `folder` is such a checkpoint, judged by names, even if metadata.json is missing.
 bool holds_torch_dist(const std::string& folder);
 
 /// Opens a checkpoint for which holds_torch_dist() is true. Warns about each value that the files do not state, and

@@ -6,8 +6,6 @@
 #include "base/usage_error.h"
 #include "ckpt/dcp_folder.h"
 #include "ckpt/safetensors.h"
-#include "ckpt/zip_archive.h"
-#include "ckpt/zip_writer.h"
 #include "ckpt_fixtures.h"
 #include "file_edits.h"
 #include "tests/golden_lines.h"
@@ -100,26 +98,9 @@ void check_tensors(const ModelSource& source, const std::string& kind, const Mod
   }
 }
 
-/// Replaces the only occurrence of `from` in a file's text.
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  REQUIRE(text.find(from, at + 1) == std::string::npos);
-  return text.replace(at, from.size(), to);
-}
-
 /// Writes an archive of torch.save() again, with a text in its pickle replaced.
-void edit_pickle(const std::string& path, std::string_view from, std::string_view to) {
-  const std::string text = read_file(path);
-  const ZipArchive zip(std::as_bytes(std::span(text)));
-  OutputFile out(path);
-  ZipWriter writer(out);
-  for (const ZipEntry& entry : zip.entries()) {
-    const std::string data(reinterpret_cast<const char*>(entry.data.data()), entry.data.size());
-    writer.add(entry.name, ends_with(entry.name, "data.pkl") ? replaced(data, from, to) : data);
-  }
-  writer.finish();
-  out.close();
+void replace_in_pickle(const std::string& path, std::string_view from, std::string_view to) {
+  edit_pickle(path, [&](const std::string& pickle) { return replaced(pickle, from, to); });
 }
 
 std::string copy_dist_case(const ScratchFolder& scratch, const std::string& from) {
@@ -330,11 +311,11 @@ TEST_CASE("dcp: backends other than torch_dist are refused by name") {
 TEST_CASE("dcp: other versions of the files' contents are refused by name") {
   const ScratchFolder scratch;
   std::string folder = copy_dist_case(scratch, "core016_gpt_tp1/iter_0000030");
-  edit_pickle(folder + "/common.pt", "checkpoint_version", "checkpoint_versiom");  // states none
+  replace_in_pickle(folder + "/common.pt", "checkpoint_version", "checkpoint_versiom");  // states none
   CHECK(open_quietly(folder).has_optimizer());
   folder = copy_dist_case(scratch, "core016_gpt_tp1/iter_0000030");
-  edit_pickle(folder + "/common.pt", std::string_view("G@\x08\0\0\0\0\0\0", 9),
-              std::string_view("G@\x12\0\0\0\0\0\0", 9));
+  replace_in_pickle(folder + "/common.pt", std::string_view("G@\x08\0\0\0\0\0\0", 9),
+                    std::string_view("G@\x12\0\0\0\0\0\0", 9));
   CHECK(contains(error_of([&] { open_quietly(folder); }, Exit::bad_data),
                  "common.pt: checkpoint_version is 4.5, but mtl reads only 3 in torch_dist checkpoints"));
   folder = copy_dist_case(scratch, "titan_fp32") + "/step-25";
@@ -350,10 +331,10 @@ TEST_CASE("dcp: of an optimizer state in an unknown layout, only the weights are
     const std::string folder = copy_dist_case(scratch, "core016_gpt_tp1/iter_0000030");
     // Without the other key's value. The two share a text in the pickle.
     const bool is_metadata = starts_with(key, "distrib");
-    edit_pickle(folder + "/common.pt", is_metadata ? "param_state_sharding_type" : "distrib_optim_sharding_type",
-                is_metadata ? "param_state_sharding_nope" : "distrib_optim_sharding_nope");
+    replace_in_pickle(folder + "/common.pt", is_metadata ? "param_state_sharding_type" : "distrib_optim_sharding_type",
+                      is_metadata ? "param_state_sharding_nope" : "distrib_optim_sharding_nope");
     CHECK(open_quietly(folder).optimizer_problem().empty());
-    edit_pickle(folder + "/common.pt", "dp_zero_gather_scatter", "dp_zero_gather_scattex");
+    replace_in_pickle(folder + "/common.pt", "dp_zero_gather_scatter", "dp_zero_gather_scattex");
     const ModelSource source = open_quietly(folder);
     CHECK(!source.has_optimizer());
     CHECK(contains(source.optimizer_problem(), cat("common.pt: the optimizer state is in the layout ",
@@ -397,4 +378,30 @@ TEST_CASE("dcp: torchtitan's configuration comes from config.json, a flag, or sh
                  "not that of a Llama model"));
   CHECK(contains(error_of([&] { open_dist_case(kDistCases + "tag_gpt_pp2", {.hf_config = "x"}); }, Exit::usage),
                  "--hf-config x: has no use"));
+}
+
+TEST_CASE("dcp: without args, --hf-config describes Megatron-LM's model") {
+  const ScratchFolder scratch;
+  const std::string golden = kDistCases + "core012_llama_dp3", model = kDistCases + "models/llama";
+  const std::string path = copy_dist_case(scratch, "core012_llama_dp3") + "/iter_0000030";
+  CHECK(contains(error_of([&] { open_dist_case(golden, {.hf_config = model}); }, Exit::usage),
+                 "has no use for the model"));
+  const std::string args("\x04\0\0\0args", 8), other("\x04\0\0\0argz", 8);
+  replace_in_pickle(path + "/common.pt", args, other);
+  const ModelSource source = open_dist_case(path, {.hf_config = model});
+  CHECK(source.config() == open_dist_case(golden, {.vocab_size = source.config().vocab_size}).config());
+  CHECK(!source.has_padded_vocabulary());
+  check_tensors(source, "param", Expected().weights("llama", StoredDType::f32));
+  CHECK(contains(source.optimizer_problem(), "no args or no iteration to continue from"));
+  const std::string error = error_of([&] { open_dist_case(path, {.num_attention_heads = 4}); }, Exit::bad_data);
+  CHECK(contains(error, "has no args, as those of Megatron-Bridge and NeMo have none; describe the model"));
+  write_text(path + "/run_config.yaml", "");
+  CHECK(contains(error_of([&] { open_dist_case(path, {}); }, Exit::bad_data),
+                 cat("described in ", path, "/run_config.yaml")));
+  write_text(scratch / "config.json",
+             replaced(read_file(model + "/config.json"), "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
+  CHECK(contains(error_of([&] { open_dist_case(path, {.hf_config = scratch / "config.json"}); }, Exit::bad_data),
+                 "the model has 3 layers"));
+  fs::remove(path + "/metadata.json");
+  CHECK(contains(error_of([&] { open_dist_case(path, {}); }, Exit::bad_data), "metadata.json is missing"));
 }

@@ -128,6 +128,17 @@ TEST_CASE("deepspeed: an incomplete optimizer state leaves the weights, and the 
   CHECK(contains(problem("rank_1_mp_rank_01_optim"), "of model-parallel rank 1 is missing"));
 }
 
+TEST_CASE("deepspeed: a left-over file of another run's rank is named") {
+  const ScratchFolder scratch;
+  const std::string path = copy_deepspeed_case(scratch, "neox_pipeline");
+  const std::string left = path + "/bf16_zero_pp_rank_2_mp_rank_00_optim_states.pt";
+  fs::copy_file(path + "/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", left);
+  const ModelSource source = open_deepspeed_case(path);
+  CHECK(!source.has_optimizer());
+  CHECK(contains(source.optimizer_problem(), cat(left, ": the file is of data-parallel rank 2, but ")));
+  CHECK(contains(source.optimizer_problem(), "states 2 partitions; remove the file"));
+}
+
 TEST_CASE("deepspeed: optimizer files of other ranks are refused, because they do not round to the weights") {
   const ScratchFolder scratch;
   const auto shard = [](const std::string& folder, int data, int model) {
@@ -378,7 +389,9 @@ TEST_CASE("deepspeed: missing and foreign files are named") {
     remove_matching(path, removed);
     return error_of([&] { open_deepspeed_case(path); });
   };
-  CHECK(contains(error("neox_pipeline", "layer_02-"), "tensor"));
+  CHECK(contains(error("neox_pipeline", "layer_02-"), "files of 1 layer; layer_02-* is missing; copy all files"));
+  CHECK(contains(error("neox_pipeline", "layer_03-"), "files of 1 layer; layer_03-* is missing; copy all files"));
+  CHECK(contains(error("megatron_pipeline", "layer_04-"), "files of 1 layer; layer_04-* is missing; copy all files"));
   CHECK(contains(error("neox_pipeline", "layer_05-"), "'final_norm.weight' is missing"));
   CHECK(contains(error("neox_pipeline", "layer_02-model_01"), "module 2 has 1 files"));
   CHECK(contains(error("neox_pipeline", "mp_rank_01_model"), "model-parallel rank 1 is missing"));

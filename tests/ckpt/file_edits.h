@@ -1,11 +1,15 @@
-// Variants of golden folders that are stored as edits of their files.
+// Variants of golden folders that are stored as edits of their files, or made by editing them.
 #pragma once
+
+#include <doctest/doctest.h>
 
 #include <map>
 #include <string>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "ckpt/zip_archive.h"
+#include "ckpt/zip_writer.h"
 
 namespace mtl::test {
 
@@ -31,6 +35,29 @@ inline void apply_edits(const std::string& folder, const Json& list) {
     file->second.replace(edits[i].at("at").as_int(), edits[i].at("cut").as_int(), put);
   }
   for (const auto& [path, text] : files) write_file_atomic(path, text);
+}
+
+/// Replaces the only occurrence of `from` in a text.
+inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  REQUIRE(text.find(from, at + 1) == std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+/// Writes an archive of torch.save() again, with what edit() makes of its pickle.
+template <class Edit>
+void edit_pickle(const std::string& path, const Edit& edit) {
+  const std::string text = read_file(path);
+  const ZipArchive zip(std::as_bytes(std::span(text)));
+  OutputFile out(path);
+  ZipWriter writer(out);
+  for (const ZipEntry& entry : zip.entries()) {
+    const std::string data(reinterpret_cast<const char*>(entry.data.data()), entry.data.size());
+    writer.add(entry.name, ends_with(entry.name, "data.pkl") ? edit(data) : data);
+  }
+  writer.finish();
+  out.close();
 }
 
 }  // namespace mtl::test

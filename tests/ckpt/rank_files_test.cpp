@@ -2,10 +2,9 @@
 // in the golden checkpoints, and models whose ranks may be alike.
 #include <doctest/doctest.h>
 
-#include "base/crc32.h"
 #include "ckpt/megatron_writer.h"
-#include "ckpt/zip_archive.h"
 #include "ckpt_fixtures.h"
+#include "file_edits.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -30,25 +29,16 @@ std::string copy_of(const ScratchFolder& scratch, const std::string& golden) {
   return to;
 }
 
-/// Changes the integer of one byte under a key of a file that torch.save() wrote, and the entry's CRC-32.
+/// Changes the integer of one byte under a key of a file that torch.save() wrote.
 void set_integer(const std::string& path, const std::string& key, int from, int to) {
-  std::string bytes = read_file(path);
-  std::size_t at = bytes.find(std::string(1, char(key.size())) + std::string(3, '\0') + key);
-  REQUIRE(at != std::string::npos);
-  at = bytes.find(std::string("K") + char(from), at + 4 + key.size());
-  REQUIRE(at != std::string::npos);
-  bytes[at + 1] = char(to);
-  const ZipArchive archive(std::as_bytes(std::span(bytes)));
-  for (const ZipEntry& entry : archive.entries()) {
-    const std::size_t begin = reinterpret_cast<const char*>(entry.data.data()) - bytes.data();
-    if (at < begin || at >= begin + entry.data.size()) continue;
-    const std::uint32_t crc = crc32(entry.data);
-    const std::string stated(reinterpret_cast<const char*>(&entry.crc32), 4);
-    for (std::size_t i = bytes.find(stated); i != std::string::npos; i = bytes.find(stated, i + 4))
-      bytes.replace(i, 4, reinterpret_cast<const char*>(&crc), 4);
-    break;
-  }
-  write_file_atomic(path, bytes);
+  edit_pickle(path, [&](std::string pickle) {
+    const std::size_t found = pickle.find(std::string(1, char(key.size())) + std::string(3, '\0') + key);
+    REQUIRE(found != std::string::npos);
+    const std::size_t at = pickle.find(std::string("K") + char(from), found + 4 + key.size());
+    REQUIRE(at != std::string::npos);
+    pickle[at + 1] = char(to);
+    return pickle;
+  });
 }
 
 struct Difference {

@@ -81,7 +81,9 @@ expect_foreign() {
   expect_text "$WORK/err" "$WORK/$1(: | |/)(the folder )?$2"
 }
 expect_foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
-expect_foreign dist 'contains .*iter_0000005 is a distributed checkpoint of Megatron-LM or PyTorch .*(.metadata)'
+expect_foreign dist 'iter_0000005/metadata.json is missing; copy all files'
+expect_foreign dist/iter_0000005 'metadata.json is missing; copy all files'
+echo '{"sharded_backend": "torch_dist", "sharded_backend_version": 1}' >"$WORK/dist/iter_0000005/metadata.json"
 expect_foreign dist/iter_0000005 '.metadata: the file is empty'
 mkdir -p "$WORK/zarr/iter_0000005" "$WORK/titan/step-10" "$WORK/first/release/mp_rank_00" "$WORK/first/release/mp_rank_00_000"
 touch "$WORK/zarr/iter_0000005/metadata.json" "$WORK/titan/step-10/.metadata" "$WORK/first/release/mp_rank_00/model_rng.pt"
