@@ -155,12 +155,8 @@ class RotaryReader {
   }
 
   std::int64_t original_positions(const HfValues& values) {
-    // transformers ignores the same key at the top level for these families; mtl refuses another value there.
-    const std::int64_t positions = values.integer(kOriginal, config_.max_positions);
-    if (top_.integer(kOriginal, positions) != positions)
-      top_.add_problem(kOriginal, cat(", but transformers reads ", values.name(kOriginal), " (default: the number of ",
-                                      "positions), which is ", positions, "; set both to the same value"));
-    return positions;
+    // A key at the top level, where Phi-3's configuration has it, takes priority in transformers.
+    return top_.integer(kOriginal, values.integer(kOriginal, config_.max_positions));
   }
 
   /// Returns how much longer the model's sequences are than they originally were.

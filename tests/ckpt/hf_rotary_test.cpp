@@ -76,7 +76,7 @@ TEST_CASE("hf rotary: scaled frequencies and attention factors equal transformer
   }
   CHECK(cases["llama3"] == 32);
   CHECK(cases["linear"] == 12);
-  CHECK(cases["yarn"] == 41);
+  CHECK(cases["yarn"] == 42);
   CHECK(cases["longrope"] == 16);
   CHECK(cases["dynamic"] == 16);
 }
@@ -111,6 +111,29 @@ TEST_CASE("hf rotary: keys of rope_parameters that are absent or null have trans
     if (key != "factor") rotary.set(key, value);
   CHECK(config_from_json(manifest.set("rotary", rotary)).rotary.factor == 8);
   CHECK(contains(error_of([&] { with("long_factor", 3); }, Exit::bad_data), "long_factor is 3; it must be a list"));
+}
+
+TEST_CASE("hf rotary: original_max_position_embeddings at the top level takes priority where transformers reads it") {
+  constexpr const char* kKey = "original_max_position_embeddings";
+  for (const char* name : {"yarn", "longrope", "llama3"}) {
+    CAPTURE(name);
+    const bool is_llama3 = std::string_view(name) == "llama3";
+    Json json = Json::read(cat("golden/", is_llama3 ? "family_model/" : "rotary_model/", name, "/config.json"));
+    const RotaryOptions inside = gpt_config_from_hf(json).rotary;
+    Json rope = json.at("rope_parameters");
+    json.set(kKey, rope.at(kKey));
+    for (const int other : {0, 8}) {  // absent, or another value
+      Json keys = Json::object();
+      for (const auto& [key, value] : rope.as_object()) {
+        if (key != kKey) keys.set(key, value);
+      }
+      if (other != 0) keys.set(kKey, other);
+      CHECK(gpt_config_from_hf(json.set("rope_parameters", keys)).rotary == inside);
+    }
+    CHECK(contains(error_of([&] { gpt_config_from_hf(json.set(kKey, "8")); }, Exit::bad_data), cat(kKey, " is \"8\"")));
+  }
+  const Json dynamic = Json::read("golden/rotary_model/dynamic_above/config.json");
+  CHECK(gpt_config_from_hf(Json(dynamic).set(kKey, 8)).rotary == gpt_config_from_hf(dynamic).rotary);
 }
 
 TEST_CASE("hf rotary: --rope-parameters refuse what has no effect, and keep the model's other values") {

@@ -58,6 +58,8 @@ def cases():
                      "original_max_position_embeddings": 32768})  # Qwen 2.5
     for _ in range(40):
         yield case(draw.choice([16, 64, 80, 128]), yarn(draw))
+    yield case(16, {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_slow": 0.25,
+                    "original_max_position_embeddings": 32768})  # the ramp ends beyond the last pair
     for length in (100, 4096, 4097, 100000):
         for _ in range(4):
             dims, keys = draw.choice([16, 64, 96]), {"attention_factor": 1.25, "factor": draw.choice([1.0, 8.0])}
