@@ -56,9 +56,9 @@ void trim_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& cons
 /// same error.
 RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world);
 
-/// Collective. Must be called once the starting state is loaded. Rank 0 renames later checkpoints in --save: valid ones
-/// that a rollback discards to iter_N.rolled_back, all others to iter_N.damaged. Logs the starting state. A rollback
-/// first verifies the entire checkpoint that it resumes from.
+/// Collective. Must be called once the starting state is loaded. Rank 0 renames later checkpoints in --save: complete
+/// ones that a rollback discards to iter_N.rolled_back, all others to iter_N.damaged. Logs the starting state. A
+/// rollback first verifies the entire checkpoint that it resumes from.
 void adopt_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Console& console);
 
 /// Collective. Must be called after a starting state failed to load. Returns true if its files are damaged, so that

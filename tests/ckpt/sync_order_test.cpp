@@ -9,6 +9,7 @@
 #include <set>
 
 #include "ckpt_fixtures.h"
+#include "train/start.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -75,22 +76,28 @@ extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
   return static_cast<int>(::syscall(SYS_unlinkat, folder, name, flags));
 }
 
+namespace {
+
+/// Saves the checkpoint of an iteration.
+void save(const std::string& directory, int iteration) {
+  TestStore model(tiny_config());
+  fill(model.store, static_cast<float>(iteration));
+  save_alone(SaveDirectory(directory), tiny_config(), model.store, state_at(iteration), {});
+}
+
+}  // namespace
+
 TEST_CASE("checkpoint: names are synced after their content, and removals follow the names") {
   ScratchFolder scratch;
   const std::string directory = fs::canonical(scratch.path()).string() + "/s";
-  TestStore model(tiny_config());
-  const auto save = [&](int iteration) {
-    fill(model.store, static_cast<float>(iteration));
-    save_alone(SaveDirectory(directory), tiny_config(), model.store, state_at(iteration), {});
-  };
-  save(2);
-  save(3);
+  save(directory, 2);
+  save(directory, 3);
   // Imitates a save that failed after exchanging the names. A crash may leave no other copy.
   fs::copy(directory + "/iter_0000003", directory + "/iter_0000003.tmp.77", fs::copy_options::recursive);
   SyncOrder order;
   observed = &order;
-  save(3);
-  save(4);
+  save(directory, 3);
+  save(directory, 4);
   observed = nullptr;
   CHECK(order.appeared == 2);
   CHECK(order.appeared_early == 0);
@@ -99,4 +106,23 @@ TEST_CASE("checkpoint: names are synced after their content, and removals follow
   CHECK(order.removed == 2);  // the copy above, and the replaced checkpoint
   CHECK(order.removed_early == 0);
   CHECK(order.synced.count(directory) == 1);
+}
+
+TEST_CASE("start: the tracker refers to an earlier checkpoint only once the later ones have other names on disk") {
+  ScratchFolder scratch;
+  const std::string directory = fs::canonical(scratch.path()).string() + "/s";
+  for (int iteration : {2, 3, 4}) save(directory, iteration);
+  TrainOptions options;
+  options.checkpoint.save = directory;
+  Console console = quiet_console();
+  console.silent = true;
+  SelfCommunicator alone;
+  SyncOrder order;
+  observed = &order;
+  adopt_start({.folder = directory + "/iter_0000002", .kind = "checkpoint", .iteration = 2, .is_rollback = true},
+              options, alone, console);
+  observed = nullptr;
+  CHECK(list_iterations(directory) == std::vector<std::int64_t>{2});
+  CHECK(order.named == 1);
+  CHECK(order.named_early == 0);
 }

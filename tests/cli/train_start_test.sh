@@ -162,6 +162,11 @@ for named in '--ckpt-step 6' '--load back/save/iter_0000006' '--ckpt-step 6 --lo
   same_as_whole back "$named"
   expect_names back 'iter_0000003 iter_0000006 iter_0000009 iter_0000009.rolled_back iter_0000012'
 done
+# The name of an incomplete one says so.
+copy_at_9 back
+rm back/save/iter_0000009/shard_00000.safetensors
+expect_exit 0 run_in back --ckpt-step 3
+expect_names back 'iter_0000003 iter_0000006 iter_0000006.rolled_back iter_0000009 iter_0000009.damaged iter_0000012'
 # If the same command is requeued, it continues. A different command rolls back again.
 copy_at_9 back
 expect_exit 0 run_in back --ckpt-step 6 --exit-interval 8
