@@ -13,6 +13,7 @@
 #include "ckpt/foreign_model.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/model_folder.h"
+#include "ckpt/slice_steps.h"
 #include "ckpt/stored_matrix.h"
 
 namespace mtl {
@@ -93,9 +94,7 @@ class DcpLlamaReader : public DcpReader {
     find_prefix();
     read_config(given, console);
     const std::vector<CanonicalTensor> canonical = canonical_tensors(config);
-    if (dcp().find(prefix_ + kOutputKey) != nullptr && config.tied_embeddings)
-      fail_at(Exit::bad_data, path, "the checkpoint has '", prefix_, kOutputKey,
-              "', but config.json sets tie_word_embeddings; set it to false");
+    if (dcp().find(prefix_ + kOutputKey) != nullptr && config.tied_embeddings) check_tied_output();
     for (const CanonicalTensor& one : canonical) {
       State state = read_tensor("param.", one, prefix_, "");
       add_tensor(std::move(state.first), std::move(state.second));
@@ -195,6 +194,27 @@ class DcpLlamaReader : public DcpReader {
                 "' is not a parameter of the Llama model that the configuration describes; use its config.json, and a "
                 "checkpoint of a Llama model");
     }
+  }
+
+  /// Throws unless the stored output layer, which the configuration ties, equals the token embedding. Then it is
+  /// ignored.
+  void check_tied_output() {
+    const std::vector<std::int64_t> shape = {config.vocab_size, config.hidden_size};
+    const State tokens = read_tensor("param.", {"embedding.tokens.weight", shape}, prefix_, "");
+    const State output = read_tensor("param.", {"output.weight", shape}, prefix_, "");
+    const StoredDType dtype = tokens.first.dtype;
+    bool is_equal = output.first.dtype == dtype;
+    std::vector<std::byte> a, b;
+    for_each_step(whole_slice(shape), bits_of(dtype) / 8, kStepBytes, [&](const Slice& part, std::int64_t) {
+      if (!is_equal) return;
+      a.resize(part.count() * bits_of(dtype) / 8), b.resize(a.size());
+      gather(tokens.second, dtype, part, a);
+      gather(output.second, dtype, part, b);
+      is_equal = a == b;
+    });
+    if (!is_equal)
+      fail_at(Exit::bad_data, folder, "tensor '", prefix_, kOutputKey,
+              "' differs from the token embedding, but config.json sets tie_word_embeddings; set it to false");
   }
 
   State read_tensor(const std::string& kind, const CanonicalTensor& canonical, const std::string& prefix,

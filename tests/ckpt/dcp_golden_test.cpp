@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/usage_error.h"
 #include "ckpt/dcp_folder.h"
+#include "ckpt/dcp_writer.h"
 #include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
 #include "file_edits.h"
@@ -404,4 +405,46 @@ TEST_CASE("dcp: without args, --hf-config describes Megatron-LM's model") {
                  "the model has 3 layers"));
   fs::remove(path + "/metadata.json");
   CHECK(contains(error_of([&] { open_dist_case(path, {}); }, Exit::bad_data), "metadata.json is missing"));
+}
+
+TEST_CASE("dcp: torchtitan's output layer may be stored with tied embeddings if it equals the token embedding") {
+  const ScratchFolder scratch;
+  const std::string tied = scratch / "config.json", folder = scratch / "step-25";
+  write_text(tied, replaced(read_file(kDistCases + "models/llama/config.json"), "\"tie_word_embeddings\": false",
+                            "\"tie_word_embeddings\": true"));
+  const DcpFolder golden(kDistCases + "titan_bf16/step-25");
+  // Writes the golden tensors again, but the token embedding as the output layer's, in two chunks.
+  const auto write = [&](bool is_equal) {
+    fs::remove_all(folder);
+    make_directories(folder);
+    DcpWriter writer(folder);
+    std::vector<std::byte> elements, embedding;
+    for (const auto& [key, tensor] : golden.tensors()) {
+      if (ends_with(key, "output.weight") || starts_with(key, "optimizer.")) continue;
+      const std::size_t number = writer.add_tensor(key, tensor.dtype, tensor.shape);
+      for (const DcpChunk& chunk : tensor.chunks) {
+        const DcpFolder::OpenChunk open = golden.open_chunk(key, tensor, chunk);
+        elements.resize(open.tensor->count() * bits_of(tensor.dtype) / 8);
+        read_elements(*open.tensor, 0, elements);
+        writer.write_chunk(number, chunk.box.offset, chunk.box.size, elements);
+        if (ends_with(key, "tok_embeddings.weight"))
+          embedding.insert(embedding.end(), elements.begin(), elements.end());
+      }
+    }
+    if (!is_equal) embedding.back() ^= std::byte{1};
+    const std::span<const std::byte> rows = embedding;
+    const std::size_t output = writer.add_tensor("output.weight", StoredDType::bf16, {45, 16});
+    writer.write_chunk(output, {0, 0}, {20, 16}, rows.first(20 * 16 * 2));
+    writer.write_chunk(output, {20, 0}, {25, 16}, rows.subspan(20 * 16 * 2));
+    writer.finish();
+    return open_dist_case(folder, {.hf_config = tied});
+  };
+  const ModelSource source = write(true);
+  CHECK(source.config().tied_embeddings);
+  CHECK(source.find_tensor("param.output.weight") == nullptr);
+  CHECK(same_bits(elements_of(source, "param.embedding.tokens.weight", whole_slice({45, 16})),
+                  elements_of(open_dist_case(kDistCases + "titan_bf16", {.hf_config = kDistCases + "models/llama"}),
+                              "param.embedding.tokens.weight", whole_slice({45, 16}))));
+  CHECK(contains(error_of([&] { write(false); }, Exit::bad_data),
+                 "'output.weight' differs from the token embedding, but config.json sets tie_word_embeddings; set it"));
 }
