@@ -144,9 +144,9 @@ void set_rotary(const MegatronArgs& args, RotaryOptions& rotary) {
   rotary.base = args.number_or("rotary_base", args.number_or("rope_theta", 10000));  // Megatron-DeepSpeed: rope_theta
   rotary.percent = args.number_or("rotary_percent", 1);
   rotary.interleaved = args.is_on("rotary_interleaved");
-  if (const double factor = args.number_or("rotary_seq_len_interpolation_factor", 1); factor != 1) {
+  if (constexpr const char* factor = "rotary_seq_len_interpolation_factor"; args.find(factor)) {
     rotary.scaling = RotaryOptions::Scaling::linear;
-    rotary.factor = factor;
+    rotary.factor = args.number_or(factor, 1);
   }
   if (args.is_on("use_rope_scaling")) {  // Llama 3.1's scaling; its other constants are fixed in Megatron-LM
     rotary.scaling = RotaryOptions::Scaling::llama3;

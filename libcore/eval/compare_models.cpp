@@ -29,7 +29,7 @@ std::vector<float> logits_of(const ModelSource& source, int threads, Device devi
 }  // namespace
 
 ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads, Device device) {
-  require(a.config() == b.config(), a.folder(), " and ", b.folder(), " have different shapes");
+  require(a.config() == b.config(), a.folder(), " and ", b.folder(), " have different configurations");
   std::vector<float> of_a = logits_of(a, threads, device), of_b = logits_of(b, threads, device);
   ModelComparison out;
   out.positions = std::ssize(of_a) / a.config().vocab_size;

@@ -157,3 +157,16 @@ TEST_CASE("megatron config: args.vocab_size counts where it is the number of tok
   }
   CHECK(!megatron_vocabulary(std::nullopt, 11));
 }
+
+TEST_CASE("megatron config: an interpolation factor of 1 is linear scaling, as written for such a model") {
+  for (const bool is_given : {false, true}) {
+    const GptConfig config = config_with([&](PickleWriter& pickle) {
+      pickle.text("position_embedding_type"), pickle.text("rope");
+      pickle.text("max_position_embeddings"), pickle.integer(32);
+      pickle.text("rotary_seq_len_interpolation_factor"), is_given ? pickle.number(1) : pickle.none();
+    });
+    using Scaling = RotaryOptions::Scaling;
+    CHECK(config.rotary.scaling == (is_given ? Scaling::linear : Scaling::none));
+    CHECK(config.rotary.factor == 1);
+  }
+}
