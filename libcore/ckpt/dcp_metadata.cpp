@@ -19,7 +19,7 @@ namespace mtl {
 namespace {
 
 constexpr std::string_view kDcpVersion = "1.0.0";
-constexpr std::size_t kMaxMetadataBytes = std::size_t{1} << 28;
+constexpr std::size_t kMaxMetadataBytes = std::size_t{1} << 32;
 
 struct MetadataClass {
   std::string_view module, name;

@@ -8,8 +8,8 @@
 //
 // Memory use is bounded by the size of the stream. Text and bytes are views of the stream, except that escaped text is
 // decoded into a copy. An opcode creates at most two values, a memo index must be smaller than the offset of the opcode
-// that stores it, and a stream has at most kMaxPickleValues values. Violations throw Error(bad_data) with the offset
-// and the reason.
+// that stores it, and a stream has at most kMaxPickleValues values, or one for every kPickleBytesPerValue bytes.
+// Violations throw Error(bad_data) with the offset and the reason.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace mtl {
 
-inline constexpr std::size_t kMaxPickleValues = std::size_t{1} << 21;
+inline constexpr std::size_t kMaxPickleValues = std::size_t{1} << 21, kPickleBytesPerValue = 4;
 inline constexpr int kMaxPickleDepth = 500;
 
 enum class PickleKind : std::uint8_t {
@@ -136,7 +136,7 @@ class Pickle {
     std::vector<std::uint32_t> items = {};               // dict: key, value, key, value, ...
   };
 
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;           // a vector would need three times the space while it grows
   std::deque<std::string> decoded_;  // decoded copies of escaped text, and global names
   std::uint32_t root_ = 0;
   std::size_t length_ = 0;

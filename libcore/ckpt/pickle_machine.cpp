@@ -21,7 +21,11 @@ Pickle::Pickle(std::string_view stream, GlobalRule rule, std::string_view remedy
 }
 
 PickleMachine::PickleMachine(Pickle& pickle, std::string_view stream, GlobalRule rule, std::string_view remedy)
-    : pickle_(pickle), stream_(stream), rule_(rule), remedy_(remedy) {
+    : pickle_(pickle),
+      stream_(stream),
+      rule_(rule),
+      remedy_(remedy),
+      most_values_(std::max(kMaxPickleValues, stream.size() / kPickleBytesPerValue)) {
   for (PickleKind kind : {PickleKind::none, PickleKind::boolean, PickleKind::boolean, PickleKind::tuple})
     make({.kind = kind});
   pickle_.nodes_[kTrue].integer = 1;
@@ -59,14 +63,14 @@ std::string_view PickleMachine::take_line() {
 }
 
 PickleMachine::Id PickleMachine::make(Node node) {
-  if (pickle_.nodes_.size() == kMaxPickleValues)
-    refuse("the stream has more than ", kMaxPickleValues, " values, the most that mtl reads");
+  if (pickle_.nodes_.size() == most_values_)
+    refuse("the stream has more than ", most_values_, " values, the most that mtl reads in a stream of its size");
   pickle_.nodes_.push_back(std::move(node));
   return static_cast<Id>(pickle_.nodes_.size() - 1);
 }
 
 void PickleMachine::push(Id id) {
-  if (stack_.size() == kMaxPickleValues) refuse_damaged("the stack has more than ", kMaxPickleValues, " values");
+  if (stack_.size() == most_values_) refuse_damaged("the stack has more than ", most_values_, " values");
   stack_.push_back(id);
 }
 

@@ -81,6 +81,7 @@ class PickleMachine {
   std::string_view stream_;
   GlobalRule rule_;
   std::string_view remedy_;
+  std::size_t most_values_;
   std::size_t at_ = 0, opcode_at_ = 0;
   std::vector<Id> stack_;
   std::vector<std::size_t> marks_;  // stack size at each MARK

@@ -158,7 +158,7 @@ void PickleMachine::run_container(unsigned char opcode) {
 void PickleMachine::run_stack(unsigned char opcode) {
   switch (opcode) {
     case '(':  // MARK
-      if (marks_.size() == kMaxPickleValues) refuse_damaged("the stream has more than ", kMaxPickleValues, " marks");
+      if (marks_.size() == most_values_) refuse_damaged("the stream has more than ", most_values_, " marks");
       marks_.push_back(stack_.size());
       return;
     case '0':  // POP: removes a value or a mark

@@ -160,3 +160,27 @@ TEST_CASE("dcp folder: an archive must be the tensor that the index describes") 
   const std::vector<std::int64_t> other = {8, 13};
   CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpChunk& c) { t.shape = c.box.size = other; }), "(13, 8), but"));
 }
+
+TEST_CASE("dcp: the index of a large model on many ranks is read, in memory that its size bounds") {
+  constexpr std::int64_t kTensors = 128, kRanks = 512;  // more values than any file may have regardless of its size
+  DcpMetadata index;
+  for (std::int64_t rank = 0; rank < kRanks; ++rank) index.files.push_back(cat("__", rank, "_0.distcp"));
+  for (std::int64_t i = 0; i < kTensors; ++i) {
+    DcpTensor& tensor = index.tensors[cat("layers.", i, ".attention.wq.weight")];
+    tensor.shape = {kRanks, 8};
+    for (std::int64_t rank = 0; rank < kRanks; ++rank) {
+      DcpChunk& chunk = tensor.chunks.emplace_back();
+      chunk.box.offset = {rank, 0};
+      chunk.box.size = {1, 8};
+      chunk.place = {.file = static_cast<std::uint32_t>(rank), .offset = 1000 * i, .length = 1000};
+    }
+  }
+  const std::string stream = IndexWriter{index}.write();
+  const DcpMetadata read = read_dcp_metadata(stream);
+  REQUIRE(read.tensors.size() == kTensors);
+  const DcpTensor& last = read.tensors.at("layers.127.attention.wq.weight");
+  REQUIRE(last.chunks.size() == kRanks);
+  CHECK(last.chunks.back().box.offset == std::vector<std::int64_t>{kRanks - 1, 0});
+  CHECK(last.chunks.back().place.offset == 127000);
+  CHECK(read.files[last.chunks.back().place.file] == "__511_0.distcp");
+}
