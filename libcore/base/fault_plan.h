@@ -1,7 +1,8 @@
 // Fault injection, for tests: MTL_FAULT=KIND:N[,KIND:N] makes the N-th operation of base/files.h in the process,
 // counted from 1, fail. The kinds are `kill` (SIGKILL before the operation), `eio`, `enospc`, `eintr`, `short` (writes
-// only half), and `slow` (delays this and all later operations by 0.3 s). Two more, whose N is ignored, simulate file
-// systems: `no-exchange` cannot exchange two names, and `no-remove` cannot remove a folder or its contents.
+// only half), and `slow` (delays this and all later operations by 0.3 s). Three more, whose N is ignored, simulate file
+// systems: `no-exchange` cannot exchange two names, `no-move` cannot rename a folder except a temporary one, and
+// `no-remove` cannot remove a folder or its contents.
 #pragma once
 
 #include <string>

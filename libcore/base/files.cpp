@@ -23,10 +23,19 @@ namespace mtl {
 
 namespace {
 
-/// Calls renameat2(2) with RENAME_EXCHANGE. The fault `no-exchange` simulates a file system without it.
+/// Calls renameat2(2) with RENAME_EXCHANGE. The faults `no-exchange` and `no-move` simulate file systems without it.
 int exchange_names(const char* a, const char* b) {
-  if (!has_fault("no-exchange")) return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
-  errno = EINVAL;
+  const bool cannot = has_fault("no-exchange"), cannot_move = has_fault("no-move");
+  if (!cannot && !cannot_move) return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+  errno = cannot_move ? EXDEV : EINVAL;
+  return -1;
+}
+
+/// Calls rename(2). The fault `no-move` simulates overlayfs, which renames new folders only.
+int rename_name(const std::string& from, const std::string& to) {
+  const bool is_new = fs::path(from).filename().string().find(".tmp.") != std::string::npos;
+  if (!has_fault("no-move") || is_new || !is_directory(from)) return ::rename(from.c_str(), to.c_str());
+  errno = EXDEV;
   return -1;
 }
 
@@ -178,9 +187,56 @@ void write_file_atomic(const std::string& path, std::string_view content, Interr
   file.commit();
 }
 
+namespace {
+
+/// Copies a folder and its content to `to`, which must not exist, and syncs the copy.
+void copy_folder(const std::string& from, const std::string& to) {
+  constexpr std::size_t kBlock = 1 << 20;
+  make_directories(to);
+  for (const auto& entry : fs::directory_iterator(from)) {
+    const std::string path = entry.path().string(), copy = cat(to, "/", entry.path().filename().string());
+    if (entry.is_symlink()) {
+      std::error_code error;
+      fs::copy_symlink(path, copy, error);
+      if (error) fail(Exit::io, path, ": cannot copy to ", copy, ": ", error.message());
+    } else if (entry.is_directory()) {
+      copy_folder(path, copy);
+    } else {
+      const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // do not wait for a FIFO
+      if (file < 0) fail_errno(path, "open");
+      OutputFile out(copy);
+      std::vector<char> block(kBlock);
+      ssize_t got = 0;
+      while ((got = ::read(file, block.data(), block.size())) > 0) out.write(block.data(), got);
+      if (got < 0) fail_errno(path, "read");
+      out.sync();
+      out.close();
+    }
+  }
+  sync_directory(to);
+}
+
+/// Copies a folder, and then removes it. Whenever this ends, the folder or the copy is complete.
+void move_by_copy(const std::string& from, const std::string& to) {
+  if (file_exists(to)) fail(Exit::io, from, ": cannot rename to ", to, ", which exists; rename or remove that folder");
+  try {
+    copy_folder(from, to);
+    sync_directory(parent_folder(to));
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(to, ignored);
+    throw;
+  }
+  remove_tree(from);
+}
+
+}  // namespace
+
 void rename_path(const std::string& from, const std::string& to) {
   WriteCall call(to);
-  if (fault_now() || ::rename(from.c_str(), to.c_str()) != 0) fail_errno(from, "rename to " + to);
+  if (!fault_now() && rename_name(from, to) == 0) return;
+  if (errno != EXDEV || !is_directory(from)) fail_errno(from, "rename to " + to);
+  move_by_copy(from, to);
 }
 
 namespace {
@@ -190,7 +246,7 @@ void exchange_paths(const std::string& a, const std::string& b) {
   WriteCall call(b);
   if (fault_now()) fail_errno(a, "exchange with " + b);
   if (exchange_names(a.c_str(), b.c_str()) == 0) return;
-  if (errno != EINVAL && errno != ENOSYS) fail_errno(a, "exchange with " + b);
+  if (errno != EINVAL && errno != ENOSYS && errno != EXDEV) fail_errno(a, "exchange with " + b);
   // Not named like a temporary, because this file is the only copy of the old content until `b` exists again.
   std::string aside = cat(b, ".old");
   rename_path(b, aside);

@@ -103,7 +103,8 @@ void write_file_atomic(const std::string& path, std::string_view content, Interr
 /// which a rename cannot replace, ends up at `temporary`. This is atomic if the file system supports it; otherwise a
 /// crash can leave the old folder at PATH.old. Whoever removes the old folder must do so after this call.
 void publish(const std::string& temporary, const std::string& path, bool exchange = false);
-/// Renames a file or folder, without syncing.
+/// Renames a file or folder, without syncing. If the file system cannot rename a folder, such as one of a container's
+/// image in overlayfs, copies it and removes the original; then a crash can leave both, one of them incomplete.
 void rename_path(const std::string& from, const std::string& to);
 /// Syncs a folder; "" is the current one. Does nothing in a file system that cannot sync folders.
 void sync_directory(const std::string& path);

@@ -40,7 +40,8 @@ TEST_CASE("checkpoint: a fault at every operation of a replacement leaves a soun
   save_iteration(scratch / "before", 2);
   save_iteration(scratch / "before", 3);
   const std::string replaced = read_file(scratch / "before/iter_0000003/manifest.json");
-  for (std::string kind : {"kill", "eio", "no-exchange:1,kill", "no-exchange:1,eio"}) {
+  for (std::string kind :
+       {"kill", "eio", "no-exchange:1,kill", "no-exchange:1,eio", "no-move:1,kill", "no-move:1,eio"}) {
     int operations = 0, failed = 0, kept = 0;
     for (int code = 1; code != 0; ++operations) {
       CAPTURE(kind);

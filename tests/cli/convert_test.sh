@@ -232,6 +232,22 @@ done
 expect_text "$WORK/err" "ck is complete, but the folder that it replaced .* now .*/ck\.tmp\.[0-9]+\) could not be removed: "
 [ -f "$WORK/ck/model.safetensors" ] || fail 'the new folder is not in place'
 
+# In a container, the folder to replace may be one of the image, which cannot be renamed.
+ways=('env MTL_FAULT=no-move:1')
+cd "$WORK" || exit 1
+mkdir image
+if on_image image true 2>/dev/null; then ways+=('on_image image'); else echo 'SKIPPED: overlayfs' >&2; fi
+for way in "${ways[@]}"; do
+  rm -rf image
+  expect_exit 0 mtl-convert "${from[@]}" --save image/m --to mtl
+  # shellcheck disable=SC2086  # words
+  expect_exit 0 $way mtl-convert "${from[@]}" --save image/m --force
+  [ "$(ls -A image)" = m ] || fail "left beside the new folder: $(ls -A image) ($way)"
+  expect_same image/m/model.safetensors "$MODELS/a/model.safetensors"
+  [ ! -e image/m/iter_0000000 ] || fail "the old checkpoint is still there ($way)"
+done
+cd - >/dev/null || exit 1
+
 # The next run removes what killed runs left behind, whatever they wrote and whenever they ended. Signals and limits leave
 # nothing.
 formats=(hf mtl megatron 'megatron --ckpt-format torch_dist')

@@ -53,6 +53,26 @@ expect_clean_end() {
   ! compgen -G "$file*" >/dev/null || fail "left behind: $(compgen -G "$file*")"
 }
 
+# on_image FOLDER COMMAND...: runs COMMAND as in a container whose image contains FOLDER: overlayfs cannot rename the
+# folders in it. Afterwards, FOLDER is as COMMAND left it. Fails if this user cannot mount file systems.
+on_image() {
+  local folder=$1 code
+  shift
+  # shellcheck disable=SC2016 # the inner shell's words
+  unshare -m bash -c '
+    folder=$1 layers=$1.layers
+    shift
+    mkdir "$layers" && mount -t tmpfs tmpfs "$layers" && mkdir "$layers/upper" "$layers/work" &&
+      mount -t overlay overlay -o "lowerdir=$folder,upperdir=$layers/upper,workdir=$layers/work" "$folder" || exit 125
+    "$@"
+    code=$?
+    cp -a "$folder" "$folder.after" && exit $code' bash "$PWD/$folder" "$@"
+  code=$?
+  rmdir "$folder.layers"
+  [ ! -d "$folder.after" ] || { rm -r "$folder" && mv "$folder.after" "$folder"; }
+  return $code
+}
+
 # expect_same FILE FILE: both have the same bytes.
 expect_same() {
   cmp -s "$1" "$2" || fail "$1 and $2 differ: $(cmp "$1" "$2" 2>&1 | head -1)"

@@ -74,6 +74,22 @@ expect_text err '^mtl-train: warning: damaged/save/iter_0000009 is now damaged/s
 expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
 same_as_whole damaged 'a flipped bit'
 expect_names damaged "$after"
+# Likewise where the folder of a checkpoint cannot be renamed, and is copied and removed instead.
+ways=('env MTL_FAULT=no-move:1')
+mkdir probe
+if on_image probe true 2>/dev/null; then ways+=('on_image image'); else echo 'SKIPPED: overlayfs' >&2; fi
+for way in "${ways[@]}"; do
+  copy_at_9 image
+  flip image 9
+  cp -r image/save/iter_0000009 flipped
+  # shellcheck disable=SC2086  # words
+  expect_exit 0 $way mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save image/save --keep-last 2
+  expect_text err '^mtl-train: warning: image/save/iter_0000009 is now image/save/iter_0000009.damaged$'
+  expect_same "image/save/$LAST" "whole/save/$LAST"
+  expect_names image 'iter_0000009 iter_0000009.damaged iter_0000012'
+  diff -r image/save/iter_0000009.damaged flipped || fail "the copy of the damaged checkpoint differs ($way)"
+  rm -r flipped
+done
 # Two are damaged, and a shard is missing in one of them.
 copy_at_9 damaged
 flip damaged 6
