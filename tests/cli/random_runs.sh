@@ -20,6 +20,21 @@ fail_case() {
   sed 's/^/    /' err >&2
 }
 
+# check_metrics: compares one.metrics with other.metrics, and adds the differences to the file `differences`.
+check_metrics() {
+  local key difference bound=0
+  for key in loss norm; do
+    difference=$(mtl_compare difference one.metrics other.metrics --key $key) || difference=NaN
+    echo "$precision $key $difference" >>"$WORK/differences"
+    below "$difference" "${bounds[bound++]}" || fail_case "a $key differs by $difference"
+  done
+}
+# show_differences: prints the largest ones.
+show_differences() {
+  echo 'largest differences:'
+  sort -k1,2 -k3,3gr "$WORK/differences" | sort -u -k1,2
+}
+
 # settings FLAG...: adds flags that determine a run's results. layout FLAG...: adds flags that must not change them.
 settings() { settings+=("$@"); }
 layout() { layout+=("$@"); }
@@ -72,9 +87,13 @@ draw_stages() {
   one_of even text balanced counted first last
   case $drawn in
     even)
-      layers=$((pp * chunks * (1 + RANDOM % 2)))
-      [ $chunks -eq 1 ] || layout --num-virtual-stages-per-pipeline-rank $chunks
-      [ $chunks -gt 1 ] || layers=$((layers + RANDOM % pp)) ;;
+      layers=$((1 + RANDOM % 2))
+      drawn=''
+      if [ $chunks -gt 1 ]; then
+        one_of "--num-virtual-stages-per-pipeline-rank $chunks" "--num-layers-per-virtual-pipeline-stage $layers"
+      fi
+      layout $drawn
+      layers=$((pp * chunks * layers + (chunks > 1 ? 0 : RANDOM % pp))) ;;
     text) draw_layout_text $chunks ;;
     balanced)
       layers=$((pp * chunks + RANDOM % 3))

@@ -12,13 +12,10 @@ preprocess "$CORPUS" c
 HALF=whole/save/iter_0000005
 LENGTH=(--train-iters 10 --save-interval 5 --eval-interval 4 --log-interval 1)
 
-# second_half NAME: prints the metrics after iteration 5.
-second_half() { metrics_of "$1" | awk 'match($0, /"iteration": [0-9]+/) && substr($0, RSTART + 13, RLENGTH - 13) + 0 > 5'; }
-
 # largest_difference KIND NAME: compares its losses or norms with the uninterrupted single process, and prints the
 # largest relative difference.
 largest_difference() {
-  mtl_compare difference <(second_half "$WORK/one/whole" | metrics -) <(second_half "$2" | metrics -) --key "$1" --count 13
+  mtl_compare difference <(metrics_after "$WORK/one/whole" 5 | metrics -) <(metrics_after "$2" 5 | metrics -) --key "$1" --count 13
 }
 
 # resume_in TO FROM: resumes the run saved in layout FROM in layout TO. Sets $loss to the loss difference.
@@ -32,7 +29,7 @@ resume_in() {
   below "$loss" 1e-6 || fail "saved in $2, resumed in $1: losses differ by $loss"
   below "$norm" 1e-5 || fail "saved in $2, resumed in $1: gradient norms differ by $norm"
   [ "$1" = "$2" ] || return
-  diff <(second_half "$2") <(second_half whole) >/dev/null ||
+  diff <(metrics_after "$2" 5) <(metrics_after whole 5) >/dev/null ||
     fail "$1: different metrics after resuming in the same layout"
   for file in whole/save/iter_0000010/*.safetensors; do expect_same "$2/${file#whole/}" "$file"; done
 }

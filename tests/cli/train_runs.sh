@@ -42,6 +42,11 @@ metrics_of() {
     sed -E 's/, "(elapsed_ms_per_iteration|tokens_per_second|tflops_per_device|mfu_a|mfu_b|data_stall_ms|communication_wait_ms)": [^,}]+//g'
 }
 
+# metrics_after NAME ITERATION: prints those of later iterations.
+metrics_after() {
+  metrics_of "$1" | awk -v last="$2" 'match($0, /"iteration": [0-9]+/) && substr($0, RSTART + 13, RLENGTH - 13) + 0 > last'
+}
+
 # expect_metrics NAME: its log has losses and norms, all finite. Otherwise comparing them would prove nothing.
 expect_metrics() {
   metrics "$1/log.jsonl" >metrics.found
