@@ -55,10 +55,12 @@ void compare_tracker(const std::string& directory, std::int64_t newest, Console&
 
 void refuse_two_programs(const std::string& directory) {
   std::string own, megatron;
-  for (const std::int64_t iteration : list_iterations(directory)) {
-    const std::string name = folder_of(iteration), folder = cat(directory, "/", name);
+  std::vector<std::string> names = {std::string(kReleaseFolder)};
+  for (const std::int64_t iteration : list_iterations(directory)) names.push_back(folder_of(iteration));
+  for (const std::string& name : names) {
+    const std::string folder = cat(directory, "/", name);
     if (file_exists(cat(folder, "/", kManifestName))) own = name;
-    if (holds_megatron_ranks(folder)) megatron = name;
+    if (holds_megatron_iteration(folder)) megatron = name;
   }
   if (own.empty() || megatron.empty()) return;
   fail_at(
