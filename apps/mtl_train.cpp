@@ -133,6 +133,7 @@ bool is_switched_off(const TrainOptions& options, Communicator& world, Console& 
 /// Takes `setup`, so that an error unlocks --save, and removes it if it is new, before the job ends.
 Exit train(TrainOptions& options, TrainSetup setup, const RankDevice& own, Ranks& ranks,
            std::optional<SignalRequests>& signals, Console& console) {
+  const std::string quota = options.threads == 0 ? describe_quota(ranks.launched().local_size) : "";
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
   if (options.dry_run) {
     if (!ranks.is_rank_zero()) return Exit::ok;  // only rank 0 knows the model
@@ -142,6 +143,7 @@ Exit train(TrainOptions& options, TrainSetup setup, const RankDevice& own, Ranks
                    {.host = {}, .gpu = gpu_limit(*options.gpu_gib)});
     return Exit::ok;
   }
+  if (ranks.is_rank_zero() && !quota.empty()) console.info(quota);
   if (ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
   std::signal(SIGPIPE, SIG_IGN);  // the run survives when a reader closes the log's pipe
   RankGroups groups;

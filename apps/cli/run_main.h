@@ -46,8 +46,8 @@ void print_out(std::string_view text);
 /// Flushes stdout. Throws Error(io) on failure.
 void flush_out();
 
-/// Adds --threads N, or the flag names in `name`. 0 means all cores this process may run on (resolve_threads()).
+/// Adds --threads N, or the flag names in `name`. 0 means as many as resolve_threads() returns.
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads",
-                              const char* help = "threads to use; 0: every core that this process may run on");
+                              const char* help = "threads to use; 0: every core that this process may use");
 
 }  // namespace mtl

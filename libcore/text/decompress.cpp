@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "text/decoders.h"
 #include "text/other_formats.h"
 #include "text/read_ahead.h"
@@ -111,7 +111,7 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
   auto file = std::make_unique<StoredFile>(path);
   const bool is_regular = file->is_regular();
   const std::string name = file->name();
-  if (threads <= 0) threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
+  if (threads <= 0) threads = std::min(resolve_threads(0), 8);
   Decoder decoder = make_decoder(file, threads);
   // The operating system reads ahead in plain text, and a thread would make another copy.
   if (decoder.source == nullptr) return std::make_unique<FileSource>(std::move(file), "plain");
