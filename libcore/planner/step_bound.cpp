@@ -168,9 +168,9 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
     cost_of(model.params.specs()[param].unit).elements += double(model.params.slice(param).count());
   const std::int64_t rows = config.vocab_size / choice.tensor;
   out.table_elements = double(rows * config.hidden_size);
-  double elements = 0;
-  for (int unit = 0; unit <= head; ++unit) elements += cost_of(unit).elements;
-  for (const TraceEvent& event : trace.update) out.update_bytes += event.work.bytes / elements;
+  // The update of a small vocabulary is in large part that of its padding, which the elements of a stage do not count.
+  const double padded = double(model.params.bytes(kValues)) / double(size_of(model.params.table()[kValues].dtype));
+  for (const TraceEvent& event : trace.update) out.update_bytes += event.work.bytes / padded;
   const StepSchedule schedule = counting_schedule(shape.layout, 2);
   const auto slot_of = [&](const GptConfig& of) {
     return double(plan_passes(of, dropout, shape, schedule).entry(Category::slots).bytes);

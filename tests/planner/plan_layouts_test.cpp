@@ -155,6 +155,28 @@ TEST_CASE("plans: the search finds the fastest of all layouts that fit") {
   }
 }
 
+TEST_CASE("plans: differences are where a layout loses time, and add up to what it loses") {
+  PlanRequest request = request_for(4, 80);
+  request.machine.links.between_gbs = 1;
+  const LayoutPlans plans = plan_layouts(request);
+  REQUIRE(plans.best.size() > 1);
+  const auto lost = [&](const Candidate& slower, const Candidate& faster) {
+    double sum = 0, last = INFINITY;
+    for (const Difference& each : differences(slower, faster, request)) {
+      CHECK(each.ms > 0);
+      CHECK(each.ms <= last);
+      sum += last = each.ms;
+    }
+    return sum;
+  };
+  const Candidate& best = plans.best[0];
+  CHECK(differences(best, best, request).empty());
+  for (const Candidate& other : plans.best) {
+    const double gained = lost(best, other);
+    CHECK(lost(other, best) - gained == doctest::Approx(other.time->ms - best.time->ms).epsilon(1e-9));
+  }
+}
+
 TEST_CASE("plans: bounds hold where links between nodes are the faster ones") {
   PlanRequest request = request_for(6, 80);
   request.config.num_layers = 3;
@@ -173,6 +195,33 @@ TEST_CASE("plans: bounds hold where links between nodes are the faster ones") {
       best = std::min(best, ms);
     }
     CHECK(plan_layouts(request, 1).best[0].time->ms == best);
+  }
+}
+
+TEST_CASE("plans: bounds hold for models so small that the work beside their parameters counts") {
+  std::mt19937 random(11);
+  for (int round = 0; round < 6; ++round) {
+    const auto one_of = [&](std::initializer_list<std::int64_t> values) {
+      return *(values.begin() + random() % values.size());
+    };
+    PlanRequest request = request_for(one_of({1, 2, 4}), 80);
+    const GptSizes sizes{.vocab = one_of({100, 1000}),
+                         .layers = one_of({4, 8, 24}),
+                         .hidden = one_of({16, 64, 128}),
+                         .heads = 4,
+                         .positions = 64};
+    request.config = round % 2 == 0 ? gpt_of_size(sizes) : llama_of_size(sizes);
+    request.machine = *find_machine(round % 3 == 0 ? "H100" : "A100");
+    request.run.data.seq_length = 64;
+    request.run.batch.global_batch_size = 8;
+    request.run.hidden_dropout = request.run.attention_dropout = 0;
+    GroupPlaces places(request);
+    StepBounds bounds(request, places);
+    for (const LayoutChoice& choice : layout_choices(request)) {
+      CAPTURE(round);
+      CAPTURE(join(candidate_flags({.options = choice.options(request.run)}), " "));
+      CHECK(bounds.least_ms(choice) <= ms_of(choice.options(request.run), request));
+    }
   }
 }
 

@@ -127,6 +127,26 @@ TEST_CASE("messages between stages, by hand") {
   CHECK(simulate_step(traces, layout, 1, machine, false).ms == doctest::Approx(1 + 8 + 2 + 8 + 1));
 }
 
+TEST_CASE("a message takes as long as in the slowest pipeline") {
+  // Of two pipelines over three stages, in nodes of three ranks, only the second leaves its node after the first stage,
+  // and only the first after the second.
+  const TraceEvent work{.work = {.flops = 1e9, .bytes = 0}};
+  Layout layout;
+  layout.grid = RankGrid({.data = 2, .pipeline = 3});
+  std::vector<StepTrace> traces(3);
+  for (int stage : {0, 1, 2}) {
+    layout.rank = 2 * stage;
+    StepTrace& trace = traces[static_cast<std::size_t>(stage)];
+    trace.schedule = rank_schedule(layout, 1).actions;
+    trace.message_bytes = 4e6;
+    trace.recorded = {{{ActionKind::forward, 0, 0}, {work}}, {{ActionKind::backward, 0, 0}, {work}}};
+  }
+  Machine machine = arithmetic_machine();
+  machine.links = {.inside_gbs = 1, .between_gbs = 0.5, .inside_us = 0, .between_us = 0};
+  CHECK(simulate_step(traces, layout, 6, machine, false).ms == doctest::Approx(6 + 4 * 4));
+  CHECK(simulate_step(traces, layout, 3, machine, false).ms == doctest::Approx(6 + 4 * 8));
+}
+
 TEST_CASE("copies to host memory and back take the time of the link, as far as operators do not cover it") {
   RunShape shape = shape_of({}, 3);
   shape.device = Device::cuda;
@@ -156,10 +176,15 @@ TEST_CASE("copies to host memory and back take the time of the link, as far as o
 }
 
 TEST_CASE("timelines: spans follow each other and add up to every stage's time") {
+  bool gathers_in_background = false;  // until after the step's end
+  SUBCASE("one after another") {}
+  SUBCASE("gathers that outlive the step") { gathers_in_background = true; }
   RunShape shape = shape_of({.tensor = 2, .data = 2, .pipeline = 4}, 6);
+  shape.layout.zero = gathers_in_background ? 1 : 0;
   Machine machine = arithmetic_machine();
   machine.links = {.inside_gbs = 60, .between_gbs = 20, .inside_us = 1, .between_us = 2};
-  const std::vector<StepTrace> traces = trace_all(small_model(), shape);
+  const std::vector<StepTrace> traces =
+      trace_all(small_model(), shape, {.reduce = gathers_in_background, .gather = gathers_in_background});
   Timeline timeline;
   const StepTime time = simulate_step(traces, shape.layout, 2, machine, false, &timeline);
   CHECK(time.ms == simulate_step(traces, shape.layout, 2, machine, false).ms);
