@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/shell_word.h"
 #include "base/str.h"
 #include "cli/data_commands.h"
 #include "cli/run_main.h"
@@ -54,7 +55,7 @@ std::string help() {
 int refuse_command(const std::string& word) {
   if (std::ifstream(dataset_prefix(word) + ".idx").good()) {
     std::fprintf(stderr, "mtl-data: %s names token files; put a command first, for example: mtl-data info %s\n",
-                 word.c_str(), word.c_str());
+                 word.c_str(), shell_word(word).c_str());
     return static_cast<int>(Exit::usage);
   }
   if (const auto missing = explain_missing_index(word)) {

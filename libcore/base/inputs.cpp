@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/shell_word.h"
 #include "base/usage_error.h"
 
 namespace mtl {
@@ -33,10 +34,12 @@ std::string folder_problem(const std::string& folder) {
   if (!matches(folder + "/*.arrow").empty())
     return cat(
         folder,
-        " is a folder of Arrow files (a dataset of Hugging Face); convert it to JSON lines with pyarrow: python3 "
-        "-c \"import glob, json, pyarrow as p; any(print(json.dumps(r, default=str)) for f in sorted(glob.glob('",
-        folder, "/*.arrow')) for b in p.ipc.open_stream(p.memory_map(f)) for r in b.to_pylist())\" | ... --input -");
-  return cat(folder, " is a folder; use its files, or a pattern that matches them: '", folder, "/*'");
+        " is a folder of Arrow files (a dataset of Hugging Face); convert it to JSON lines with pyarrow: python3 -c "
+        "\"import glob, json, sys, pyarrow as p; any(print(json.dumps(r, default=str)) for f in "
+        "sorted(glob.glob(glob.escape(sys.argv[1]) + '/*.arrow')) for b in p.ipc.open_stream(p.memory_map(f)) for r in "
+        "b.to_pylist())\" ",
+        shell_word(folder), " | ... --input -");
+  return cat(folder, " is a folder; use its files, or a pattern that matches them: ", shell_word(folder + "/*"));
 }
 
 /// Returns why the file cannot be read, or "" if it can.

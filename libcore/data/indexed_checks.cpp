@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/mapped_pages.h"
+#include "base/shell_word.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_format.h"
 
@@ -195,7 +196,7 @@ std::string IndexChecker::pointer_remedy() const {
     return std::string(kRemedy);
   }
   return cat("; the pointers wrapped around at 2^32, and all else is sound; run `mtl-data repair --in-place ",
-             dataset_prefix(idx_.path()), "` to compute them again from the lengths");
+             shell_word(dataset_prefix(idx_.path())), "` to compute them again from the lengths");
 }
 
 /// Old merges wrote 32-bit pointers, which wrapped around in .bin files over 2 or 4 GiB. We accept such pointers and no

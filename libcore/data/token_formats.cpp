@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/open_file.h"
+#include "base/shell_word.h"
 #include "base/str.h"
 #include "data/indexed_format.h"
 #include "data/npy.h"
@@ -82,16 +83,16 @@ std::optional<MissingIndex> explain_missing_index(const std::string& path) {
   for (const std::string& file : {path, bin}) {
     const auto format = format_of_file(file);
     if (!format || format == TokenFormat::megatron) continue;
-    return MissingIndex{Exit::bad_data,
-                        cat(file, ": this is a token file of the format ", name_of(*format),
-                            ", not one of a pair .bin and .idx; convert it: mtl-data import ", file, kThen)};
+    return MissingIndex{Exit::bad_data, cat(file, ": this is a token file of the format ", name_of(*format),
+                                            ", not one of a pair .bin and .idx; convert it: mtl-data import ",
+                                            shell_word(file), kThen)};
   }
   if (!file_exists(bin)) return {};
   return MissingIndex{
       Exit::io, cat(dataset_prefix(path), ".idx is missing, but ", bin,
                     " exists; copy the .idx, too, or if the .bin is ids and nothing else, as nanoGPT writes them, "
                     "convert it: mtl-data import --format nanogpt ",
-                    bin, kThen)};
+                    shell_word(bin), kThen)};
 }
 
 }  // namespace mtl

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/shell_word.h"
 #include "base/str.h"
 #include "planner/layout_report.h"
 
@@ -28,15 +29,6 @@ std::string counts_text(const LayoutPlans& plans) {
   if (plans.fitting > 0)
     out += cat(", ", number(plans.simulated), " simulated; the others cannot be faster than the last one listed");
   return out + "\n";
-}
-
-/// Returns a word as bash reads it.
-std::string shell_word(const std::string& word) {
-  const bool is_plain = !word.empty() && std::ranges::all_of(word, [](char each) {
-    return std::isalnum(static_cast<unsigned char>(each)) != 0 ||
-           std::string_view("-_./=,:@%+").find(each) != std::string_view::npos;
-  });
-  return is_plain ? word : cat("'", replace_all(word, "'", "'\\''"), "'");
 }
 
 /// Flags' name for the folder that a user chooses (train/layout_changes.h).

@@ -67,6 +67,11 @@ constexpr FileFormat kFileFormats[] = {
      "use them as they are, with --data-path"},
 };
 
+/// Endings of files that are never empty, because even those of no document have a header.
+constexpr std::string_view kNeverEmpty[] = {".gz",   ".xz",      ".zst", ".bz2",   ".lz4",  ".zip",
+                                            ".7z",   ".tar",     ".tgz", ".arrow", ".npy",  ".parquet",
+                                            ".avro", ".feather", ".pkl", ".h5",    ".hdf5", ".pdf"};
+
 /// Returns a command that pipes the input's content through `filter` and `then` into the tool. `from`: how the filter
 /// reads FILE.
 std::string piped(std::string_view filter, std::string_view unpack, std::string_view from = " FILE",
@@ -199,6 +204,10 @@ void refuse_other_formats(const std::string& name, std::string_view head, std::s
   }
   if (const OtherEncoding* other = find_other_encoding(head))
     refuse_filtered(name, cat(other->what, ", not plain UTF-8"), other->filter, unpack);
+  const auto named =
+      std::ranges::find_if(kNeverEmpty, [&](std::string_view ending) { return ends_with(name, ending); });
+  if (head.empty() && unpack.empty() && named != std::end(kNeverEmpty))
+    fail_at(Exit::bad_data, name, "the file is empty, which no ", *named, " file is; copy or download it again");
   for (const FileFormat& other : kFileFormats) {
     if (!starts_with(head, other.magic)) continue;
     if (unpack.empty()) fail_at(Exit::bad_data, name, "this is ", other.what, ", not text; ", other.advice);

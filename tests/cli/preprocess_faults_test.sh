@@ -193,8 +193,21 @@ expect_text err '^nothing.json: no such file$'
 expect_text err '^nothing\*.gz: no such file, and no file matches'
 mkdir dataset datasets && touch dataset/data-00000-of-00001.arrow datasets/dataset_dict.json
 expect_exit 74 $P --input dataset datasets --output-prefix to/x
-expect_text err "dataset is a folder of Arrow files .* python3 -c .*glob\('dataset/\*.arrow'\)"
+expect_text err 'dataset is a folder of Arrow files .* python3 -c .*glob.escape\(sys.argv\[1\]\) .*" dataset \| ... --input -'
 expect_text err 'datasets has several datasets of Hugging Face; use one of its folders, such as datasets/train$'
+# A command in a message reads any name as one word.
+mkdir 'a $(touch ran)' && touch 'a $(touch ran)/data-00000-of-00001.arrow'
+expect_exit 74 $P --input 'a $(touch ran)' --output-prefix to/e
+command=$(grep -oE 'python3 -c .* \| ' err)
+(python3() { printf '%s\n' "${@: -1}"; }; eval "${command% | }") >word
+expect_same word <(echo 'a $(touch ran)')
+[ ! -e ran ] || fail 'a message has a command that runs a part of a name'
+# Files whose formats are never empty.
+for ending in parquet arrow gz zst npy; do
+  : >"empty.$ending"
+  expect_exit 65 $P --input "empty.$ending" --output-prefix to/e
+  expect_text err "empty.$ending: the file is empty, which no .$ending file is; copy or download it again"
+done
 cp "$CORPUS" z.rejects.jsonl
 expect_exit 2 $P --input z.rejects.jsonl --output-prefix z --skip-bad 3
 expect_text err 'z.rejects.jsonl +is one of the inputs and would be overwritten; choose another --output-prefix'
