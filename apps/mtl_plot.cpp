@@ -109,8 +109,8 @@ std::string output_kind(const PlotOptions& options) {
 void plot(PlotOptions& options, const std::string& config_file, Console& console) {
   if (options.output && *options.output != "-") {
     std::vector<std::string> inputs = options.logs;
-    if (!config_file.empty()) inputs.push_back(config_file);
-    refuse_overwriting(inputs, {*options.output}, "--output");
+    inputs.push_back(config_file);
+    check_output(inputs, *options.output);
   }
   if (!options.y.empty()) options.chart.y = split(options.y, ',');
   std::vector<RunLog> logs = read_logs(options, console);

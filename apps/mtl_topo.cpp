@@ -35,7 +35,7 @@ TerminalOptions text_options(bool to_file) {
 
 void write_layout(const TopoCommand& command, const Flags& flags) {
   const bool to_file = command.output && *command.output != "-";
-  if (to_file && !flags.config_file().empty()) refuse_overwriting({flags.config_file()}, {*command.output}, "--output");
+  if (to_file) check_output({flags.config_file()}, *command.output);
   TopoReport report(command.options);
   std::string format = command.output_format();
   std::string out = format == "svg"        ? topo_svg(report)

@@ -1,10 +1,13 @@
 #include "cli/plan_command.h"
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 
 #include "base/count_of.h"
 #include "base/files.h"
+#include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/str.h"
 #include "cli/data_flags.h"
@@ -37,6 +40,12 @@ struct PlanCommand {
     return out;
   }
 };
+
+/// True for names of scripts: with an ending of bash or of sbatch, or without one.
+bool is_script(const std::string& file) {
+  const std::string ending = fs::path(file).extension().string();
+  return file != "-" && std::ranges::count(std::array{"", ".sh", ".bash", ".sbatch", ".slurm"}, ending) > 0;
+}
 
 /// Adds the flags that fix what is searched otherwise.
 void add_fixed_flags(Flags& flags, FixedLayout& fixed) {
@@ -94,6 +103,9 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
     if (command.devices.is_on_cpu() && !command.devices.device_memory)
       flags.problem("--device-memory", "is required: the memory of a host for each of its ranks");
     check_gigabytes(flags, "--host-memory", command.host_memory);
+    if (command.output && !is_script(*command.output) && !ends_with(*command.output, ".svg"))
+      flags.problem("--output " + *command.output,
+                    "does not end in .sh, for a script, or .svg, for a drawing; --json prints the plan as JSON");
     if (flags.problem_count() == 0) command.config = check_model(flags, options);
   });
 }
@@ -126,6 +138,7 @@ std::vector<std::string> repeated_flags(const Flags& flags) {
 }
 
 void write_plan(const PlanCommand& command, const Flags& flags) {
+  if (command.output) check_output({flags.config_file()}, *command.output);
   const PlanRequest request = command.request();
   const LayoutPlans plans = plan_layouts(request);
   print_out(command.json ? plan_json(plans, request).dump(2) + "\n" : plan_text(plans, request));

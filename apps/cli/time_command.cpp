@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "base/files.h"
+#include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/str.h"
 #include "cli/data_flags.h"
@@ -76,6 +77,7 @@ void add_time_flags(Flags& flags, TimeCommand& command) {
 }
 
 void write_time(const TimeCommand& command, const Flags& flags) {
+  if (command.output) check_output({flags.config_file()}, *command.output);
   const PlanRequest request = command.devices.request(command.run, command.config);
   const TimedLayout timed = time_layout(request);
   print_out(command.json ? time_json(timed, request).dump(2) + "\n" : time_text(timed, request));

@@ -1,4 +1,4 @@
-// Finds the files given by --input, and rejects outputs that would overwrite an input.
+// Finds the files given by --input, and rejects outputs that would overwrite an input or that cannot be written.
 #pragma once
 
 #include <string>
@@ -15,5 +15,9 @@ std::vector<std::string> find_inputs(const std::vector<std::string>& words);
 /// names.
 void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
                         const std::string& flag = "--output-prefix");
+
+/// Checks the file that --output names, before the work for it: throws what refuse_overwriting() throws, and Error(io)
+/// if the output is a folder, or no file can be made in its folder.
+void check_output(const std::vector<std::string>& inputs, const std::string& output);
 
 }  // namespace mtl

@@ -143,6 +143,18 @@ expect_exit 65 "${cpus[@]/rank0/trace}" --inside-gbs 5 --inside-us 3
 expect_text err 'profile/trace.json: is not a profile; give a file rankN.json'
 expect_exit 2 mtl-topo plan "${small[@]}" --global-batch-size 8 --world-size 2
 expect_text err '--hardware  is required'
+# Outputs are looked at before the search.
+expect_exit 2 "${plan[@]}" --world-size 2 --output plan.json
+expect_text err '--output plan.json  does not end in .sh, .* --json prints the plan'
+for output in absent/run.sh absent/a.svg; do
+  expect_exit 74 "${plan[@]}" --world-size 2 --output $output
+  expect_text err "^mtl-topo plan: $output: there is no folder absent; make it"
+  [ -s out ] && fail "searches before it looks at $output"
+done
+mkdir folder
+expect_exit 74 "${plan[@]}" --world-size 2 --output folder
+expect_text err '^mtl-topo plan: folder: this is a folder; choose another --output'
+[ ! -e plan.json ] || fail 'plan.json is written'
 # The vocabulary is a part of the model: no size is assumed, and the other sizes that are missing are named with it.
 expect_exit 2 mtl-topo plan "${model[@]:4:6}" --hardware H100 --global-batch-size 32 --world-size 2
 expect_text err '^  --vocab-size +is required, because the size of the vocabulary is part of the model$'

@@ -31,6 +31,8 @@ LOG
 cp "$WORK/a.jsonl" "$WORK/own.svg"
 expect_exit 2 mtl-plot "$WORK/own.svg" --output "$WORK/own.svg"
 expect_text "$WORK/err" 'own.svg +is one of the inputs and would be overwritten; choose another --output'
+expect_exit 74 mtl-plot "$WORK/own.svg" --output "$WORK/absent/a.svg"
+expect_text "$WORK/err" 'absent/a.svg: there is no folder .*/absent; make it, or choose another --output$'
 expect_same "$WORK/own.svg" "$WORK/a.jsonl"
 # Does not overwrite a configuration file either. A signal leaves nothing behind.
 printf 'y = lm_loss\n' >"$WORK/plot.txt"

@@ -37,6 +37,8 @@ awk '/^step/ { step = $2 } /^  stage/ { inside = 1; next } inside && NF == 0 { e
 expect_same computes <(grep -A1 '>stage [0-9]*<' step.svg | sed -nE 's/.*>([0-9.]+%)<.*/\1/p')
 expect_exit 2 "${time[@]}" --output step.png
 expect_text err '--output step.png  is not a drawing; choose a name that ends in .svg'
+expect_exit 74 "${time[@]}" --output absent/step.svg
+expect_text err '^mtl-topo time: absent/step.svg: there is no folder absent; make it'
 
 # What a layout can have beside its sizes changes its time.
 slow=("${time[@]}" --between-gbs 20 --between-us 1 --json --micro-batch-size 1)
