@@ -15,6 +15,13 @@ namespace {
 
 bool has_file(const PlanDevices& devices) { return devices.hardware && ends_with(*devices.hardware, ".json"); }
 
+Machine read_hardware(const std::string& path) {
+  constexpr std::uint64_t kMostBytes = 1 << 20;
+  if (const std::uint64_t bytes = file_size(path); bytes > kMostBytes)
+    fail_at(Exit::bad_data, path, "has ", human_bytes(bytes), ", too many for a hardware file; see share/hardware");
+  return parse_hardware(read_regular_file(path), path);
+}
+
 /// Returns the known GPUs' machine, or null if there is none.
 const Machine* known_machine(const PlanDevices& devices) {
   return devices.hardware           ? find_machine(*devices.hardware)
@@ -26,7 +33,7 @@ Machine machine_of(const PlanDevices& devices, const TrainOptions& run) {
   Machine out = devices.is_on_cpu() ? Machine{.device = devices.times->device(),
                                               .devices_per_node = static_cast<int>(run.parallel.world),
                                               .sources = {"links: as given"}}
-                : has_file(devices) ? parse_hardware(read_regular_file(*devices.hardware), *devices.hardware)
+                : has_file(devices) ? read_hardware(*devices.hardware)
                                     : *known_machine(devices);
   if (devices.times == nullptr) return out;
   std::erase_if(out.sources, [](const std::string& source) {
@@ -64,13 +71,13 @@ PlanRequest PlanDevices::request(const TrainOptions& run, const GptConfig& confi
 std::optional<double> parse_gigabytes(std::string_view text) {
   if (ends_with(text, "GB")) text.remove_suffix(2);
   const std::optional<double> number = parse_float(text);
-  if (!number || !(*number > 0 && *number <= 1e6)) return std::nullopt;
+  if (!number || !kRateBounds.objection(*number).empty()) return std::nullopt;
   return *number * 1e9;
 }
 
 void check_gigabytes(Flags& flags, const std::string& flag, const std::optional<std::string>& size) {
   if (size && !parse_gigabytes(*size))
-    flags.problem(cat(flag, " ", *size), "is not a number of GB above 0, as in 80GB");
+    flags.problem(cat(flag, " ", *size), "is not a number of GB from 1e-6 to 1e9, as in 80GB");
 }
 
 void add_device_flags(Flags& flags, PlanDevices& devices, TrainOptions& run) {
@@ -82,18 +89,18 @@ void add_device_flags(Flags& flags, PlanDevices& devices, TrainOptions& run) {
             "rankN.json of mtl-train --profile on one rank: operators take as long as there");
   flags.add("--device-memory", &devices.device_memory, "SIZE", "memory of one GPU that the run may use, as in 80GB");
   flags.add("--inside-gbs", &devices.inside_gbs, "GB/S", "bandwidth of a GPU's links inside its node, in one direction")
-      .above(0);
+      .within(kRateBounds);
   flags.add("--between-gbs", &devices.between_gbs, "GB/S", "bandwidth of a GPU's link to other nodes, in one direction")
-      .above(0);
-  flags.add("--inside-us", &devices.inside_us, "US", "latency inside a node, in microseconds").at_least(0);
-  flags.add("--between-us", &devices.between_us, "US", "latency between nodes, in microseconds").at_least(0);
+      .within(kRateBounds);
+  flags.add("--inside-us", &devices.inside_us, "US", "latency inside a node, in microseconds").within(kLatencyBounds);
+  flags.add("--between-us", &devices.between_us, "US", "latency between nodes, in microseconds").within(kLatencyBounds);
   flags.add("--host-gbs", &devices.host_gbs, "GB/S", "bandwidth of a GPU's link to its host's memory, in one direction")
-      .above(0)
+      .within(kRateBounds)
       .only_with("on the CPU, whose memory is the host's", [&devices] { return !devices.is_on_cpu(); });
   flags
       .add("--disk-gbs", &devices.disk_gbs, "GB/S",
            "rate at which a node's disk reads and, at the same time, writes: optimizer states may be in files")
-      .above(0);
+      .within(kRateBounds);
 }
 
 void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run) {

@@ -21,7 +21,7 @@ struct PlanDevices {
   PlanRequest request(const TrainOptions& run, const GptConfig& config) const;
 };
 
-/// Returns the bytes of "80GB" or "80", or nothing if it is not a number above 0.
+/// Returns the bytes of "80GB" or "80", or nothing if it is not a number in kRateBounds.
 std::optional<double> parse_gigabytes(std::string_view text);
 /// Reports a size that parse_gigabytes() does not understand.
 void check_gigabytes(Flags& flags, const std::string& flag, const std::optional<std::string>& size);

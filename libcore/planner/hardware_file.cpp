@@ -23,11 +23,6 @@ struct Entry {
   std::size_t line;
 };
 
-struct QuantityRange {
-  double most = 1e6;
-  bool may_be_zero = false;
-};
-
 class HardwareFile {
  public:
   HardwareFile(std::string_view text, const std::string& where) : text_(text), where_(where), cursor_(text) {
@@ -51,7 +46,7 @@ class HardwareFile {
   }
 
   /// Removes and returns a quantity in this unit (empty: an integer). Its source must be given.
-  double take_quantity(const std::string& path, std::string_view unit, const QuantityRange& range) {
+  double take_quantity(const std::string& path, std::string_view unit, const Bounds& bounds) {
     const Entry entry = take(path + ".value");
     std::string_view number = entry.text;
     std::string_view given;
@@ -65,9 +60,8 @@ class HardwareFile {
       fail_line(entry.line, cat(shown, "; write ", unit.empty() ? "an integer" : cat("a number and ", unit)));
     if (given != unit)
       fail_line(entry.line, cat(shown, "; write it ", unit.empty() ? "without a unit" : cat("in ", unit)));
-    if (!(*value >= 0 && *value <= range.most) || (*value == 0 && !range.may_be_zero))
-      fail_line(entry.line,
-                cat(shown, "; it must be ", range.may_be_zero ? "at least 0" : "above 0", " and at most ", range.most));
+    if (const std::string objection = bounds.objection(*value); !objection.empty())
+      fail_line(entry.line, cat(shown, "; it ", objection));
     sources_.push_back(cat(path, " ", entry.text, ": ", take(path + ".source").text));
     return *value;
   }
@@ -140,12 +134,12 @@ Machine parse_hardware(std::string_view text, const std::string& where) {
     file.fail_line(name.line, "\"name\" has characters that cannot be printed, such as a line break; remove them");
   out.device.name = name.text;
   out.device.source = where;
-  constexpr QuantityRange kRate{}, kPercent{.most = 100}, kLatency{.may_be_zero = true};
+  constexpr Bounds kRate = kRateBounds, kLatency = kLatencyBounds, kPercent{.least = 1e-6, .most = 100};
   double devices = 0;
   struct Quantity {
     const char* path;
     const char* unit;
-    QuantityRange range;
+    Bounds bounds;
     double& value;
     double scale = 1;
   };
@@ -165,8 +159,8 @@ Machine parse_hardware(std::string_view text, const std::string& where) {
                                        {"links.between.bandwidth", "GB/s", kRate, out.links.between_gbs},
                                        {"links.between.latency", "us", kLatency, out.links.between_us},
                                        {"links.host.bandwidth", "GB/s", kRate, out.links.host_gbs},
-                                       {"devices_per_node", "", {.most = 1024}, devices}})
-    each.value = each.scale * file.take_quantity(each.path, each.unit, each.range);
+                                       {"devices_per_node", "", {.least = 1, .most = 1024}, devices}})
+    each.value = each.scale * file.take_quantity(each.path, each.unit, each.bounds);
   out.devices_per_node = static_cast<int>(devices);
   out.sources = file.sources();
   file.expect_all_taken();

@@ -3,10 +3,14 @@
 
 #include <string>
 
+#include "base/setting.h"
 #include "comm/operation_label.h"
 #include "layout/layout.h"
 
 namespace mtl {
+
+/// What a plan takes as rates and sizes (GB/s, TFLOP/s, GB) and as latencies (us): with others, times overflow.
+inline constexpr Bounds kRateBounds{.least = 1e-6, .most = 1e9}, kLatencyBounds{.least = 0, .most = 1e9};
 
 /// Rates of one rank's links in one direction, and the time until the first byte arrives.
 struct Links {

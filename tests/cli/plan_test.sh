@@ -54,7 +54,7 @@ expect_exit 0 "${small_plan[@]}" --host-memory "$(awk "BEGIN { printf \"%.9f\", 
 expect_exit 1 "${plan[@]}" --world-size 8 --device-memory "$little" --host-memory 0.0001
 expect_text err 'no layout fits in 0.0[0-9]* GB and --host-memory 0.0001; '
 expect_exit 2 "${plan[@]}" --world-size 8 --host-memory 0
-expect_text err '--host-memory 0  is not a number of GB above 0'
+expect_text err '--host-memory 0  is not a number of GB from 1e-6 to 1e9'
 expect_exit 0 "${plan[@]}" --world-size 8 --gpus-per-node 4
 read -ra flags < <(sed -n 's/^flags: //p' out)
 [ ${#flags[@]} -ge 4 ] || fail 'no flags'
@@ -143,6 +143,14 @@ expect_exit 65 "${cpus[@]/rank0/trace}" --inside-gbs 5 --inside-us 3
 expect_text err 'profile/trace.json: is not a profile; give a file rankN.json'
 expect_exit 2 mtl-topo plan "${small[@]}" --global-batch-size 8 --world-size 2
 expect_text err '--hardware  is required'
+# Rates and latencies with which times overflow.
+for flag in '--inside-us 1e308' '--between-gbs 1e-300' '--host-gbs 1e300' '--disk-gbs 0'; do
+  # shellcheck disable=SC2086  # words
+  expect_exit 2 "${plan[@]}" --world-size 2 $flag
+  expect_text err "^  ${flag/ / } +must be from (1e-06|0) to 1000000000"
+done
+expect_exit 2 "${plan[@]}" --world-size 2 --device-memory 1e-300
+expect_text err '--device-memory 1e-300  is not a number of GB from 1e-6 to 1e9, as in 80GB'
 # Outputs are looked at before the search.
 expect_exit 2 "${plan[@]}" --world-size 2 --output plan.json
 expect_text err '--output plan.json  does not end in .sh, .* --json prints the plan'
@@ -201,6 +209,9 @@ expect_text out 'links in GB/s: 45 inside a node, 50 between nodes'
 sed -i 's/45 GB/0.045 TB/' mine.json
 expect_exit 65 "${plan[@]/H100/mine.json}" --world-size 2
 expect_text err 'mine.json: line 22: "links.inside.bandwidth" is "0.045 TB/s"; write it in GB/s$'
+truncate -s 3G large.json
+expect_exit 65 "${plan[@]/H100/large.json}" --world-size 2
+expect_text err 'large.json: has 3.0 GiB, too many for a hardware file'
 expect_exit 74 "${plan[@]/H100/absent.json}" --world-size 2
 expect_text err 'absent.json'
 expect_exit 2 "${plan[@]}" --world-size 2 --device-memory much

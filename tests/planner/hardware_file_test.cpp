@@ -85,8 +85,12 @@ TEST_CASE("hardware: mistakes are refused with their line") {
         "mine.json: line 11: \"memory.bandwidth\" is \"3.35 TB/s\"; write it in GB/s");
   CHECK(with("3350 GB/s", "3350") == "mine.json: line 11: \"memory.bandwidth\" is \"3350\"; write it in GB/s");
   CHECK(with("3350 GB/s", "fast") == "mine.json: line 11: \"memory.bandwidth\" is \"fast\"; write a number and GB/s");
-  CHECK(with("80 %", "120 %") ==
-        "mine.json: line 14: \"efficiency.gemm\" is \"120 %\"; it must be above 0 and at most 100");
+  CHECK(with("80 %", "120 %") == "mine.json: line 14: \"efficiency.gemm\" is \"120 %\"; it must be from 1e-06 to 100");
+  // Rates with which times overflow.
+  for (const char* rate : {"0 GB/s", "1e-300 GB/s", "1e300 GB/s"})
+    CHECK(with("3350 GB/s", rate) ==
+          cat("mine.json: line 11: \"memory.bandwidth\" is \"", rate, "\"; it must be from 1e-06 to 1000000000"));
+  CHECK(with("5 us", "1e308 us").ends_with("is \"1e308 us\"; it must be from 0 to 1000000000"));
   CHECK(with("\"8\"", "\"2.5\"") == "mine.json: line 33: \"devices_per_node\" is \"2.5\"; write an integer");
   CHECK(with("\"8\"", "8") ==
         "mine.json: line 33: \"devices_per_node.value\" is neither an object nor text in quotes, such as \"80 GB\"");
