@@ -188,9 +188,13 @@ int main(int argc, char** argv) {
       const auto tokenizer = choose_tokenizer({}, folder);
       return tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt;
     };
+    Device device = Device::cpu;
+    options.check_comparison = [&](const GptConfig& config) {
+      device = device_to_use(command.device, console);
+      check_comparison_memory(config, device);
+    };
     options.compare_logits = [&](const ModelSource& source, const ModelSource& written) {
-      comparison =
-          compare_models(source, written, resolve_threads(command.threads), device_to_use(command.device, console));
+      comparison = compare_models(source, written, resolve_threads(command.threads), device);
       return comparison->max_difference;
     };
     const ConvertReport report = convert_model(options, console);

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/count_of.h"
+#include "base/memory_limits.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/run_main.h"
 #include "eval/scorer.h"
@@ -44,6 +45,21 @@ void show_progress(Console& console, const Score& score, std::optional<std::int6
   if (score.tokens == 0) return;
   std::string of = total ? " of " + with_commas(*total - 1) : "";
   console.progress(cat("scored ", with_commas(score.tokens), of, " tokens, loss ", format("%.4f", score.loss())));
+}
+
+/// Returns the number of windows per pass. The default is halved until the pass fits into memory.
+std::int64_t fitting_batch(const EvalOptions& options, const Model& model, std::int64_t seq_length, Console& console) {
+  const std::int64_t most = std::max<std::int64_t>(1, kTokensPerPass / seq_length);
+  std::int64_t batch = options.batch_size.value_or(most);
+  if (model.device() != Device::cpu) return batch;
+  const auto bytes = [&] { return Scorer::bytes_for(model, batch, seq_length); };
+  if (!options.batch_size) {
+    while (batch > 1 && !has_memory(bytes())) batch /= 2;
+    if (batch < most) console.info(cat("using --batch-size ", batch, ", because ", most, " do not fit into memory"));
+  }
+  require_memory(bytes(), cat(count_of(batch, "window"), " of ", count_of(seq_length, "token")),
+                 batch > 1 ? "use a smaller --batch-size" : "use a smaller --seq-length, or provide more memory");
+  return batch;
 }
 
 }  // namespace
@@ -93,8 +109,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
     report.data = options.inputs;
   }
   Model model = load_model(options.model, source, console);
-  std::int64_t batch = options.batch_size.value_or(std::max<std::int64_t>(1, kTokensPerPass / report.seq_length));
-  Scorer scorer(model, batch, report.seq_length);
+  Scorer scorer(model, fitting_batch(options, model, report.seq_length, console), report.seq_length);
 
   double start = now_seconds();
   for (std::vector<std::int32_t> ids; tokens->next(ids);) {

@@ -3,25 +3,18 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
+#include "base/error.h"
 #include "base/str.h"
 
 namespace mtl {
 
 namespace {
 
-/// Returns a kernel file's content, or "" if there is no such file. Ignores the file size, which is always 0.
-std::string read_source(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 /// Returns the number in a file, or nullopt if the file is missing or says something else, such as "max".
 std::optional<std::uint64_t> read_number(const std::string& path) {
-  const auto number = parse_int(trim(read_source(path)));
+  const auto number = parse_int(trim(read_kernel_file(path)));
   if (!number || *number < 0) return {};
   return static_cast<std::uint64_t>(*number);
 }
@@ -49,22 +42,17 @@ constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file "
 /// Without a limit, version 1 reports the largest multiple of the page size, which exceeds this value.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
-/// Appends the limits of a cgroup and its ancestors to `out`. In a container, `path` may exist only on the host; then
-/// the mount point itself is the container's cgroup.
-void add_cgroups(const std::string& mount, std::string path, const CgroupFiles& files, std::vector<MemoryLimit>& out) {
-  for (;;) {
-    const std::string folder = mount + (path == "/" ? "" : path);
-    const auto limit = read_number(cat(folder, "/", files.limit)), usage = read_number(cat(folder, "/", files.usage));
-    if (limit && usage && *limit < kNoLimit) {
-      const std::string stat = read_source(folder + "/memory.stat");
-      const std::uint64_t cache =
-          find_number(stat, files.inactive).value_or(0) + find_number(stat, files.active).value_or(0);
-      out.push_back({.bytes = remaining(*limit, remaining(*usage, cache)),
-                     .name = cat("the memory cgroup ", path.empty() ? "/" : path, " (", files.limit, ")")});
-    }
-    if (path.empty() || path == "/") return;
-    path.erase(path.rfind('/'));
-  }
+/// Appends the limit of a cgroup, if it has one, to `out`.
+void add_cgroup(const Cgroup& group, std::vector<MemoryLimit>& out) {
+  const CgroupFiles& files = group.version == 1 ? kVersion1 : kVersion2;
+  const auto limit = read_number(cat(group.folder, "/", files.limit)),
+             usage = read_number(cat(group.folder, "/", files.usage));
+  if (!limit || !usage || *limit >= kNoLimit) return;
+  const std::string stat = read_kernel_file(group.folder + "/memory.stat");
+  const std::uint64_t cache =
+      find_number(stat, files.inactive).value_or(0) + find_number(stat, files.active).value_or(0);
+  out.push_back({.bytes = remaining(*limit, remaining(*usage, cache)),
+                 .name = cat("the memory cgroup ", group.name, " (", files.limit, ")")});
 }
 
 }  // namespace
@@ -83,21 +71,10 @@ MemorySources MemorySources::own() {
 
 std::vector<MemoryLimit> memory_limits(const MemorySources& sources) {
   std::vector<MemoryLimit> out;
-  if (const auto kib = find_number(read_source(sources.proc + "/meminfo"), "MemAvailable:"))
+  if (const auto kib = find_number(read_kernel_file(sources.files.proc + "/meminfo"), "MemAvailable:"))
     out.push_back({.bytes = *kib * 1024, .name = "MemAvailable"});
-  for (const std::string& line : split(read_source(sources.proc + "/self/cgroup"), '\n')) {
-    // "4:memory:/job_7" in version 1, "0::/job_7" in version 2.
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
-    if (controllers.empty()) {
-      add_cgroups(sources.cgroups, path, kVersion2, out);
-      add_cgroups(sources.cgroups + "/unified", path, kVersion2, out);
-    } else if (const auto names = split(controllers, ','); std::ranges::find(names, "memory") != names.end()) {
-      add_cgroups(sources.cgroups + "/memory", path, kVersion1, out);
-    }
-  }
-  const std::string status = read_source(sources.proc + "/self/status");
+  for (const Cgroup& group : own_cgroups("memory", sources.files)) add_cgroup(group, out);
+  const std::string status = read_kernel_file(sources.files.proc + "/self/status");
   auto add_own = [&](std::uint64_t limit, const char* used_key, const char* name, bool counts_reservations) {
     if (limit == UINT64_MAX) return;
     out.push_back({.bytes = remaining(limit, find_number(status, used_key).value_or(0) * 1024),
@@ -108,6 +85,31 @@ std::vector<MemoryLimit> memory_limits(const MemorySources& sources) {
   add_own(sources.address_space, "VmSize:", "the limit of address space (ulimit -v)", true);
   add_own(sources.data, "VmData:", "the limit of the data segment (ulimit -d)", false);
   return out;
+}
+
+namespace {
+
+/// Returns the smallest limit. Without any, one that everything fits.
+MemoryLimit smallest_limit(const MemorySources& sources) {
+  MemoryLimit smallest;
+  smallest.bytes = UINT64_MAX;
+  for (const MemoryLimit& limit : memory_limits(sources))
+    if (limit.bytes < smallest.bytes) smallest = limit;
+  return smallest;
+}
+
+}  // namespace
+
+bool has_memory(std::uint64_t bytes, const MemorySources& sources) {
+  return bytes + kProgramBytes <= smallest_limit(sources).bytes;
+}
+
+void require_memory(std::uint64_t bytes, const std::string& what, const std::string& remedy,
+                    const MemorySources& sources) {
+  const MemoryLimit limit = smallest_limit(sources);
+  if (bytes + kProgramBytes <= limit.bytes) return;
+  fail(Exit::usage, "not enough memory: ", what, " and the program need ", human_bytes(double(bytes + kProgramBytes)),
+       ", but only ", human_bytes(double(limit.bytes)), " is available (", limit.name, "); ", remedy);
 }
 
 }  // namespace mtl

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/cgroups.h"
+
 namespace mtl {
 
 struct MemoryLimit {
@@ -21,8 +23,7 @@ struct MemoryLimit {
 
 /// Where to read memory limits and usage, and this process's resource limits. Tests replace them.
 struct MemorySources {
-  std::string proc = "/proc";
-  std::string cgroups = "/sys/fs/cgroup";
+  KernelFiles files;
   std::uint64_t address_space = UINT64_MAX, data = UINT64_MAX;  // RLIMIT_AS and RLIMIT_DATA
 
   /// Returns the system's paths and the soft limits of this process.
@@ -31,5 +32,15 @@ struct MemorySources {
 
 /// Returns all limits it can find, in no particular order.
 std::vector<MemoryLimit> memory_limits(const MemorySources& sources = MemorySources::own());
+
+/// Memory that a program without ranks uses beside its buffers: of libraries and threads, as measured twice over.
+inline constexpr std::uint64_t kProgramBytes = 16 << 20;
+
+/// True if this process can allocate `bytes` and kProgramBytes under all limits.
+bool has_memory(std::uint64_t bytes, const MemorySources& sources = MemorySources::own());
+/// Throws Error(usage) unless has_memory(bytes): "not enough memory: WHAT and the program need ..., but only ... is
+/// available (LIMIT); REMEDY".
+void require_memory(std::uint64_t bytes, const std::string& what, const std::string& remedy,
+                    const MemorySources& sources = MemorySources::own());
 
 }  // namespace mtl

@@ -4,6 +4,7 @@
 
 #include "base/count_of.h"
 #include "base/files.h"
+#include "base/memory_limits.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_folder.h"
@@ -139,6 +140,16 @@ void check_tensors(const ModelSource& source, const ModelSource& written, std::o
   }
 }
 
+/// Throws unless there is enough memory for verify_output().
+void check_verification(const ModelSource& source, const ConvertOptions& options) {
+  std::uint64_t largest = 0;
+  for (const SavedTensor& tensor : source.tensors())
+    largest = std::max<std::uint64_t>(largest, whole_slice(tensor.shape).count() * bits_of(StoredDType::f32) / 8);
+  require_memory(2 * largest, "the largest tensor, which --verify holds twice,",
+                 "convert without --verify, or provide more memory");
+  options.check_comparison(source.config());
+}
+
 void verify_output(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
                    std::optional<StoredDType> dtype, Console& console) {
   // A torch_dist checkpoint with optimizer state is read from its main weights, which --dtype does not round.
@@ -218,6 +229,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
     console.warn(cat(source.folder(),
                      " does not state Adam's betas and epsilon; writing Megatron-LM's defaults, 0.9, "
                      "0.999 and 1e-8, which Megatron-LM uses in place of its flags"));
+  if (options.verify) check_verification(source, options);
   OutputFolder output({.path = options.save, .replace = options.force, .source = source.folder()}, guard, console);
   ConvertReport report;
   report.source = source.folder();

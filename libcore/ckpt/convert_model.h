@@ -26,7 +26,10 @@ struct ConvertOptions {
   std::string command_line;
   /// Returns the vocabulary size of the tokenizer in `folder`. Empty if there is no tokenizer.
   std::function<std::optional<std::int64_t>(const std::string& folder)> vocabulary_in;
-  /// Returns the largest difference between two models' logits. Called only with `verify`.
+  /// Throws if there is not enough memory to compare logits of models with this configuration. This and compare_logits
+  /// are called only with `verify`.
+  std::function<void(const GptConfig& config)> check_comparison = [](const GptConfig&) {};
+  /// Returns the largest difference between two models' logits.
   std::function<double(const ModelSource& source, const ModelSource& written)> compare_logits;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/memory_limits.h"
 #include "eval/model.h"
 
 namespace mtl {
@@ -27,6 +28,14 @@ std::vector<float> logits_of(const ModelSource& source, int threads, Device devi
 }
 
 }  // namespace
+
+void check_comparison_memory(const GptConfig& config, Device device) {
+  const std::int64_t positions = kSequences * std::min(kMaxLength, config.longest_sequence());
+  const std::size_t logits = 2 * static_cast<std::size_t>(positions * config.vocab_size) * sizeof(float);
+  if (device == Device::cpu)
+    require_memory(weight_bytes(config, DType::f32) + logits, "the weights that --verify compares in fp32",
+                   "convert without --verify, or provide more memory");
+}
 
 ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads, Device device) {
   require(a.config() == b.config(), a.folder(), " and ", b.folder(), " have different configurations");

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/count_of.h"
+#include "base/memory_limits.h"
+
 namespace mtl {
 
 namespace {
@@ -39,13 +42,27 @@ std::vector<Workspace::Pass> passes(const Model& model, std::int64_t sequences, 
   return {pass(model, all, 1), pass(model, one, 1), pass(model, one, std::min(kPiece, positions))};
 }
 
+std::size_t cache_bytes_for(const Model& model, std::int64_t sequences, std::int64_t positions) {
+  return 2 * model.config().num_layers * one_cache(model, sequences, positions).bytes();
+}
+
+/// Returns `sequences`, for which there must be memory.
+std::int64_t fitting_sequences(const Model& model, std::int64_t sequences, std::int64_t positions) {
+  if (model.device() == Device::cpu)
+    require_memory(
+        cache_bytes_for(model, sequences, positions) + Workspace::bytes_for(model, passes(model, sequences, positions)),
+        cat("a batch of ", count_of(sequences, "sequence"), " of up to ", count_of(positions, "token")),
+        "use a smaller --batch-size or --max-new-tokens, or provide more memory");
+  return sequences;
+}
+
 }  // namespace
 
 Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
     : model_(model),
-      sequences_(sequences),
+      sequences_(fitting_sequences(model, sequences, positions)),
       capacity_(positions),
-      cache_memory_(model.device(), 2 * model.config().num_layers * one_cache(model, sequences, positions).bytes()),
+      cache_memory_(model.device(), cache_bytes_for(model, sequences, positions)),
       small_memory_(model.device(),
                     sizeof(float) * (sequences * (1 + model.vocab()) + 2 * std::max(sequences, kPiece))),
       workspace_(model, passes(model, sequences, positions)) {

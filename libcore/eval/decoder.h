@@ -18,7 +18,8 @@ namespace mtl {
 class Decoder {
  public:
   /// Allocates memory for `sequences` sequences of up to `positions` tokens each. `positions` must be from 1 to the
-  /// model's number of positions. All sequences are empty at first.
+  /// model's number of positions. All sequences are empty at first. On the CPU, throws Error(usage) if there is not
+  /// enough memory.
   Decoder(Model& model, std::int64_t sequences, std::int64_t positions);
 
   std::int64_t sequences() const { return sequences_; }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/memory_limits.h"
 #include "device/copy.h"
+#include "nn/model_params.h"
 
 namespace mtl {
 
@@ -19,10 +21,24 @@ Precision precision_of(DType compute) {
   return precision;
 }
 
+/// Returns the configuration, for which there must be memory.
+GptConfig fitting_config(const GptConfig& config, DType compute, Device device) {
+  if (device == Device::cpu)
+    require_memory(weight_bytes(config, compute), "the model's weights",
+                   compute == DType::f32 ? "use --dtype bfloat16, or provide more memory" : "provide more memory");
+  return config;
+}
+
 }  // namespace
 
+std::size_t weight_bytes(const GptConfig& config, DType compute) {
+  GptConfig padded = config;
+  padded.vocab_size = vocab_rows(config);
+  return static_cast<std::size_t>(parameter_count(padded)) * size_of(compute);
+}
+
 Model::Model(const ModelSource& source, int threads, DType compute, Device device)
-    : config_(source.config()),
+    : config_(fitting_config(source.config(), compute, device)),
       stage_(whole_model(config_, {}, vocab_rows(config_), compute)),
       params_(device, precision_of(compute), std::nullopt, [&](const ParamVisitor& visit) { stage_.params(visit); }),
       stream_(device, threads) {
@@ -69,6 +85,11 @@ Workspace::Workspace(Model& model, MetaModel::PassBytes bytes)
     : stream_(model.stream()),
       slot_(model.device(), "activations", bytes.slot),
       scratch_(model.device(), "scratch", bytes.scratch) {}
+
+std::size_t Workspace::bytes_for(const Model& model, const std::vector<Pass>& passes) {
+  const MetaModel::PassBytes bytes = measure(model, passes);
+  return bytes.slot + bytes.scratch;
+}
 
 MetaModel::PassBytes Workspace::measure(const Model& model, const std::vector<Pass>& passes) {
   RunShape shape;

@@ -25,10 +25,14 @@ inline constexpr const char* kNotFinite =
     "the model's logits are not finite, because its weights are damaged, its training diverged, or float16 overflowed; "
     "use another checkpoint, or --dtype float32 instead of float16";
 
+/// Returns the size of a model's weights in memory, in bytes.
+std::size_t weight_bytes(const GptConfig& config, DType compute);
+
 class Model {
  public:
   /// Loads the weights onto the device and rounds them to `compute` (f32, bf16 or f16), which is also the dtype of
-  /// activations and caches. Logits are fp32. `source` is not used after construction.
+  /// activations and caches. Logits are fp32. `source` is not used after construction. On the CPU, throws
+  /// Error(usage) if the weights do not fit into memory.
   explicit Model(const ModelSource& source, int threads = 1, DType compute = DType::f32, Device device = Device::cpu);
   Model(const Model&) = delete;
 
@@ -63,6 +67,8 @@ class Workspace {
   /// Runs each pass on the meta device, where tensors have shapes but no memory, and then allocates the most that any
   /// pass needs.
   Workspace(Model& model, const std::vector<Pass>& passes);
+  /// Returns the size of such a workspace, in bytes.
+  static std::size_t bytes_for(const Model& model, const std::vector<Pass>& passes);
   /// Returns a context for one pass. Invalidates the tensors from earlier passes.
   Ctx context();
 

@@ -42,6 +42,10 @@ Scorer::Scorer(Model& model, std::int64_t batch, std::int64_t seq_length)
           model.positions(), " positions");
 }
 
+std::size_t Scorer::bytes_for(const Model& model, std::int64_t batch, std::int64_t seq_length) {
+  return Workspace::bytes_for(model, passes(batch, seq_length));  // buffers_ is negligible
+}
+
 std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::int64_t rows, std::int64_t length) {
   std::int64_t count = rows * length;
   require(std::ssize(ids) == count + 1, "losses: ", rows, " windows of ", length, " tokens from ", ids.size(), " ids");

@@ -31,6 +31,8 @@ class Scorer {
   /// Computes up to `batch` windows at a time. Each window has `seq_length` predictions, from 1 to the model's number
   /// of positions.
   Scorer(Model& model, std::int64_t batch, std::int64_t seq_length);
+  /// Returns how much memory such a scorer needs, in bytes.
+  static std::size_t bytes_for(const Model& model, std::int64_t batch, std::int64_t seq_length);
 
   /// Takes the stream's next tokens, any number of them. Throws Error(bad_data) for an id outside the model's
   /// vocabulary. push() and finish() also throw Error(bad_data) if a loss is not finite.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 
 using namespace mtl;
@@ -37,7 +38,7 @@ class Machine {
     write(folder + "/memory.stat",
           cat("anon 5\n", total, "inactive_file ", cached * kMiB, "\n", total, "active_file ", kMiB, "\n"));
   }
-  MemorySources sources() const { return {.proc = folder_ / "proc", .cgroups = folder_ / "sys"}; }
+  MemorySources sources() const { return {.files = {.proc = folder_ / "proc", .cgroups = folder_ / "sys"}}; }
 
  private:
   test::ScratchFolder folder_;
@@ -90,6 +91,20 @@ TEST_CASE("memory limits: resource limits apply per process, less its current us
   CHECK(limit_texts(sources) == std::vector<std::string>{"MemAvailable: 800",
                                                          "the limit of address space (ulimit -v): 200 per process",
                                                          "the limit of the data segment (ulimit -d): 0 per process"});
+}
+
+TEST_CASE("memory limits: what does not fit under the smallest limit is refused, with the limit and the remedy") {
+  Machine machine;
+  machine.write("proc/self/cgroup", "0::/job_7\n");
+  machine.write_cgroup(2, "sys/job_7", cat(500 * kMiB), 300, 49);  // and 1 MiB of active files
+  const std::uint64_t fits = 250 * kMiB - kProgramBytes;
+  CHECK(has_memory(fits, machine.sources()));
+  CHECK(!has_memory(fits + 1, machine.sources()));
+  CHECK_NOTHROW(require_memory(fits, "a batch", "use a smaller one", machine.sources()));
+  CHECK(test::error_of([&] { require_memory(fits + kMiB, "a batch", "use a smaller one", machine.sources()); },
+                       Exit::usage) ==
+        "not enough memory: a batch and the program need 251.0 MiB, but only 250.0 MiB is available (the memory cgroup "
+        "/job_7 (memory.max)); use a smaller one");
 }
 
 TEST_CASE("memory limits: reads the sources of this process") {

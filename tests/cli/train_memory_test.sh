@@ -35,9 +35,20 @@ else
   expect_exit 0 limited 440000 mtl-train "${run[@]}" --dry-run
   expect_exit 0 mtl-train "${run[@]}"
 
-  # Memory outside the plan: the allocation itself fails, and the error suggests a remedy.
-  expect_exit 1 limited 700000 mtl-eval --load "$TESTS/golden/gpt2_model/b" --data-path merged_text_document --batch-size 100000 --threads 1
-  expect_text err 'out of memory: cannot allocate [0-9.]+ [MG]iB; use a smaller batch or model'
+  # The same for programs that only compute forward. By default, mtl-eval takes as many windows as fit.
+  expect_exit 0 mtl-train "${run[@]}" --micro-batch-size 1 --global-batch-size 1 --save model
+  score=(mtl-eval --load model --data-path documents_text_document --threads 1)
+  expect_exit 0 "${score[@]}"
+  mv out want
+  expect_exit 0 limited 175000 "${score[@]}"
+  expect_text err '^mtl-eval: using --batch-size [124], because 8 do not fit into memory$'
+  expect_near "$(cut -d' ' -f2 out)" "$(cut -d' ' -f2 want)" 1e-6
+  expect_exit 2 limited 175000 "${score[@]}" --batch-size 8
+  expect_text err '^mtl-eval: not enough memory: 8 windows of 512 tokens and the program need [0-9.]+ MiB, but only '
+  expect_text err ' MiB is available \(the limit of address space \(ulimit -v\)\); use a smaller --batch-size$'
+  expect_exit 2 limited 700000 mtl-generate --load model --ids --prompt 1 --batch-size 100000 --num-samples 100000
+  expect_text err '^mtl-generate: not enough memory: a batch of 100,000 sequences of up to [0-9]+ tokens and the program'
+  expect_text err '; use a smaller --batch-size or --max-new-tokens, or provide more memory$'
 fi
 
 # Ranks on one host share a cgroup's memory. One rank fits into 550 MiB, but two do not.
@@ -53,6 +64,15 @@ if ! is_sanitized mtl-train && { [ -e /sys/fs/cgroup/memory/memory.limit_in_byte
   expect_exit 2 in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
   expect_text err "^mtl-train: not enough memory: the run's 2 ranks on this host need [0-9.]+ MiB, but only [0-9.]+ MiB is available \(the memory cgroup .*mtl-test-$$ \(memory.limit_in_bytes\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB per rank"
   check_advice in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
+  echo $((80 << 20)) >"$group/memory.limit_in_bytes"
+  expect_exit 0 in_group "${score[@]}"
+  expect_text err '^mtl-eval: using --batch-size [124], because 8 do not fit into memory$'
+  echo $((28 << 20)) >"$group/memory.limit_in_bytes"
+  expect_exit 2 in_group "${score[@]}"
+  expect_text err "^mtl-eval: not enough memory: the model's weights and .*; use --dtype bfloat16, or provide more memory$"
+  expect_exit 2 in_group mtl-convert --load model --save converted --verify --threads 1
+  expect_text err '^mtl-convert: not enough memory: the weights that --verify compares .*; convert without --verify, or '
+  expect_exit 0 in_group mtl-convert --load model --save converted --threads 1
 else
   echo 'not run: limits of a cgroup, which this user cannot make, or which a sanitizer exceeds' >&2
 fi
