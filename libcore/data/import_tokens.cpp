@@ -120,6 +120,7 @@ void Importer::write_tokens(const FlatTokenFile& input, ByteProgress& progress) 
   // mtl reads ids as 32 bits (IndexedDataset::read).
   IdRange range = common_range(range_of(to_), {0, INT32_MAX});
   if (options_.vocab_size) range = common_range(range, {0, *options_.vocab_size - 1});
+  if (!divider_ && input.tokens() > 0) count_document(input.tokens());  // before the work, as it may be too long
   Hasher hasher;
   std::vector<std::byte> header(input.header_bytes()), block(kConversionTokens * from.bytes), converted;
   converted.resize(kConversionTokens * to_.bytes);
@@ -137,7 +138,6 @@ void Importer::write_tokens(const FlatTokenFile& input, ByteProgress& progress) 
     progress.add(count * to_.bytes);
     done += static_cast<std::int64_t>(count);
   }
-  if (!divider_ && input.tokens() > 0) count_document(input.tokens());
   files_.written.tokens += input.tokens();
   sources_.push(describe_input(input.path(), input.bytes(), hasher.digest()));
 }

@@ -123,6 +123,12 @@ expect_exit 2 mtl-train "${train[@]}" --data-path train
 expect_text err 'train.idx is missing, but train.bin exists; .*mtl-data import --format nanogpt train.bin --eod ID'
 
 # --- full disks and interrupts leave nothing ---
+# The space is looked at before the work, here of a file with a hole.
+if truncate -s 8T huge.bin 2>why && [ "$(df --output=avail -B1 . | tail -1)" -lt $((8 << 40)) ]; then
+  expect_exit 74 timeout 60 mtl-data import huge.bin --format nanogpt --eod 5 --output-prefix big
+  expect_text err 'big needs 8.0 TiB, but its disk has .* free; free some space'
+fi
+rm -f huge.bin
 for fault in enospc:1 eio:2 enospc:4; do
   MTL_FAULT=$fault expect_exit 74 mtl-data import llmq.bin --eod 128001 --output-prefix full
   ls full* 2>/dev/null && fail "import: $fault left files"

@@ -13,6 +13,7 @@
 #include "data/provenance.h"
 #include "tests/data/data_folder.h"
 #include "tests/error_of.h"
+#include "tests/lfs_pointer.h"
 
 using namespace mtl;
 
@@ -215,6 +216,23 @@ TEST_CASE("flat tokens: ids that cannot be stored are refused by place") {
   CHECK(message(65535, {.raw_type = kI32, .type = DataType::u16}) == "");
 }
 
+TEST_CASE("flat tokens: a document that an .idx cannot describe is refused before the work") {
+  Folder folder;
+  const std::string path = folder.path + "raw.bin";
+  write_file_atomic(path, "");
+  const auto message = [&](std::int64_t tokens) {
+    fs::resize_file(path, tokens);  // a hole
+    return test::error_of(
+        [&] {
+          import_as({{path}, TokenFormat::nanogpt, IntegerType{1, false}}, folder.path + "out");
+        },
+        Exit::bad_data);
+  };
+  CHECK(
+      test::contains(message(INT64_C(1) << 31), "a document has 2,147,483,648 tokens, but the format allows 2^31 - 1"));
+  CHECK_FALSE(file_exists(folder.path + "out.bin"));
+}
+
 TEST_CASE("flat tokens: broken headers are refused") {
   Folder folder;
   const std::string path = folder.path + "file";
@@ -268,6 +286,7 @@ TEST_CASE("flat tokens: broken headers are refused") {
     CHECK(test::contains(message(cat(magic, std::string(100, '\0')), TokenFormat::nanogpt), what));
   CHECK(test::contains(message("abc", TokenFormat::npy), "has no header, not that of npy"));
   CHECK(test::contains(message(""), "no header of a known format"));
+  CHECK(test::contains(message(test::lfs_pointer(1000), TokenFormat::nanogpt), "git lfs pull"));
   write_documents(folder.path + "pair", DataType::u16, {{{1}}});
   CHECK(test::contains(message(read_file(folder.path + "pair.idx")), "a pair of token files"));
   CHECK(test::contains(test::error_of([&] { FlatTokenFile(folder.path + "pair.bin", {}, kU16); }, Exit::bad_data),
