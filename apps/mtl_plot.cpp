@@ -68,8 +68,10 @@ void check_flags(Flags& flags, const PlotOptions& options) {
   }
 }
 
-std::string read_log(const std::string& path) {
-  return path == "-" ? read_descriptor(STDIN_FILENO, "standard input") : read_file(path);
+/// Returns the runs of a log. A file is mapped, because a log of millions of lines is much larger than what is drawn.
+std::vector<RunLog> read_runs(const std::string& path, const std::set<std::string>& columns) {
+  if (path != "-" && fs::is_regular_file(path)) return parse_run_logs(MappedFile(path).text(), path, columns);
+  return parse_run_logs(path == "-" ? read_descriptor(STDIN_FILENO, "standard input") : read_file(path), path, columns);
 }
 
 void set_names(std::vector<RunLog>& runs, const std::string& list) {
@@ -85,7 +87,7 @@ std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
   std::vector<RunLog> runs;
   std::set<std::string> names;
   for (const std::string& path : options.logs) {
-    std::vector<RunLog> found = parse_run_logs(read_log(path), path);
+    std::vector<RunLog> found = read_runs(path, columns_of(options.chart));
     // Runs often differ only in their folder: lr1/run.jsonl, lr2/run.jsonl.
     const std::string name = names.insert(found[0].name).second ? found[0].name : path;
     for (std::size_t i = 0; i < found.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "base/count_of.h"
@@ -13,6 +14,8 @@
 namespace mtl {
 
 namespace {
+
+constexpr const char* kValidationLoss = "loss";  // the column beside lm_loss
 
 const std::vector<std::string>& default_columns() {
   static const std::vector<std::string> columns = {"lm_loss", "learning_rate"};
@@ -91,10 +94,10 @@ std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::
       line.is_faint = false;
       line.y = trailing_mean(y, options.smooth);
     }
-    out.push_back(line);
+    out.push_back(std::move(line));
   }
   x = x_values(log, log.validations, options);
-  y = log.validations.column(column == "lm_loss" ? "loss" : column);
+  y = log.validations.column(column == "lm_loss" ? kValidationLoss : column);
   if (has_point(y) && has_point(x))
     out.push_back({.name = "validation", .x = x, .y = y, .color = color, .is_markers = true});
   return out;
@@ -164,6 +167,17 @@ std::string x_label(const RunChartOptions& options) {
 
 }  // namespace
 
+std::set<std::string> columns_of(const RunChartOptions& options) {
+  std::set<std::string> out = {"iteration"};
+  if (options.x == "time") out.insert("elapsed_ms_per_iteration");
+  if (options.x == "samples" || options.x == "tokens") out.insert("consumed_samples");
+  for (const std::string& column : options.y.empty() ? default_columns() : options.y) {
+    out.insert(column);
+    if (column == "lm_loss") out.insert(kValidationLoss);
+  }
+  return out;
+}
+
 Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& options) {
   check_points(logs, options);
   Chart chart{.title = options.title, .x_label = x_label(options), .log_x = options.log_x, .panels = {}};
@@ -176,7 +190,7 @@ Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& opt
       }
     }
     for (auto* layer : {&faint, &lines, &markers}) {
-      panel.series.insert(panel.series.end(), layer->begin(), layer->end());
+      std::ranges::move(*layer, std::back_inserter(panel.series));
     }
     bool is_optional = options.y.empty() && column != "lm_loss";
     if (!panel.series.empty())

@@ -1,6 +1,7 @@
 // Makes a chart from run logs, with a panel for each metric and a color for each run.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct RunChartOptions {
   double sequence_length = 0;         // tokens per sample, if the log does not say
 };
 
+/// Returns the columns of the logs that make_run_chart() reads.
+std::set<std::string> columns_of(const RunChartOptions& options);
 /// Training metrics become lines. Validation loss (in the lm_loss panel) and perplexity (in the ppl panel) become
 /// markers. Throws Error(bad_data) if a log has no points or no point with a value for x, or if no log has a requested
 /// metric. Throws Error(usage) if x is tokens and the sequence length is unknown.

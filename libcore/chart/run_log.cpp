@@ -201,11 +201,18 @@ void refuse_compressed(const std::string& path, std::string_view text) {
 
 }  // namespace
 
+std::vector<double>* Table::kept_column(const std::string& name) {
+  if (kept_.empty() || kept_.contains(name)) return &columns_[name];
+  others_.insert(name);
+  return nullptr;
+}
+
 void Table::append_row(const std::vector<std::pair<std::string, double>>& row) {
   for (const auto& [name, value] : row) {
-    auto& column = columns_[name];
-    column.resize(rows_ + 1, kNone);
-    column[rows_] = value;
+    std::vector<double>* column = kept_column(name);
+    if (column == nullptr) continue;
+    column->resize(rows_ + 1, kNone);
+    column->back() = value;
   }
   ++rows_;
   for (auto& [name, column] : columns_) column.resize(rows_, kNone);
@@ -227,10 +234,11 @@ std::size_t Table::put_row(const std::vector<std::pair<std::string, double>>& ro
     return append_row(row), dropped;
   bool lost = false;
   for (const auto& [name, value] : row) {
-    std::vector<double>& values = columns_[name];
-    values.resize(rows_, kNone);
-    lost = lost || (name != "iteration" && name != "consumed_samples" && !std::isnan(values.back()));
-    values.back() = value;
+    std::vector<double>* values = kept_column(name);
+    if (values == nullptr) continue;
+    values->resize(rows_, kNone);
+    lost = lost || (name != "iteration" && name != "consumed_samples" && !std::isnan(values->back()));
+    values->back() = value;
   }
   return dropped + (lost ? 1 : 0);
 }
@@ -242,13 +250,16 @@ const std::vector<double>& Table::column(const std::string& name) const {
 }
 
 std::vector<std::string> Table::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, column] : columns_) names.push_back(name);
-  return names;
+  std::set<std::string> names = others_;
+  for (const auto& [name, column] : columns_) names.insert(name);
+  return {names.begin(), names.end()};
 }
 
-std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& path) {
+std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& path,
+                                   const std::set<std::string>& columns) {
   RunLog log;
+  log.steps.keep(columns);
+  log.validations.keep(columns);
   log.path = path == "-" ? "standard input" : path;
   log.name = path == "-" ? "stdin" : std::filesystem::path(path).stem().string();
   refuse_other_encoding(log.path, text);

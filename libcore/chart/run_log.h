@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,8 @@ namespace mtl {
 /// Columns of equal length, with NaN for missing metrics. Rows are sorted by "iteration".
 class Table {
  public:
+  /// Keeps the values of these columns, and only the names of the others. Without a call, keeps all.
+  void keep(std::set<std::string> columns) { kept_ = std::move(columns); }
   /// Adds a row. Drops rows for later iterations first. If there is a row for the same iteration, merges the new row
   /// into it. Returns the number of rows that were dropped or lost a value.
   std::size_t put_row(const std::vector<std::pair<std::string, double>>& row);
@@ -38,9 +41,12 @@ class Table {
 
  private:
   void append_row(const std::vector<std::pair<std::string, double>>& row);
+  /// Returns the column, or null if its values are not kept.
+  std::vector<double>* kept_column(const std::string& name);
 
   std::size_t rows_ = 0;
   std::map<std::string, std::vector<double>> columns_;
+  std::set<std::string> kept_, others_;  // names; `kept_` is empty if all are
 };
 
 struct RunLog {
@@ -55,8 +61,10 @@ struct RunLog {
 };
 
 /// Returns the runs of the log in `text`, at least one, in the order of their first lines. Runs without a step or a
-/// validation are left out, unless there is no other. `path` appears in messages and in the runs' names. Throws
-/// Error(bad_data) with path and line, or with the encoding if it is not plain UTF-8.
-std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& path);
+/// validation are left out, unless there is no other. `path` appears in messages and in the runs' names. The tables
+/// keep `columns`; see Table::keep(). Throws Error(bad_data) with path and line, or with the encoding if it is not
+/// plain UTF-8.
+std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& path,
+                                   const std::set<std::string>& columns = {});
 
 }  // namespace mtl

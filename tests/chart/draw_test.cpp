@@ -171,6 +171,20 @@ TEST_CASE("run log: a broken line is an error in the middle and a warning at the
   CHECK(log.warnings.size() == 1);
 }
 
+TEST_CASE("run log: of columns that are not drawn, only the names are kept") {
+  const std::string text =
+      "{\"iteration\":1,\"lm_loss\":4,\"mfu\":0.3}\n{\"iteration\":2,\"lm_loss\":3,\"mfu\":0.4}\n"
+      "{\"type\":\"validation\",\"iteration\":2,\"loss\":9,\"ppl\":8}\n{\"iteration\":2,\"mfu\":0.5}\n";
+  const RunLog log = parse_run_logs(text, "f", columns_of({})).front();
+  CHECK(log.steps.column("lm_loss") == std::vector<double>{4, 3});
+  CHECK(log.steps.column("mfu").empty());
+  CHECK(log.steps.names() == std::vector<std::string>{"iteration", "lm_loss", "mfu"});
+  CHECK(log.validations.column("loss") == std::vector<double>{9});
+  CHECK(log.validations.column("ppl").empty());
+  CHECK(columns_of({.title = "", .x = "time", .y = {"mfu"}}) ==
+        std::set<std::string>{"elapsed_ms_per_iteration", "iteration", "mfu"});
+}
+
 TEST_CASE("run log: a resumed run replaces the steps it repeats; lines of one iteration are merged") {
   RunLog log = parse_run_logs(
                    "{\"iteration\":1,\"lm_loss\":4}\n{\"iteration\":2,\"lm_loss\":3}\n"
