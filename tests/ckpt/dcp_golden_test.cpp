@@ -448,3 +448,25 @@ TEST_CASE("dcp: torchtitan's output layer may be stored with tied embeddings if 
   CHECK(contains(error_of([&] { write(false); }, Exit::bad_data),
                  "'output.weight' differs from the token embedding, but config.json sets tie_word_embeddings; set it"));
 }
+
+TEST_CASE("dcp: a file that is truncated while a tensor in it is open is an error, not zeros") {
+  const ScratchFolder scratch;
+  const std::string folder = copy_dist_case(scratch, "titan_fp32") + "/step-25", path = folder + "/__0_0.distcp";
+  const ModelSource source = open_dist_case(folder, {.hf_config = kDistCases + "models/tiny"});
+  const std::string bytes = read_file(path);
+  std::string last;    // the tensor whose first elements are the last in the file
+  std::size_t at = 0;  // in the file
+  for (const SavedTensor& tensor : source.tensors()) {
+    const std::vector<float> elements = elements_of(source, tensor.name, whole_slice(tensor.shape));
+    const std::size_t found = bytes.rfind(std::string(reinterpret_cast<const char*>(elements.data()), 16));
+    if (found != std::string::npos && found > at) last = tensor.name, at = found;
+  }
+  REQUIRE(at > 0);
+  Slice slice = whole_slice(source.find_tensor(last)->shape);
+  slice.end = 1;
+  elements_of(source, last, slice);
+  fs::resize_file(path, at + 4);
+  slice.begin = 1, slice.end = 3;
+  const std::string error = error_of([&] { elements_of(source, last, slice); }, Exit::io);
+  CHECK(contains(error, "__0_0.distcp"));
+}

@@ -5,7 +5,7 @@
 #include "base/usage_error.h"
 #include "ckpt/neox_config.h"
 #include "ckpt/yaml_settings.h"
-#include "ckpt_fixtures.h"
+#include "deepspeed_fixtures.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -13,60 +13,10 @@ using namespace std::string_literals;
 
 namespace {
 
-const std::string kDeepSpeed = "golden/deepspeed/";
 const std::string kDeepSpeedCases[] = {
     "neox_pipeline",   "neox_sequential",      "megatron_tensor",    "megatron_pipeline", "megatron_plain",
     "megatron_llama",  "megatron_fused",       "neox_gated",         "neox_geglu",        "neox_stages",
     "megatron_stages", "megatron_bf16_stages", "megatron_universal", "megatron_zero3"};
-
-ModelSource open_deepspeed_case(const std::string& path, std::optional<std::int64_t> heads = std::nullopt) {
-  Console console = quiet_console();
-  ModelSupplement given{.num_attention_heads = heads};
-  if (!contains(path, "universal")) given.vocab_size = 32;  // a universal checkpoint has no padding
-  return ModelSource::open(path, console, given);
-}
-
-void check_equal(const ModelSource& source, const std::string& name, const ModelSource& expected,
-                 const std::string& expected_name, const Slice& slice) {
-  CAPTURE(name);
-  const std::vector<float> a = elements_of(source, name, slice), b = elements_of(expected, expected_name, slice);
-  CHECK(a.size() == b.size());
-  CHECK(std::memcmp(a.data(), b.data(), 4 * a.size()) == 0);
-}
-
-/// Compares the tensors of one kind ("param", "exp_avg") with the parameters of another model.
-void check_kind(const ModelSource& source, const std::string& kind, const ModelSource& expected) {
-  for (const SavedTensor& tensor : expected.tensors()) {
-    const std::string name = kind + tensor.name.substr(tensor.name.find('.'));
-    const Slice whole = whole_slice(tensor.shape);
-    check_equal(source, name, expected, tensor.name, whole);
-    for (int axis = 0; axis < static_cast<int>(tensor.shape.size()); ++axis) {
-      if (tensor.shape[axis] % 2 != 0) continue;
-      Slice slice = axis_slice(tensor.shape, axis, 1, 2);
-      slice.begin = slice.count() / 3, slice.end -= 1;
-      if (slice.count() > 0) check_equal(source, name, expected, tensor.name, slice);
-    }
-  }
-}
-
-/// Copies a case's folder; returns the path of the copied checkpoint.
-std::string copy_deepspeed_case(const ScratchFolder& scratch, const std::string& name) {
-  const std::string to = scratch / "copy";
-  fs::remove_all(to);
-  fs::copy(kDeepSpeed + name, to, fs::copy_options::recursive);
-  return to + "/global_step2";
-}
-
-/// Removes the files whose names contain `part`.
-void remove_matching(const std::string& folder, const std::string& part) {
-  int removed = 0;
-  std::vector<fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename().string().find(part) != std::string::npos) found.push_back(entry.path());
-  }
-  for (const fs::path& path : found) removed += fs::remove(path) ? 1 : 0;
-  REQUIRE(removed > 0);
-}
 
 /// Replaces text in a case's configs/model.yml.
 void edit_config(const std::string& checkpoint, const std::string& from, const std::string& to) {
