@@ -121,6 +121,9 @@ order="mtl-data order --data-path items_short --split 50,30,20 --seq-length 8 --
 [ "$($order | wc -l)" -eq 40 ] || fail 'order: not --train-iters x --global-batch-size samples'
 [ "$($order --dataset valid --eval-interval 4 --eval-iters 2 | wc -l)" -eq 24 ] ||
   fail 'order: wrong number of validation samples'
+ramp="${order/--train-iters 10/--train-samples 40} --rampup-batch-size 2 2 12"
+[ "$($ramp --dataset valid --eval-interval 4 --eval-iters 2 | wc -l)" -eq 32 ] ||
+  fail 'order: validation follows the ramp of the batch size'
 [ "$($order --dataset test --eval-iters 2 | wc -l)" -eq 8 ] || fail 'order: wrong number of test samples'
 [ "$($order --dataset test --eval-iters 0 | wc -l)" -eq 0 ] || fail 'order: --eval-iters 0 has test samples'
 # Two ranks share the batch's samples.

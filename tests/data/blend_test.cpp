@@ -1,5 +1,6 @@
 #include "data/blend.h"
 
+#include <array>
 #include <cstdlib>
 #include <map>
 
@@ -150,6 +151,15 @@ TEST_CASE("blends equal Megatron-LM's") {
 TEST_CASE("weights that do not add up are refused") {
   const std::vector<double> large{1e308, 1e308};
   CHECK_THROWS_WITH_AS(normalize_weights(large), doctest::Contains("add up to inf"), Error);
+}
+
+TEST_CASE("the weights of 128 data sets are added in eight sums, as in NumPy") {
+  std::vector<double> weights;
+  std::array<double, 8> sums{};
+  for (std::size_t d = 0; d < 128; ++d) sums[d % 8] += weights.emplace_back(1 / double(3 + d));
+  const double sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  const std::vector<double> normalized = normalize_weights(weights);
+  for (std::size_t d = 0; d < weights.size(); ++d) CHECK(normalized[d] == weights[d] / sum);
 }
 
 TEST_CASE("a long blend of many data sets keeps to its weights") {

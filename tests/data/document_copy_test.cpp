@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "data/divide.h"
 #include "data/merge.h"
+#include "data/provenance.h"
 #include "tests/data/data_folder.h"
 #include "tests/error_of.h"
 
@@ -134,6 +135,23 @@ TEST_CASE("modes follow their sequences, and mixed types or modes are refused") 
   CHECK_THROWS_AS(copy(folder.path + "x", *data[2], list_of({{data[0].get(), 0, 1}})), Error);
   CHECK(mergeable({2, 3}, DataType::i32).type == DataType::i32);
   CHECK_FALSE(file_exists(folder.path + "x.bin"));
+}
+
+TEST_CASE("merged files record a tokenizer only if all inputs were made with it") {
+  Folder folder;
+  std::vector<std::unique_ptr<IndexedDataset>> data;
+  for (const char* name : {"a", "b", "other"}) {
+    const std::string prefix = folder.path + name;
+    write_documents(prefix, DataType::u16, {{{1}}});
+    const Json tokenizer = Json::object({{"xxh3", name == std::string("other") ? "2" : "1"}});
+    const Json output = Json::object({});
+    write_file_atomic(prefix + ".json", make_provenance("test", {}, tokenizer, Json::array(), output).dump());
+    data.push_back(std::make_unique<IndexedDataset>(prefix));
+  }
+  CHECK(common_tokenizer({data[0].get(), data[1].get()}).string_or("xxh3", "") == "1");
+  CHECK(common_tokenizer({data[0].get(), data[2].get()}).is_null());
+  fs::remove(folder.path + "b.json");
+  CHECK(common_tokenizer({data[0].get(), data[1].get()}).is_null());
 }
 
 TEST_CASE("tokens of other types are converted, and those that do not fit are refused by place") {
