@@ -55,16 +55,16 @@ TEST_CASE("launch: mpirun's variables set the rank, also inside a Slurm job") {
 }
 
 TEST_CASE("launch: srun's variables set the rank, also on hosts with different numbers of tasks") {
-  Environment variables = {{"PMIX_RANK", "6"},     {"SLURM_NTASKS", "9"}, {"SLURM_PROCID", "6"},
-                           {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "2"}, {"SLURM_TASKS_PER_NODE", "4,1,2(x2)"}};
+  Environment variables = {{"PMIX_RANK", "6"},     {"SLURM_NTASKS", "11"}, {"SLURM_PROCID", "6"},
+                           {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "2"},  {"SLURM_TASKS_PER_NODE", "4,1,3(x2)"}};
   RankEnvironment found = ranks_in(variables);
   CHECK(found.rank == 6);
-  CHECK(found.world == 9);
+  CHECK(found.world == 11);
   CHECK(found.local_rank == 1);
-  CHECK(found.local_size == 2);
+  CHECK(found.local_size == 3);
   CHECK(found.launcher == "srun");
-  variables["SLURM_STEP_TASKS_PER_NODE"] = "3(x3)";
-  CHECK(ranks_in(variables).local_size == 3);
+  variables["SLURM_STEP_TASKS_PER_NODE"] = "4(x3)";
+  CHECK(ranks_in(variables).local_size == 4);
 }
 
 TEST_CASE("launch: impossible launches are refused with the reason") {
