@@ -176,6 +176,21 @@ TEST_CASE("flags that separate documents act on generated tokens, with the token
   }
 }
 
+TEST_CASE("a micro-batch without a token that counts has weights of zero") {
+  Numbers numbers(10);
+  IndexedDatasetWriter writer(numbers.folder + "ends", DataType::u16);
+  writer.add_sequence(std::vector<std::int32_t>(100, 3));
+  writer.end_document();
+  writer.finish();
+  numbers.dataset = open_split(numbers.files, {"--data-path", {{numbers.folder + "ends"}, {}}, {0, 1}}, 2,
+                               {.seq_length = kLength, .eod = 3, .eod_mask_loss = true});
+  DataFeed feed = numbers.feed(1, [](std::int64_t) { return 1; });
+  const StepBatch& step = feed.next(stream);
+  CHECK(step.unmasked[0] == 0);
+  const Tensor& weights = step.buffers->batch(0).loss_weights;
+  for (std::int64_t i = 0; i < weights.numel(); ++i) CHECK(weights.data<float>()[i] == 0);
+}
+
 TEST_CASE("the stall counter counts only the time that training waits") {
   using namespace std::chrono_literals;
   const Numbers numbers(1000);

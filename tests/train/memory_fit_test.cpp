@@ -62,6 +62,8 @@ TEST_CASE("memory: a run that fits to the byte is accepted, with one byte less r
   CHECK(test::contains(text, "is available (the cgroup); the largest part is activations, "));
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
   CHECK(test::contains(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
+  CHECK(test::contains(refusal(options, {}, {{need - 1, "MemAvailable"}, {need - 2, "least"}, {need - 1, "other"}}),
+                       "is available (least); "));
 }
 
 TEST_CASE("memory: the overhead of a rank reduces the memory available to its plan") {

@@ -370,3 +370,14 @@ TEST_CASE("tensorboard: a resumed session drops the points of later iterations, 
   OutputFile(names().at(4), true).write("damaged");
   CHECK(restart_records(options.tensorboard_dir, 4, 32).empty());
 }
+
+TEST_CASE("tensorboard: a point that START keeps is not repeated") {
+  const test::ScratchFolder folder;
+  {
+    EventFile events(folder.path(), 0, 0);
+    // As in runs of one sample per iteration.
+    for (std::int64_t step = 1; step <= 5; ++step)
+      events.add({{step, {{"loss", 1}}}, {step, {{"loss vs samples", 1}}}});
+  }
+  CHECK(read_records(restart_records(folder.path(), 3, 3)).size() == 1);  // START at step 4
+}
