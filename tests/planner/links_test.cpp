@@ -36,6 +36,10 @@ TEST_CASE("places: the slowest group counts") {
   const GroupPlace place = place_of_group(layout_of({.tensor = 2, .data = 3}), "tensor", 3);
   CHECK(place.nodes == 2);
   CHECK(place.per_node == 1);
+  // Nodes of 4 cut the first of three groups once, and the last, ranks 2, 5 and 8, twice.
+  const GroupPlace last = place_of_group(layout_of({.tensor = 3, .data = 3}), "data", 4);
+  CHECK(last.nodes == 3);
+  CHECK(last.per_node == 1);
 }
 
 TEST_CASE("operations take their bytes and the latency of a ring") {

@@ -225,6 +225,16 @@ TEST_CASE("plans: bounds hold for models so small that the work beside their par
   }
 }
 
+TEST_CASE("plans: ranks that share sequences have at least 128 positions in each of their two chunks") {
+  PlanRequest request = request_for(2, 80);
+  const auto shares_sequences = [&](std::int64_t length) {
+    request.config.max_positions = request.run.data.seq_length = length;
+    return std::ranges::any_of(layout_choices(request), [](const LayoutChoice& each) { return each.context == 2; });
+  };
+  CHECK(shares_sequences(512));
+  CHECK_FALSE(shares_sequences(508));
+}
+
 TEST_CASE("plans: savings come only when they are needed") {
   const PlanRequest roomy = request_for(4, 80);
   const LayoutPlans plans = plan_layouts(roomy);

@@ -161,3 +161,14 @@ TEST_CASE("of a long step, the begin and the end are drawn, in a small file") {
   CHECK(svg.find(">500<") == std::string::npos);
   CHECK(svg.size() < 1000000);
 }
+
+TEST_CASE("a single stage is not left out") {
+  Layout layout;
+  layout.grid = RankGrid({.pipeline = 17});
+  Timeline timeline;
+  const StepTime time = simulate_step(unit_traces(layout, pipeline_schedule(layout, 20), 20), layout, 8,
+                                      arithmetic_machine(), false, &timeline);
+  const std::string svg = timeline_svg(timeline, time, "title", "subtitle");
+  CHECK(svg.find("are not shown") == std::string::npos);
+  CHECK(svg.find("<g id=\"stage8\">") != std::string::npos);
+}
