@@ -105,6 +105,16 @@ TEST_CASE("checkpoint: a commit removes all but the last keep_last, which must b
                  "at least 2"));
 }
 
+TEST_CASE("checkpoint: a damaged one is neither counted nor removed as one of the last keep_last") {
+  ScratchFolder scratch;
+  save_iterations(scratch / "s", 3);
+  fs::remove(scratch / "s/iter_0000003/manifest.json");
+  TestStore model(tiny_config());
+  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state_at(4), {.keep_last = 2});
+  CHECK(entries_of(scratch / "s") == std::vector<std::string>{"iter_0000002", "iter_0000003", "iter_0000004",
+                                                              "latest_checkpointed_iteration.txt", "lock"});
+}
+
 TEST_CASE("checkpoint: saving an iteration again replaces it, sound or damaged; leftovers of dead jobs are removed") {
   ScratchFolder scratch;
   save_iterations(scratch / "s", 2);
@@ -120,6 +130,16 @@ TEST_CASE("checkpoint: saving an iteration again replaces it, sound or damaged; 
     CHECK(same_tensors(model.store, loaded.store));
     CHECK(entries_of(scratch / "s").size() == 4);
   }
+}
+
+TEST_CASE("checkpoint: what a job killed in a commit left behind is removed, also if the tracker is right") {
+  ScratchFolder scratch;
+  save_iterations(scratch / "s", 2);
+  const std::vector<std::string> before = entries_of(scratch / "s");
+  for (const char* kind : {"", "old.", "damaged."})
+    fs::create_directories(cat(scratch / "s/iter_0000001.tmp.", kind, "999"));
+  SaveDirectory(scratch / "s").finish_commit(2);
+  CHECK(entries_of(scratch / "s") == before);
 }
 
 TEST_CASE("checkpoint: a second job on a save folder is refused, and the error names the first") {

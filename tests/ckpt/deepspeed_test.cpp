@@ -179,6 +179,12 @@ TEST_CASE("deepspeed: a universal checkpoint that is damaged or merged in anothe
   fs::remove_all(path + "/zero");
   fs::create_directories(path + "/zero");
   CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "has no parameters"));
+  // Moments of another shape: the weights remain.
+  copy();
+  fs::copy_file(path + "/zero/3.mlp.dense_4h_to_h.weight/exp_avg.pt",
+                path + "/zero/3.input_layernorm.weight/exp_avg.pt", fs::copy_options::overwrite_existing);
+  CHECK(
+      contains(open_deepspeed_case(path).optimizer_problem(), "input_layernorm.weight/exp_avg.pt: the tensor's shape"));
   // Moments of another parameter, or none: the weights remain.
   for (const bool is_missing : {false, true}) {
     copy();

@@ -77,6 +77,15 @@ TEST_CASE("foreign models: a path may name the file") {
   }
 }
 
+TEST_CASE("foreign models: beside DeepSpeed's tracker, a checkpoint may have any name") {
+  const ScratchFolder scratch;
+  make_directories(scratch / "best");
+  write_text(scratch / "best/mp_rank_00_model_states.pt", "");
+  CHECK(describe_foreign_model(scratch.path()).empty());
+  write_text(scratch / "latest", "best");
+  CHECK(contains(describe_foreign_model(scratch.path()), "another program: best is a DeepSpeed"));
+}
+
 TEST_CASE("foreign models: llm.c's are recognized by their first bytes, and other .bin files are not") {
   const ScratchFolder scratch;
   for (const bool is_model : {false, true}) {

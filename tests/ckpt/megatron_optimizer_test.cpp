@@ -47,6 +47,7 @@ float value_of(std::size_t parameter, int rank, StateRole role) {
 
 struct OptimizerFault {
   bool lacks_main = false, lacks_parameter = false;
+  bool lacks_linear_biases = false;     // no fault: the model has as many matrices as vectors
   std::vector<int> ranks_without = {};  // their files have no optimizer entry
 };
 
@@ -63,7 +64,9 @@ class RankFile {
     pickle_.text("iteration"), pickle_.integer(40);
     pickle_.text("model");
     pickle_.begin_dict();
-    for (std::size_t i = 0; i < rank_parameters().size(); ++i) add(rank_parameters()[i].name, i, StateRole::weight);
+    for (std::size_t i = 0; i < rank_parameters().size(); ++i) {
+      if (has(i)) add(rank_parameters()[i].name, i, StateRole::weight);
+    }
     pickle_.end_dict();
     if (std::ranges::count(fault_.ranks_without, rank_) == 0) {
       pickle_.text("optimizer");
@@ -80,6 +83,11 @@ class RankFile {
   }
 
  private:
+  bool has(std::size_t parameter) const {
+    const std::string name = rank_parameters()[parameter].name;
+    return !fault_.lacks_linear_biases || !contains(name, "linear_") || !ends_with(name, ".bias");
+  }
+
   void write_args() {
     pickle_.text("args");
     pickle_.global("argparse", "Namespace");
@@ -112,8 +120,9 @@ class RankFile {
   /// Returns the parameters in each group: matrices, which are decayed, and vectors, which are not.
   std::vector<std::vector<std::size_t>> groups() const {
     std::vector<std::vector<std::size_t>> out(2);
-    for (std::size_t i = 0; i < rank_parameters().size(); ++i)
-      out[rank_parameters()[i].shape.size() > 1 ? 0 : 1].push_back(i);
+    for (std::size_t i = 0; i < rank_parameters().size(); ++i) {
+      if (has(i)) out[rank_parameters()[i].shape.size() > 1 ? 0 : 1].push_back(i);
+    }
     if (fault_.lacks_parameter) out[1].pop_back();
     return out;
   }
@@ -249,6 +258,15 @@ TEST_CASE("megatron: a bf16 run loads the fp32 weights as main weights, and roun
     is_rounded = is_rounded || widen(value.data<Bf16>()[i]) != expected;
   }
   CHECK(is_rounded);
+}
+
+TEST_CASE("megatron: of as many matrices as vectors, each group has its own states") {
+  const ScratchFolder scratch;
+  const ModelSource source = open_run(scratch, {.lacks_linear_biases = true});
+  CHECK(source.optimizer_problem().empty());
+  REQUIRE(source.has_optimizer());
+  for (float value : elements_of(source, "exp_avg.final_norm.bias"))
+    CHECK(value == value_of(15, 0, StateRole::exp_avg));
 }
 
 TEST_CASE("megatron: an incomplete optimizer state leaves the weights loadable") {

@@ -45,6 +45,27 @@ TEST_CASE("entries of a zip archive begin at multiples of 64 bytes and read back
   }
 }
 
+TEST_CASE("entries of a zip archive may have comments") {
+  const test::ScratchFolder folder;
+  {
+    OutputFile out(folder / "a.zip");
+    ZipWriter zip(out);
+    zip.add("a", "first");
+    zip.add("b", "second");
+    zip.finish();
+    out.close();
+  }
+  // A directory entry's comment follows its name and its extra field. The end record has the directory's size.
+  std::string bytes = read_file(folder / "a.zip");
+  const std::size_t entry = bytes.find("PK\1\2"), end = bytes.find("PK\5\6");
+  bytes[end + 12] = static_cast<char>(bytes[end + 12] + 3);
+  bytes[entry + 32] = 3;
+  bytes.insert(bytes.find("PK\1\2", entry + 1), "why");
+  const ZipArchive archive(std::as_bytes(std::span(bytes)));
+  REQUIRE(archive.find("b") != nullptr);
+  CHECK(archive.find("b")->data.size() == std::string_view("second").size());
+}
+
 TEST_CASE("a CRC-32 that is computed in parts rejects what differs, whenever all data was read") {
   const std::string text = "the data of an entry";
   const std::span<const std::byte> data = std::as_bytes(std::span(text));
