@@ -3,6 +3,7 @@
 
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_folder.h"
+#include "ckpt/output_folder.h"
 #include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
 
@@ -101,6 +102,11 @@ TEST_CASE("hf: shards hold the same tensors as one file") {
   SafetensorsFile shard(scratch / last);
   for (const StoredTensor& tensor : shard.tensors()) largest += tensor.end - tensor.begin;
   CHECK(largest <= 200'000);
+  std::map<std::string, std::uint64_t> bytes;  // of the shards
+  for (const auto& [tensor, file] : index.at("weight_map").as_object())
+    bytes.try_emplace(file.as_string(), SafetensorsFile(scratch / file.as_string()).tensors().back().end);
+  for (auto one = bytes.begin(), next = std::next(one); next != bytes.end(); ++one, ++next)
+    CHECK(one->second + next->second > 200'000);  // no shard ends early
   TestStore original(source.config(), false), sharded(source.config(), false);
   source.load_values(original.store);
   open_quietly(scratch.path()).load_values(sharded.store);
@@ -202,6 +208,18 @@ TEST_CASE("hf: a file that shrinks within its last page is not read as zeros") {
   source.load_values(loaded.store);
   fs::resize_file(weights, fs::file_size(weights) - 4);
   CHECK(contains(error_of([&] { source.load_values(loaded.store); }), "model.safetensors was truncated while"));
+}
+
+TEST_CASE("output folder: a folder to replace that changes during the conversion is left as it is") {
+  ScratchFolder scratch;
+  copy_model(scratch / "old", [](Json&) {});
+  Console console = quiet_console();
+  InterruptGuard guard("test");
+  OutputFolder output({.path = scratch / "old", .replace = true, .source = golden("a")}, guard, console);
+  write_text(output.staged() + "/config.json", "{}");
+  write_text(scratch / "old/notes.txt", "mine");
+  CHECK(contains(error_of([&] { output.commit(); }), "was changed during the conversion and now contains 'notes.txt'"));
+  CHECK(read_file(scratch / "old/notes.txt") == "mine");
 }
 
 TEST_CASE("hf: a folder without a model is refused with the expected file names") {

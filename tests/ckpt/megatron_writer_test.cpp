@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ckpt/convert_model.h"
+#include "ckpt/torch_dist_writer.h"
 #include "ckpt/torch_file.h"
 #include "ckpt_fixtures.h"
 #include "nn/rotary.h"
@@ -249,4 +250,42 @@ TEST_CASE("megatron writer: yarn's arguments are read back; rotary positions tha
   CHECK(contains(problem({.scaling = Scaling::yarn, .attention_factor = 1.5}), "no attention factor such as 1.5"));
   for (const Scaling scaling : {Scaling::longrope, Scaling::dynamic})
     CHECK(contains(problem({.scaling = scaling}), "depend on the length of the sequence"));
+}
+
+namespace {
+
+/// Saves a model at iteration 4 with 8 samples skipped, and writes it as torch_dist. Returns the folder.
+std::string write_dist(const ScratchFolder& scratch) {
+  TestStore model(tiny_config());
+  fill(model.store, 1);
+  TrainState state = state_at(4);
+  state.optimizer_steps = 3;
+  state.extra.set("skipped_samples", 8);
+  const std::string saved = save_alone(SaveDirectory(scratch / "saved"), tiny_config(), model.store, state);
+  const std::string folder = scratch / "dist";
+  make_directories(folder);
+  write_torch_dist(open_quietly(saved), folder, {});
+  return folder;
+}
+
+}  // namespace
+
+TEST_CASE("torch_dist writer: the schedule does not count the samples of skipped iterations") {
+  const ScratchFolder scratch;
+  const ModelSource source = open_quietly(write_dist(scratch));
+  CHECK(source.optimizer_problem().empty());
+  REQUIRE(source.state());
+  CHECK(source.state()->consumed_samples == 32);
+  CHECK(source.state()->extra.int_or("skipped_samples", -1) == 8);
+}
+
+TEST_CASE("torch_dist writer: a file that shrinks while it is read back is not read as zeros") {
+  const ScratchFolder scratch;
+  const std::string folder = write_dist(scratch), file = folder + "/iter_0000004/__0_0.distcp";
+  const ModelSource source = open_quietly(folder);
+  const SavedTensor& tensor = source.tensors().front();
+  const auto read = [&] { elements_of(source, tensor.name, whole_slice(tensor.shape)); };
+  CHECK_NOTHROW(read());
+  fs::resize_file(file, fs::file_size(file) - 4);
+  CHECK(contains(error_of(read), "__0_0.distcp was truncated while"));
 }

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "ckpt/megatron_writer.h"
+#include "ckpt/rank_files.h"
+#include "ckpt/torch_writer.h"
 #include "ckpt_fixtures.h"
 #include "file_edits.h"
 
@@ -172,4 +174,27 @@ TEST_CASE("rank files: equal matrices of one value and repeated layers of a new 
     std::fill_n(values.data<float>(), values.numel(), 0.5f);
   }
   CHECK_NOTHROW(open_quietly(write({.tensor_parallel = 2, .make_vocab_size_divisible_by = 6})));
+}
+
+TEST_CASE("rank files: equal layers on two stages are a copy if more than one iteration is stated") {
+  const ScratchFolder scratch;
+  const std::vector<float> values = {1, 2};
+  for (const std::int64_t iteration : {1, 2}) {  // converters state 1
+    std::vector<std::unique_ptr<TorchFile>> stages;
+    for (const char* name : {"a.pt", "b.pt"}) {
+      OutputFile out(scratch / name);
+      TorchWriter writer(out, "stage");
+      writer.pickle().begin_dict();
+      writer.pickle().text("iteration"), writer.pickle().integer(iteration);
+      writer.pickle().end_dict();
+      writer.finish();
+      out.close();
+      stages.push_back(std::make_unique<TorchFile>(scratch / name));
+    }
+    RankMatrices matrices;
+    for (const auto& stage : stages)
+      matrices.add(*stage, *stage, {.data = std::as_bytes(std::span(values)), .element = 4, .is_table = false});
+    const std::string error = error_of([&] { matrices.check_no_copy(*stages[0]); });
+    CHECK(contains(error, "is a copy of the other") == (iteration == 2));
+  }
 }
