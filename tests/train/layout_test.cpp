@@ -105,3 +105,16 @@ TEST_CASE("layout: the experts' grid divides the context and data ranks") {
   CHECK(layout.expert_grid->size(Axis::data) == 1);
   CHECK(layout.expert_grid->group_of(0, Axis::expert) == std::vector<int>{0, 2, 4, 6});
 }
+
+TEST_CASE("layout: balanced stages need as many layers as there are stages, but the first and the last need none") {
+  ParallelOptions options = sixteen_ranks();
+  options.pipeline = 4;
+  options.pipeline_split = "balanced";
+  std::string problem;
+  const auto is_possible = [&](std::int64_t layers) {
+    return check_stages(options, layers, false, [&](const std::string&, const std::string& what) { problem = what; });
+  };
+  CHECK(is_possible(2));
+  CHECK_FALSE(is_possible(1));
+  CHECK(problem == "needs at least 2 layers for 4 stages, but the model has 1; use fewer stages or chunks");
+}
