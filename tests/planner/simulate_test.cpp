@@ -147,6 +147,23 @@ TEST_CASE("a message takes as long as in the slowest pipeline") {
   CHECK(simulate_step(traces, layout, 3, machine, false).ms == doctest::Approx(6 + 4 * 8));
 }
 
+TEST_CASE("receives around a ring end with the sends that they meet, by hand") {
+  const auto start = [](OperationKind operation, double bytes) {
+    return TraceEvent{.kind = TraceEvent::Kind::start, .operation = operation, .group = "context", .bytes = bytes};
+  };
+  const auto wait = [](int started) {
+    return TraceEvent{
+        .kind = TraceEvent::Kind::wait, .operation = OperationKind::receive, .group = "context", .started = started};
+  };
+  // A message takes 1 ms, the next one 3 ms.
+  StepTrace trace;
+  trace.update = {start(OperationKind::send, 1e6), start(OperationKind::receive, 0), wait(1),
+                  start(OperationKind::send, 3e6), start(OperationKind::receive, 0), wait(4)};
+  Layout layout;
+  layout.grid = RankGrid({.context = 2});
+  CHECK(simulate_step({trace}, layout, 2, links_machine(), false).ms == doctest::Approx(1 + 3));
+}
+
 TEST_CASE("copies to host memory and back take the time of the link, as far as operators do not cover it") {
   RunShape shape = shape_of({}, 3);
   shape.device = Device::cuda;
