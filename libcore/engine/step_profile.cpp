@@ -34,9 +34,9 @@ struct Meanwhile {
   double flops = 0;
 };
 
-bool is_in_update(const std::vector<ProfileEntry>& entries, int entry) {
+bool is_within(const std::vector<ProfileEntry>& entries, int entry, ProfileKind kind, const char* name) {
   for (; entry >= 0; entry = entries[entry].parent)
-    if (entries[entry].kind == ProfileKind::phase && entries[entry].name == kUpdate) return true;
+    if (entries[entry].kind == kind && entries[entry].name == name) return true;
   return false;
 }
 
@@ -46,7 +46,9 @@ Meanwhile after_start(const std::vector<ProfileEntry>& entries, std::size_t star
   Meanwhile out;
   const bool gathers = entries[start].name == name_of(OperationKind::all_gather);
   for (std::size_t i = start + 1; i < entries.size() && entries[i].started != static_cast<int>(start); ++i) {
-    if (entries[i].kind != ProfileKind::op || (!gathers && is_in_update(entries, static_cast<int>(i)))) continue;
+    if (entries[i].kind != ProfileKind::op ||
+        (!gathers && is_within(entries, static_cast<int>(i), ProfileKind::phase, kUpdate)))
+      continue;
     out.has_operators = true;
     out.flops += entries[i].work.flops;
   }
@@ -99,6 +101,8 @@ std::vector<Collectives> collectives_of(const StepProfile& step) {
     const Meanwhile meanwhile = after_start(entries, i);
     found->operations += std::llround(weight);
     found->bytes += weight * entry.work.bytes;
+    if (is_within(entries, static_cast<int>(i), ProfileKind::layer, "layer"))
+      found->layer_operations += std::llround(weight);
     found->flops_meanwhile += weight * meanwhile.flops;
     if (meanwhile.has_operators) continue;
     found->exposed_operations += std::llround(weight);

@@ -32,7 +32,8 @@ StepProfile profile_on_meta(const GptConfig& config, const DropoutOptions& dropo
 struct Collectives {
   std::string group, operation;  // "tensor", "all-reduce"
   std::int64_t operations = 0;
-  double bytes = 0;  // sent by this rank
+  std::int64_t layer_operations = 0;  // of those, in blocks: not in the embedding, the head or the update
+  double bytes = 0;                   // sent by this rank
   // Of those that the stream waits for before it runs another operator. Nothing on the rank can hide them.
   std::int64_t exposed_operations = 0;
   double exposed_bytes = 0;

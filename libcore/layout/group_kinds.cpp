@@ -54,8 +54,8 @@ std::vector<GroupKind> group_kinds(const Layout& layout, int node_size) {
   const RankGrid& grid = layout.grid;
   KindCollector kinds(node_size);
   kinds.add("tp", grid.groups(Axis::tensor), "tensor parallel: share every matrix",
-            layout.sequence_parallel ? "activations, 6 all-gathers and 4 reduce-scatters per layer and micro-batch"
-                                     : "activations, 4 all-reduces per layer and micro-batch");
+            layout.sequence_parallel ? "activations, gathered and reduce-scattered, each layer and micro-batch"
+                                     : "activations, all-reduced, each layer and micro-batch");
   kinds.add("cp", grid.groups(Axis::context), "context parallel: share every sequence",
             "keys and values, each layer and micro-batch");
   const bool is_vee = layout.places().arrangement == Arrangement::vee;

@@ -12,7 +12,7 @@ namespace mtl {
 struct GroupKind {
   std::string name;     // "tp", "dp-cp", "embedding"
   std::string purpose;  // "tensor parallel: share every matrix"
-  std::string traffic;  // "activations, 4 all-reduces per layer and micro-batch"
+  std::string traffic;  // "activations, all-reduced, each layer and micro-batch"
   std::vector<std::vector<int>> groups;
   int crossing = 0;      // number of groups that span nodes
   bool repeats = false;  // an earlier kind has the same groups

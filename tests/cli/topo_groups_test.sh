@@ -34,7 +34,7 @@ traffic_of() { grep -A 1 -E "^  $1 " "$WORK/out" | tail -1 | sed 's/^ *//'; }
 expect_traffic() { [ "$(traffic_of "$1")" = "$2" ] || fail "$1 exchanges '$(traffic_of "$1")' instead of '$2'"; }
 layout=(--world-size 16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
 expect_exit 0 mtl-topo "${layout[@]}"
-expect_traffic tp 'activations, 4 all-reduces per layer and micro-batch'
+expect_traffic tp 'activations, all-reduced, each layer and micro-batch'
 expect_traffic dp 'gradients, once a step'
 expect_traffic tp-cp ''
 expect_traffic dp-cp ''
@@ -42,7 +42,7 @@ expect_text "$WORK/out" '^  tp-dp +2 groups of 8 .*one stage of all replicas'
 expect_traffic tp-dp-cp ''
 expect_text "$WORK/out" '^  cp, position_embedding: groups of one rank'
 expect_exit 0 mtl-topo "${layout[@]}" --sequence-parallel --use-distributed-optimizer
-expect_traffic tp 'activations, 6 all-gathers and 4 reduce-scatters per layer and micro-batch'
+expect_traffic tp 'activations, gathered and reduce-scattered, each layer and micro-batch'
 expect_traffic dp 'gradients, reduce-scattered, and weights, gathered, once a step'
 expect_exit 0 mtl-topo "${layout[@]}" --context-parallel-size 2
 expect_traffic dp 'nothing of their own: gradients go over dp-cp'
@@ -54,4 +54,22 @@ expect_exit 0 mtl-topo "${layout[@]}" --expert-model-parallel-size 2
 expect_text "$WORK/out" '^  tp-ep +4 groups of 4 '
 expect_text "$WORK/out" '^  tp-ep-pp +2 groups of 8 '
 expect_traffic expert-tp ''
+
+# With a model's sizes, collectives are recorded, and the line counts those of a layer. The table also counts 5 others in
+# the embedding, the head and the update.
+sized=(--world-size 2 --tensor-model-parallel-size 2 --num-layers 4 --hidden-size 64 --num-attention-heads 4
+  --seq-length 32 --max-position-embeddings 32 --vocab-size 512 --micro-batch-size 1 --global-batch-size 2)
+# expect_recorded TRAFFIC REDUCTIONS FLAG...: checks tp's line, and how many all-reduces the table counts.
+expect_recorded() {
+  local traffic=$1 reductions=$2
+  shift 2
+  expect_exit 0 mtl-topo "${sized[@]}" "$@"
+  expect_traffic tp "activations, $traffic"
+  [ -z "$reductions" ] || expect_text "$WORK/out" "^  0, 1 +tensor +all-reduce +$reductions "
+}
+expect_recorded '4 all-reduces per layer and micro-batch' 37
+full=(--recompute-granularity full --recompute-num-layers 1 --recompute-method)
+expect_recorded '6 all-reduces per layer and micro-batch' 53 "${full[@]}" uniform
+expect_recorded '4.5 all-reduces per layer and micro-batch, on average' 41 "${full[@]}" block
+expect_recorded '4 reduce-scatters and 6 all-gathers per layer and micro-batch' '' --sequence-parallel
 finish

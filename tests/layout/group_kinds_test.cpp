@@ -48,13 +48,13 @@ TEST_CASE("group kinds: the first stage of a V uses one embedding table twice, a
 
 TEST_CASE("group kinds: traffic follows sequence parallelism and sharded optimizers; experts have kinds of their own") {
   Layout layout{.grid = RankGrid({.tensor = 2, .data = 4})};
-  CHECK(find_kind(group_kinds(layout, 8), "tp").traffic.find("all-reduces") != std::string::npos);
+  CHECK(find_kind(group_kinds(layout, 8), "tp").traffic.find("all-reduced") != std::string::npos);
   CHECK(find_kind(group_kinds(layout, 8), "dp").traffic.find("reduce-scattered") == std::string::npos);
   layout.sequence_parallel = true;
   layout.zero = 1;
   layout.expert_grid = RankGrid({.tensor = 2, .expert = 2, .data = 2}, "tp-ep-dp-pp");
   const std::vector<GroupKind> kinds = group_kinds(layout, 8);
-  CHECK(find_kind(kinds, "tp").traffic.find("reduce-scatters") != std::string::npos);
+  CHECK(find_kind(kinds, "tp").traffic.find("reduce-scattered") != std::string::npos);
   CHECK(find_kind(kinds, "dp").traffic.find("reduce-scattered") != std::string::npos);
   CHECK(find_kind(kinds, "ep").groups == std::vector<std::vector<int>>{{0, 2}, {1, 3}, {4, 6}, {5, 7}});
   CHECK(names(shown_kinds(kinds)) == "tp dp ep expert-dp tp-ep tp-pp tp-dp");
