@@ -1,5 +1,7 @@
 // mtl-train: pre-trains a GPT from token files. The same command starts a run, resumes it, or reports that it is
 // complete. Under mpirun or srun, each process is one rank of a job.
+#include <omp.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "comm/agreement.h"
 #include "comm/nccl_environment.h"
 #include "comm/rank_outcome.h"
+#include "comm/text_exchange.h"
 #include "device/cuda_device.h"
 #include "device/cuda_stream.h"
 #include "train/memory_fit.h"
@@ -24,10 +27,24 @@ using namespace mtl;
 
 namespace {
 
+/// Collective, so that no rank allocates memory before all have passed the check. Rank 0 has checked what it could know
+/// before the others told it their cgroups.
+void check_all_ranks(const TrainOptions& options, const TrainSetup& setup, Ranks& ranks,
+                     const std::vector<MemoryLimit>& limits, Communicator& world, Console& console) {
+  const std::vector<std::string> groups = gather_texts(world, memory_groups(limits));
+  const auto check = [&] {
+    check_memory_fit(options, setup.start, ranks.launched(), limits, groups);
+    if (world.rank() != 0) check_disks(options, setup.start, ranks.launched(), console);
+    return std::string();
+  };
+  work_on_first_rank(world, check);
+  work_on_every_rank(world, [&] { return world.rank() == 0 ? std::string() : check(); });
+}
+
 /// Trains from the starting state that rank 0 found. If its checkpoint turns out to be damaged, tries the one before,
 /// and so on.
 Exit train_from_start(TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
-                      SignalRequests& signals, Console& console) {
+                      const std::vector<MemoryLimit>& limits, SignalRequests& signals, Console& console) {
   Communicator& world = groups.groups.world();
   std::shared_ptr<const SaveDirectory> save = setup.start.save;  // keeps the lock across all attempts
   for (std::vector<std::string> damaged;;) {
@@ -36,13 +53,7 @@ Exit train_from_start(TrainOptions& options, TrainSetup& setup, Ranks& ranks, co
     };
     setup.start = share_start(find, options, world);
     if (groups.rank != 0 || !damaged.empty()) complete_setup(options, setup);
-    // Collective, so that no rank allocates memory before every host has passed the check.
-    if (damaged.empty()) {
-      work_on_every_rank(world, [&] {
-        if (groups.rank != 0) check_fit(options, setup.start, ranks.launched(), console);
-        return std::string();
-      });
-    }
+    if (damaged.empty() && world.size() > 1) check_all_ranks(options, setup, ranks, limits, world, console);
     const StartPoint point = setup.start.point;
     std::optional<LoadError> fault;
     try {
@@ -88,7 +99,7 @@ void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainS
 
 /// Collective: chooses one device for all ranks, and checks that the run fits on it.
 Device choose_common_device(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
-                            MpiSession& session, Console& console) {
+                            const std::vector<MemoryLimit>& limits, MpiSession& session, Console& console) {
   const DeviceChoice choice =
       agree_on_device(options.device_name, own, session.hosts(), *session.control_group(), ::getenv);
   if (ranks.is_rank_zero() && !choice.text.empty()) console.info(choice.text);
@@ -97,7 +108,7 @@ Device choose_common_device(TrainOptions& options, const RankDevice& own, const 
   if (options.tf32 && choice.device != Device::cuda)
     throw UsageError(std::vector<Problem>{
         {"--tf32", "needs a GPU on every rank, because the CPU multiplies in fp32; leave the flag out"}});
-  if (has_changed && ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
+  if (has_changed && ranks.rank() == 0) check_memory_fit(options, setup.start, ranks.launched(), limits, {});
   if (choice.device == Device::cuda) check_gpus(options, own, setup, *session.control_group(), "");
   return choice.device;
 }
@@ -112,9 +123,9 @@ void check_same_command(const TrainOptions& options, MpiSession& session) {
 
 /// Collective: chooses the layout and the device of all ranks.
 Ranks::Groups agree_on_groups(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
-                              MpiSession& session, Console& console) {
+                              const std::vector<MemoryLimit>& limits, MpiSession& session, Console& console) {
   check_same_command(options, session);
-  const Device device = choose_common_device(options, own, setup, ranks, session, console);
+  const Device device = choose_common_device(options, own, setup, ranks, limits, session, console);
   // Only rank 0 knows the model until the ranks have shared the starting state.
   const std::string layers =
       work_on_first_rank(*session.control_group(), [&] { return cat(setup.start.config.num_layers); });
@@ -135,6 +146,7 @@ Exit train(TrainOptions& options, TrainSetup setup, const RankDevice& own, Ranks
            std::optional<SignalRequests>& signals, Console& console) {
   const std::string quota = options.threads == 0 ? describe_quota(ranks.launched().local_size) : "";
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
+  omp_set_num_threads(static_cast<int>(options.threads));  // of loops that name no number, as in initialize_param()
   if (options.dry_run) {
     if (!ranks.is_rank_zero()) return Exit::ok;  // only rank 0 knows the model
     print_out(describe_run(options, setup.start.config));
@@ -144,11 +156,17 @@ Exit train(TrainOptions& options, TrainSetup setup, const RankDevice& own, Ranks
     return Exit::ok;
   }
   if (ranks.is_rank_zero() && !quota.empty()) console.info(quota);
-  if (ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
+  const std::vector<MemoryLimit> limits = memory_limits();  // before MPI takes memory
+  if (ranks.rank() == 0) {
+    check_memory_fit(options, setup.start, ranks.launched(), limits, {});
+    check_disks(options, setup.start, ranks.launched(), console);
+  }
   std::signal(SIGPIPE, SIG_IGN);  // the run survives when a reader closes the log's pipe
   RankGroups groups;
   groups.rank = ranks.launched().rank;
-  const auto agree = [&](MpiSession& session) { return agree_on_groups(options, own, setup, ranks, session, console); };
+  const auto agree = [&](MpiSession& session) {
+    return agree_on_groups(options, own, setup, ranks, limits, session, console);
+  };
   groups.groups = ranks.connect(options.parallel.timeout_minutes * 60, agree);
   if (options.device == Device::cuda && groups.groups.world().size() > 1)
     check_gpus(options, own, setup, groups.groups.world(), " (beside the buffers of NCCL's groups)");
@@ -157,7 +175,7 @@ Exit train(TrainOptions& options, TrainSetup setup, const RankDevice& own, Ranks
     session->warn_with([&](const std::string& what) { console.warn(what); });
   }
   if (is_switched_off(options, groups.groups.world(), console)) return Exit::ok;
-  return train_from_start(options, setup, ranks, groups, *signals, console);
+  return train_from_start(options, setup, ranks, groups, limits, *signals, console);
 }
 
 /// Runs before main and before the libraries' constructors, which take milliseconds. Until then, signals end the

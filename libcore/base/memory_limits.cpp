@@ -1,6 +1,7 @@
 #include "base/memory_limits.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <optional>
@@ -42,6 +43,12 @@ constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file "
 /// Without a limit, version 1 reports the largest multiple of the page size, which exceeds this value.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
+/// Returns what names a cgroup's folder in every container and namespace of the host, where its path may differ.
+std::string cgroup_identity(const std::string& folder) {
+  struct stat status {};
+  return ::stat(folder.c_str(), &status) == 0 ? cat(status.st_dev, ":", status.st_ino) : "";
+}
+
 /// Appends the limit of a cgroup, if it has one, to `out`.
 void add_cgroup(const Cgroup& group, std::vector<MemoryLimit>& out) {
   const CgroupFiles& files = group.version == 1 ? kVersion1 : kVersion2;
@@ -52,7 +59,8 @@ void add_cgroup(const Cgroup& group, std::vector<MemoryLimit>& out) {
   const std::uint64_t cache =
       find_number(stat, files.inactive).value_or(0) + find_number(stat, files.active).value_or(0);
   out.push_back({.bytes = remaining(*limit, remaining(*usage, cache)),
-                 .name = cat("the memory cgroup ", group.name, " (", files.limit, ")")});
+                 .name = cat("the memory cgroup ", group.name, " (", files.limit, ")"),
+                 .group = cgroup_identity(group.folder)});
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct MemoryLimit {
   std::string name;                  // the source: "MemAvailable", "the memory cgroup /job_7 (memory.max)"
   bool is_per_process = false;       // a resource limit; otherwise shared by the host or cgroup
   bool counts_reservations = false;  // limits address space, even space that is reserved but never used
+  std::string group = {};            // of a memory cgroup: the same for all of its processes on the host
 };
 
 /// Where to read memory limits and usage, and this process's resource limits. Tests replace them.

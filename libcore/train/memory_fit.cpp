@@ -1,7 +1,9 @@
 #include "train/memory_fit.h"
 
 #include <algorithm>
+#include <map>
 
+#include "base/count_of.h"
 #include "train/disk_fit.h"
 #include "train/fitting_settings.h"
 #include "train/run_plan.h"
@@ -56,7 +58,8 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
   if (excess.space == Space::device)
     who = cat("the run needs ", human_bytes(need.gpu_bytes), " on ", host.count == 1 ? "a GPU" : "each GPU");
   else if (excess.limit->is_per_process || host.count == 1)
-    who = cat("the run needs ", human_bytes(need.rank_bytes),
+    who = cat(host.count < options.parallel.world && host.count == 1 ? cat("rank ", host.first) : "the run", " needs ",
+              human_bytes(need.rank_bytes),
               need.reserved(*excess.limit) == 0 ? ""
                                                 : cat(" and ", human_bytes(need.reserved(*excess.limit)),
                                                       " of addresses for the files of --offload-optimizer"));
@@ -85,6 +88,11 @@ std::vector<MemoryLimit> subtract_overhead(std::vector<MemoryLimit> limits, int 
     } else {
       overhead *= static_cast<std::uint64_t>(ranks);
     }
+    limit.name +=
+        cat(": ", human_bytes(limit.bytes), " are free, and about ", human_bytes(overhead), " are for libraries",
+            limit.is_per_process ? cat(" and ", count_of(threads, "more thread"))
+            : ranks > 1          ? cat(" of ", ranks, " ranks")
+                                 : "");
     limit.bytes -= std::min(limit.bytes, overhead);
   }
   return limits;
@@ -104,15 +112,63 @@ MemoryLimit gpu_limit(double gib) {
           cat("of ", human_bytes(bytes), ", about ", human_bytes(kOverhead), " are for CUDA and its libraries"), true};
 }
 
-void check_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console) {
+namespace {
+
+/// Returns how many threads a rank has at most, besides its first.
+std::int64_t more_threads(const TrainOptions& options, const RankEnvironment& launched) {
+  std::int64_t threads = options.threads - 1;          // compute (Stream)
+  threads += 1;                                        // waits for signals (SignalRequests)
+  threads += options.batch.eval_iters == 0 ? 1 : 2;    // read the next batches, also those of validation (DataFeed)
+  threads += options.checkpoint.save.empty() ? 0 : 1;  // keeps the lock of --save, on rank 0 (OutputLock)
+  threads += options.parallel.offload_optimizer.empty() ? 0 : 2;  // read and write the state's files (FileRing)
+  threads += launched.world == 1 ? 0 : 4;  // progress of messages (MpiProgress), and three of MPI
+  return threads;
+}
+
+/// Returns the ranks of this host that share a limit. `groups` is as in check_memory_fit().
+HostRanks sharers_of(const MemoryLimit& limit, const RankEnvironment& launched,
+                     const std::vector<std::string>& groups) {
+  const HostRanks host = HostRanks::of(launched);
+  if (!limit.is_per_process && limit.group.empty()) return host;
+  HostRanks out{.first = launched.rank, .count = 0};
+  const int end = std::min(host.first + host.count, static_cast<int>(groups.size()));
+  for (int rank = host.first; rank < end && !limit.is_per_process; ++rank) {
+    const std::vector<std::string> own = split(groups[rank], '\n');
+    if (std::ranges::find(own, limit.group) != own.end() && out.count++ == 0) out.first = rank;
+  }
+  out.count = std::max(1, out.count);
+  return out;
+}
+
+}  // namespace
+
+std::string memory_groups(const std::vector<MemoryLimit>& limits) {
+  std::string out;
+  for (const MemoryLimit& limit : limits)
+    if (!limit.group.empty()) out += limit.group + "\n";
+  return out;
+}
+
+void check_memory_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched,
+                      const std::vector<MemoryLimit>& limits, const std::vector<std::string>& groups) {
+  std::map<std::pair<int, int>, std::vector<MemoryLimit>> by_ranks;  // first rank and number of ranks
+  if (launched.world == 1) by_ranks[{0, 1}];                         // whose GPU is a limit, too
+  for (const MemoryLimit& limit : limits) {
+    const HostRanks ranks = sharers_of(limit, launched, groups);
+    if (ranks.first == launched.rank) by_ranks[{ranks.first, ranks.count}].push_back(limit);
+  }
+  for (const auto& [ranks, shared] : by_ranks) {
+    FitLimits of_ranks{subtract_overhead(shared, ranks.second, more_threads(options, launched)), {}};
+    if (options.device == Device::cuda && launched.world == 1) of_ranks.gpu = gpu_limit(cuda_memory(), "the GPU");
+    check_memory(options, start, {ranks.first, ranks.second}, of_ranks);
+  }
+}
+
+void check_disks(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched,
+                 Console& console) {
+  const std::int64_t iteration = start.state ? start.state->iteration : 0;
   const HostRanks host = HostRanks::of(launched);
   if (launched.rank != host.first) return;
-  // In addition to the compute threads: one thread for signals and one for data; with MPI, also the progress thread and
-  // three threads that MPI starts.
-  const std::int64_t threads = options.threads - 1 + (launched.world > 1 ? 6 : 2);
-  FitLimits limits{subtract_overhead(memory_limits(), host.count, threads), {}};
-  if (options.device == Device::cuda && launched.world == 1) limits.gpu = gpu_limit(cuda_memory(), "the GPU");
-  check_memory(options, start, host, limits);
   std::vector<std::string> warnings;
   std::uint64_t state_bytes = 0;
   if (const std::string& folder = options.parallel.offload_optimizer; !folder.empty()) {
@@ -120,10 +176,8 @@ void check_fit(const TrainOptions& options, const RunStart& start, const RankEnv
     state_bytes = MemoryNeed::of(plans_by_rank(plans), host).host_file_bytes;
     warnings.push_back(check_offload_folder(folder, state_bytes));
   }
-  if (!options.checkpoint.save.empty()) {
-    const std::int64_t iteration = start.state ? start.state->iteration : 0;
+  if (!options.checkpoint.save.empty())
     warnings.push_back(check_save_folder(options, start.config, iteration, state_bytes));
-  }
   for (const std::string& warning : warnings)
     if (!warning.empty() && launched.rank == 0) console.warn(warning);
 }

@@ -19,7 +19,8 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
 
 /// Subtracts from each limit the memory that ranks use in addition to their plans, such as library buffers: once for
 /// each of `ranks` ranks from shared limits, and once from per-process limits. From per-process limits, also subtracts
-/// the stacks of `threads` additional threads and, if the limit counts reserved addresses, their malloc arenas.
+/// the stacks of `threads` additional threads and, if the limit counts reserved addresses, their malloc arenas. The
+/// names then say so.
 std::vector<MemoryLimit> subtract_overhead(std::vector<MemoryLimit> limits, int ranks, std::int64_t threads);
 
 /// Returns a GPU's free memory minus what CUDA libraries will use. `gpu` is the GPU's name in messages.
@@ -27,11 +28,19 @@ MemoryLimit gpu_limit(const CudaMemory& memory, const std::string& gpu);
 /// Returns the memory of a GPU with `gib` GiB minus what the CUDA context and libraries will use.
 MemoryLimit gpu_limit(double gib);
 
-/// Checks a host's memory and disk on the host's first rank. Does nothing on other ranks, which would count memory that
-/// ranks on the same host have already allocated. Must be called before any rank allocates: on rank 0's host before
-/// Ranks::connect(), and on other hosts as soon as the start is known. In a single-rank run, also checks the GPU. With
-/// multiple ranks, the ranks later agree on their GPUs' memory and then call check_memory(). Only rank 0 warns about
-/// the disk.
-void check_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console);
+/// Returns the memory cgroups of `limits`, as text for other ranks.
+std::string memory_groups(const std::vector<MemoryLimit>& limits);
+
+/// Checks this rank's limits: each against the plans of the ranks that share it, on the first of them. Limits of a
+/// process apply to its rank alone. A cgroup's apply to the ranks of this host that are in it, by `groups`, which is
+/// every rank's memory_groups(), or empty before the ranks know each other: then to this rank alone, which it needs in
+/// any case. All ranks of the host share its free memory. `limits` must have been read before any rank of the host
+/// allocates, and before MPI starts, because libraries are counted apart. In a single-rank run, also checks the GPU.
+/// With multiple ranks, the ranks later agree on their GPUs' memory and then call check_memory().
+void check_memory_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched,
+                      const std::vector<MemoryLimit>& limits, const std::vector<std::string>& groups);
+
+/// Checks a host's disks on its first rank. Only rank 0 warns.
+void check_disks(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console);
 
 }  // namespace mtl

@@ -73,6 +73,28 @@ TEST_CASE("memory limits: cgroups v2: those of the group and its ancestors; cach
                                                                    "the memory cgroup /slurm/job_7 (memory.max): 300"});
 }
 
+TEST_CASE("memory limits: a cgroup has one name for all of its processes, whatever its path in their containers") {
+  Machine machine;
+  const auto groups = [&](const MemorySources& sources) {
+    std::vector<std::string> out;
+    for (const MemoryLimit& limit : memory_limits(sources))
+      if (!limit.group.empty()) out.push_back(limit.group);
+    return out;
+  };
+  machine.write_cgroup(2, "sys/slurm/job_7/step_0", cat(100 * kMiB), 10, 0);
+  machine.write_cgroup(2, "sys/slurm/job_7", cat(500 * kMiB), 300, 99);
+  machine.write("proc/self/cgroup", "0::/slurm/job_7/step_0\n");
+  const std::vector<std::string> own = groups(machine.sources());
+  REQUIRE(own.size() == 2);
+  CHECK(own[0] != own[1]);
+  machine.write("proc/self/cgroup", "0::/slurm/job_7\n");
+  CHECK(groups(machine.sources()) == std::vector{own[1]});
+  MemorySources inside = machine.sources();  // a container, whose root is the group
+  inside.files.cgroups += "/slurm/job_7";
+  machine.write("proc/self/cgroup", "0::/\n");
+  CHECK(groups(inside) == std::vector{own[1]});
+}
+
 TEST_CASE("memory limits: cgroups v1: that of the root group if the path is absent, as in a container") {
   Machine machine;
   machine.write("proc/self/cgroup", "5:cpu,memory:/docker/0a1b\n1:cpu:/other\n0::/\n");

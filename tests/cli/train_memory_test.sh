@@ -27,12 +27,12 @@ check_advice() {
 if is_sanitized mtl-train; then
   echo 'not run: limits of address space, below what a sanitizer reserves' >&2
 else
-  expect_exit 2 limited 440000 mtl-train "${run[@]}" --save refused
-  expect_text err '^mtl-train: not enough memory: the run needs [0-9.]+ MiB, but only [0-9.]+ MiB is available \(the limit of address space \(ulimit -v\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB. These fit:$'
+  expect_exit 2 limited 520000 mtl-train "${run[@]}" --save refused
+  expect_text err '^mtl-train: not enough memory: the run needs [0-9.]+ MiB, but only [0-9.]+ MiB is available \(the limit of address space \(ulimit -v\): [0-9.]+ MiB are free, and about [0-9.]+ MiB are for libraries and 3 more threads\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB. These fit:$'
   expect_text err '^  --micro-batch-size [12] --global-batch-size 8: '
   [ ! -s out ] && [ ! -e refused ] || fail 'a refused run leaves files'
-  check_advice limited 440000 mtl-train "${run[@]}"
-  expect_exit 0 limited 440000 mtl-train "${run[@]}" --dry-run
+  check_advice limited 520000 mtl-train "${run[@]}"
+  expect_exit 0 limited 520000 mtl-train "${run[@]}" --dry-run
   expect_exit 0 mtl-train "${run[@]}"
 
   # The same for programs that only compute forward. By default, mtl-eval takes as many windows as fit.
@@ -49,20 +49,51 @@ else
   expect_exit 2 limited 700000 mtl-generate --load model --ids --prompt 1 --batch-size 100000 --num-samples 100000
   expect_text err '^mtl-generate: not enough memory: a batch of 100,000 sequences of up to [0-9]+ tokens and the program'
   expect_text err '; use a smaller --batch-size or --max-new-tokens, or provide more memory$'
+
+  # The limit counts the threads that a run has at most. Those that read batches come and go.
+  mkdir state
+  threaded=("${run[@]}" --micro-batch-size 1 --global-batch-size 2 --hidden-size 64 --train-iters 30)
+  # as_rank COMMAND...: writes the process id of its rank, then runs COMMAND.
+  cat >as_rank <<'END'
+echo $$ >"pid.${OMPI_COMM_WORLD_RANK:-0}"
+[ -z "$KIB" ] || ulimit -v "$KIB"
+exec "$@"
+END
+  # check_threads WORDS FLAG...: WORDS, such as mpirun, start the run.
+  check_threads() {
+    local start=$1 counted most=0 now
+    shift
+    rm -rf pid.0 saved
+    # shellcheck disable=SC2086 # words
+    KIB=200000 expect_exit 2 $start bash as_rank mtl-train "${threaded[@]}" "$@"
+    counted=$(sed -nE 's/.*libraries and ([0-9]+) more threads.*/\1/p' err | head -1)
+    # shellcheck disable=SC2086 # words
+    KIB='' $start bash as_rank mtl-train "${threaded[@]}" "$@" >/dev/null 2>&1 &
+    while kill -0 $! 2>/dev/null; do
+      now=$(awk '/^Threads:/ {print $2 - 1}' "/proc/$(cat pid.0)/status" 2>/dev/null)
+      [ "${now:-0}" -le "$most" ] || most=$now
+    done
+    wait $! || fail "a run ends with $?: $start $*"
+    [ "$most" -le "$counted" ] && [ "$most" -ge $((counted - 2)) ] ||
+      fail "$most more threads, but $counted are counted: $start $*"
+  }
+  check_threads ''
+  check_threads '' --save saved --save-interval 5 --offload-optimizer state
+  check_threads 'mpirun -n 2 --oversubscribe' --save saved --offload-optimizer state
 fi
 
 # Ranks on one host share a cgroup's memory. One rank fits into 550 MiB, but two do not.
 group=/sys/fs/cgroup/memory/mtl-test-$$
 if ! is_sanitized mtl-train && { [ -e /sys/fs/cgroup/memory/memory.limit_in_bytes ] && mkdir "$group"; } 2>/dev/null; then
   # shellcheck disable=SC2317 # called by the trap
-  leave_group() { rmdir "$group"; rm -rf "$WORK"; }
+  leave_group() { rmdir "$group" "$group"-?; rm -rf "$WORK"; }
   trap leave_group EXIT
   echo $((550 << 20)) >"$group/memory.limit_in_bytes"
   # in_group COMMAND...: runs COMMAND in the cgroup.
   in_group() { (echo "$BASHPID" >"$group/tasks" && exec "$@"); }
   expect_exit 0 in_group mtl-train "${run[@]}"
   expect_exit 2 in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
-  expect_text err "^mtl-train: not enough memory: the run's 2 ranks on this host need [0-9.]+ MiB, but only [0-9.]+ MiB is available \(the memory cgroup .*mtl-test-$$ \(memory.limit_in_bytes\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB per rank"
+  expect_text err "^mtl-train: rank 0 \(.*\): not enough memory: the run's 2 ranks on this host need [0-9.]+ MiB, but only [0-9.]+ MiB is available \(the memory cgroup .*mtl-test-$$ \(memory.limit_in_bytes\): [0-9.]+ MiB are free, and about 96.0 MiB are for libraries of 2 ranks\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB per rank"
   check_advice in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
   echo $((80 << 20)) >"$group/memory.limit_in_bytes"
   expect_exit 0 in_group "${score[@]}"
@@ -73,6 +104,18 @@ if ! is_sanitized mtl-train && { [ -e /sys/fs/cgroup/memory/memory.limit_in_byte
   expect_exit 2 in_group mtl-convert --load model --save converted --verify --threads 1
   expect_text err '^mtl-convert: not enough memory: the weights that --verify compares .*; convert without --verify, or '
   expect_exit 0 in_group mtl-convert --load model --save converted --threads 1
+  # A group for each rank: both fit, although one group would not hold both. A small one is refused with its rank.
+  for rank in 0 1; do
+    mkdir "$group-$rank"
+    echo $((550 << 20)) >"$group-$rank/memory.limit_in_bytes"
+  done
+  # shellcheck disable=SC2016 # the rank's words
+  apart=(mpirun -n 2 --oversubscribe bash -c 'echo $$ >"$0-$OMPI_COMM_WORLD_RANK/tasks"; exec "$@"' "$group"
+    mtl-train "${run[@]}" --global-batch-size 16)
+  expect_exit 0 "${apart[@]}"
+  echo $((200 << 20)) >"$group-1/memory.limit_in_bytes"
+  expect_exit 2 "${apart[@]}"
+  expect_text err "not enough memory: rank 1 needs [0-9.]+ MiB, but only [0-9.]+ MiB is available \(the memory cgroup .*mtl-test-$$-1 "
 else
   echo 'not run: limits of a cgroup, which this user cannot make, or which a sanitizer exceeds' >&2
 fi

@@ -74,6 +74,34 @@ TEST_CASE("memory: the overhead of a rank reduces the memory available to its pl
   CHECK(limits[1].bytes == (1000 - 48 - 2 * 8) * kMiB);
   CHECK(limits[2].bytes == (1000 - 48 - 2 * 72) * kMiB);
   CHECK(limits[3].bytes == 0);
+  CHECK(limits[0].name == "free: 1000.0 MiB are free, and about 144.0 MiB are for libraries of 3 ranks");
+  CHECK(limits[2].name == "-v: 1000.0 MiB are free, and about 192.0 MiB are for libraries and 2 more threads");
+  CHECK(limits[3].name == "little: 1.0 MiB are free, and about 144.0 MiB are for libraries of 3 ranks");
+}
+
+TEST_CASE("memory: each rank's cgroup is compared with what its own ranks need") {
+  TrainOptions options = tiny_options();
+  options.parallel.world = 2;
+  const std::uint64_t each = bytes_of(options) + 48 * kMiB;  // with its libraries
+  const auto refusal_on = [&](int rank, std::uint64_t bytes, const std::vector<std::string>& groups) {
+    const RankEnvironment launched{.rank = rank, .world = 2, .local_rank = rank, .local_size = 2, .launcher = "mpirun"};
+    const MemoryLimit limit{.bytes = bytes, .name = "the cgroup", .group = "b"};
+    return test::error_of([&] { check_memory_fit(options, fresh_start(), launched, {limit}, groups); }, Exit::usage);
+  };
+  const std::vector<std::string> apart = {"a\nhost\n", "b\nhost\n"}, together = {"b\n", "a\nb\n"};
+  CHECK(refusal_on(1, each, apart) == "");
+  CHECK(test::contains(refusal_on(1, each - 1, apart), "not enough memory: rank 1 needs "));
+  CHECK(refusal_on(0, 2 * each, together) == "");
+  CHECK(
+      test::contains(refusal_on(0, 2 * each - 1, together), "not enough memory: the run's 2 ranks on this host need "));
+  CHECK(refusal_on(1, 2 * each - 1, together) == "");  // rank 0 has refused it
+  CHECK(refusal_on(0, each, {}) == "");                // before the ranks know each other
+  CHECK(test::contains(refusal_on(0, each - 1, {}), "not enough memory: rank 0 needs "));
+  const MemoryLimit own{.bytes = 0, .name = "ulimit", .is_per_process = true};
+  const RankEnvironment second{.rank = 1, .world = 2, .local_rank = 1, .local_size = 2, .launcher = "mpirun"};
+  const auto check = [&] { check_memory_fit(options, fresh_start(), second, {own}, together); };
+  CHECK(test::contains(test::error_of(check, Exit::usage), "not enough memory: rank 1 needs "));
+  CHECK(memory_groups({own, {.bytes = 0, .name = "x", .group = "b"}}) == "b\n");
 }
 
 TEST_CASE("memory: the suggestions fit, and change no more than they must") {
