@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/disk_space.h"
 #include "base/files.h"
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
@@ -47,10 +48,9 @@ std::vector<std::string> files_of(const std::vector<const IndexedDataset*>& inpu
 void require_space(const std::string& path, std::uint64_t bytes) {
   const fs::path folder = fs::path(path).parent_path();
   make_directories(folder.string());
-  std::error_code error;
-  const fs::space_info space = fs::space(folder.empty() ? "." : folder, error);
-  if (error || space.available >= bytes) return;  // if the free space is unknown, a write may fail later
-  fail(Exit::io, path, " needs ", human_bytes(bytes), ", but its disk has ", human_bytes(space.available),
+  const auto free = free_disk_bytes(folder.empty() ? "." : folder.string());
+  if (!free || *free >= bytes) return;  // if the free space is unknown, a write may fail later
+  fail(Exit::io, path, " needs ", human_bytes(bytes), ", but its disk has ", human_bytes(*free),
        " free; free some space, or write to another disk");
 }
 

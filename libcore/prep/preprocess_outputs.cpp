@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/count_of.h"
+#include "base/disk_space.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/threads.h"
@@ -137,8 +138,8 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   }
   std::error_code code;
   const std::string folder = fs::canonical(parent_folder(options_.output_prefix), code).string();
-  const auto space = fs::space(folder, code);
-  const std::string has = code ? "" : cat(", and ", folder, " had ", human_bytes(space.available), " free");
+  const auto free = free_disk_bytes(folder);
+  const std::string has = free ? cat(", and ", folder, " had ", human_bytes(*free), " free") : "";
   fail(Exit::io, error.what(), "\n  the output needs ", needs, has,
        "; if that disk is too small, choose an --output-prefix on another one. The unfinished files are removed.");
 }

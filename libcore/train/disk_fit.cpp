@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/count_of.h"
+#include "base/disk_space.h"
 #include "base/files.h"
 #include "base/scratch_file.h"
 #include "ckpt/canonical.h"
@@ -69,23 +70,20 @@ std::string check_save_folder(const TrainOptions& options, const GptConfig& conf
                               std::uint64_t state_bytes) {
   fs::path folder = fs::absolute(options.checkpoint.save);
   while (!file_exists(folder.string()) && folder.has_relative_path()) folder = folder.parent_path();
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (error) return "";  // some network file systems do not report it
+  const auto free = free_disk_bytes(folder.string());
+  if (!free) return "";
   const SpaceNeed need = space_need(options, config, iteration, count_checkpoints(options.checkpoint.save));
   const bool shares_disk = state_bytes > 0 && on_same_disk(folder.string(), options.parallel.offload_optimizer);
-  const std::uint64_t taken = shares_disk ? std::min<std::uint64_t>(space.available, state_bytes) : 0;
-  return check_space(need, space.available - taken, "--save " + options.checkpoint.save);
+  const std::uint64_t taken = shares_disk ? std::min(*free, state_bytes) : 0;
+  return check_space(need, *free - taken, "--save " + options.checkpoint.save);
 }
 
 std::string check_offload_folder(const std::string& folder, std::uint64_t state_bytes) {
   const std::string label = "--offload-optimizer " + folder;
   const ScratchFile trial(label, folder, 0);
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (!error && space.available < state_bytes)
+  if (const auto free = free_disk_bytes(folder); free && *free < state_bytes)
     fail(Exit::io, label, ": the files of this host's ranks take ", human_bytes(state_bytes), ", but only ",
-         human_bytes(space.available), " are free; free some space, or choose a folder on another disk");
+         human_bytes(*free), " are free; free some space, or choose a folder on another disk");
   if (!is_in_memory(folder)) return "";
   return label + " is in memory (tmpfs), so its files take the memory that they should save; choose a folder on a disk";
 }

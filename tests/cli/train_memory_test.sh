@@ -139,6 +139,10 @@ if on_disk 1 true 2>/dev/null; then
   expect_exit 0 on_disk 100 mtl-train "${small[@]}" --train-iters 6 --save-interval 2 --exit-interval 2
   expect_text err '^mtl-train: warning: --save disk/ck: the run adds 3 checkpoints of 39.2 MiB, but only 100.0 MiB are free, enough for 2; '
   expect_exit 0 on_disk 60 mtl-train "${small[@]}" --dry-run
+  # ramfs reports a size of 0, which means that the free space is unknown.
+  # shellcheck disable=SC2016 # the inner shell's words
+  expect_exit 0 unshare -m sh -c 'mount -t ramfs ramfs disk && exec "$@"' sh mtl-train "${small[@]}"
+  grep -q 'only' err && fail "ramfs: $(cat err)"
 else
   echo 'not run: a disk that is too small, which this user cannot mount' >&2
 fi

@@ -1,0 +1,15 @@
+#include "base/disk_space.h"
+
+#include <filesystem>
+#include <system_error>
+
+namespace mtl {
+
+std::optional<std::uint64_t> free_disk_bytes(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  if (error || space.capacity == 0) return {};
+  return space.available;
+}
+
+}  // namespace mtl

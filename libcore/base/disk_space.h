@@ -1,0 +1,14 @@
+// How much a process can write to a file system.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace mtl {
+
+/// Returns how many bytes are free in the folder's file system, for this user. Empty if it does not say: some network
+/// file systems report an error, and some others (ramfs, FUSE) a size of 0.
+std::optional<std::uint64_t> free_disk_bytes(const std::string& folder);
+
+}  // namespace mtl
