@@ -9,7 +9,10 @@
 #include "base/files.h"
 #include "base/scratch_file.h"
 #include "ckpt/canonical.h"
+#include "ckpt/shard_writer.h"
+#include "engine/meta_model.h"
 #include "optim/update_rule.h"
+#include "train/run_plan.h"
 
 namespace mtl {
 
@@ -76,6 +79,20 @@ std::string check_save_folder(const TrainOptions& options, const GptConfig& conf
   const bool shares_disk = state_bytes > 0 && on_same_disk(folder.string(), options.parallel.offload_optimizer);
   const std::uint64_t taken = shares_disk ? std::min(*free, state_bytes) : 0;
   return check_space(need, *free - taken, "--save " + options.checkpoint.save);
+}
+
+void check_shard_size(const TrainOptions& options, const GptConfig& config, std::int64_t iteration, int rank) {
+  const auto limit = file_size_limit();
+  if (!limit || options.checkpoint.save.empty() || iteration >= options.train_iters()) return;
+  const RunShape shape = run_shape(options, config, rank);
+  const MetaModel model(config, {}, shape, AdamW::states(shape.precision));
+  std::uint64_t bytes = 0;
+  for (const TensorToSave& item : tensors_to_save(model.params))
+    bytes += static_cast<std::uint64_t>(item.slice.count() * bits_of(item.tensor.dtype) / 8);
+  if (bytes <= *limit) return;
+  fail(Exit::io, "--save ", options.checkpoint.save, ": ", shard_name(rank), " of a checkpoint takes ",
+       human_bytes(bytes), ", but a file can have only ", human_bytes(*limit),
+       "; raise the limit of file sizes (ulimit -f)");
 }
 
 std::string check_offload_folder(const std::string& folder, std::uint64_t state_bytes) {

@@ -24,6 +24,9 @@ std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const s
 /// `state_bytes` is what the run also keeps in --offload-optimizer, which may be on the same file system.
 std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
                               std::uint64_t state_bytes);
+/// Throws Error(io) if this rank's shard of a checkpoint, even without its header, exceeds the size that a file of this
+/// process can have.
+void check_shard_size(const TrainOptions& options, const GptConfig& config, std::int64_t iteration, int rank);
 /// Throws Error(io) if no file can be created in --offload-optimizer, or if `state_bytes` do not fit there. On a file
 /// system that hosts share, they are those of one host. Returns a warning if the folder is in memory, otherwise "".
 std::string check_offload_folder(const std::string& folder, std::uint64_t state_bytes);

@@ -167,6 +167,7 @@ void check_memory_fit(const TrainOptions& options, const RunStart& start, const 
 void check_disks(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched,
                  Console& console) {
   const std::int64_t iteration = start.state ? start.state->iteration : 0;
+  check_shard_size(options, start.config, iteration, launched.rank);
   const HostRanks host = HostRanks::of(launched);
   if (launched.rank != host.first) return;
   std::vector<std::string> warnings;

@@ -40,7 +40,7 @@ std::string memory_groups(const std::vector<MemoryLimit>& limits);
 void check_memory_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched,
                       const std::vector<MemoryLimit>& limits, const std::vector<std::string>& groups);
 
-/// Checks a host's disks on its first rank. Only rank 0 warns.
+/// Checks this rank's shard and, on a host's first rank, the disks. Only rank 0 warns.
 void check_disks(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console);
 
 }  // namespace mtl

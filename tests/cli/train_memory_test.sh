@@ -128,6 +128,15 @@ on_disk() {
   # shellcheck disable=SC2016 # the inner shell's words
   unshare -m sh -c 'mount -t tmpfs -o size="$0"m tmpfs disk && exec "$@"' "$size" "$@"
 }
+# A file of the checkpoint exceeds the limit of file sizes.
+(
+  ulimit -f 20000
+  failures=0
+  expect_exit 74 mtl-train "${run[@]}" --micro-batch-size 1 --global-batch-size 1 --save limited
+  expect_text err '^mtl-train: --save limited: shard_00000.safetensors of a checkpoint takes 39.2 MiB, but a file can have only 19.5 MiB; raise the limit of file sizes \(ulimit -f\)$'
+  [ ! -s out ] || fail 'trains although no save can succeed'
+  exit "$failures"
+) || fail 'see above'
 mkdir disk
 if on_disk 1 true 2>/dev/null; then
   small=("${run[@]}" --micro-batch-size 1 --global-batch-size 1 --save disk/ck)

@@ -2,6 +2,7 @@
 #include "train/memory_fit.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 
@@ -260,6 +261,30 @@ TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
   CHECK(count(0, 0) == 3);
   CHECK(count(50, 2) == 1);
   CHECK(count(75, 0) == 1);
+}
+
+TEST_CASE("space: a shard that exceeds the limit of file sizes is refused, unless the run saves nothing more") {
+  TrainOptions options = tiny_options();
+  options.checkpoint.save = "ck";
+  const GptConfig config = fresh_start().config;
+  const rlim_t bytes = 12 * static_cast<rlim_t>(parameter_count(config));
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const auto refusal_with = [&](rlim_t most, std::int64_t iteration) {
+    const rlimit small{.rlim_cur = most, .rlim_max = limit.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    const std::string text = test::error_of([&] { check_shard_size(options, config, iteration, 0); }, Exit::io);
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    return text;
+  };
+  CHECK(refusal_with(bytes, 0) == "");
+  CHECK(test::contains(refusal_with(bytes - 1, 0), "--save ck: shard_00000.safetensors of a checkpoint takes "));
+  CHECK(refusal_with(bytes - 1, 100) == "");
+  options.parallel.world = 2;
+  options.parallel.distributed_optimizer = true;
+  CHECK(refusal_with(bytes - 1, 0) == "");  // each rank writes half
+  options.checkpoint.save = "";
+  CHECK(refusal_with(1, 0) == "");
 }
 
 TEST_CASE("space: no room for a single checkpoint is an error, for some but not all a warning") {
