@@ -110,8 +110,8 @@ void write_megatron(const ModelSource& source, const std::string& folder, const 
       write_rank(source, rank_folder + "/model_optim_rng.pt", options, chunks);
     }
   }
+  copy_companion_files(source.folder(), release);
   sync_directory(release);  // write_rank() has synced the rank folders, and the caller syncs `folder`
-  copy_companion_files(source.folder(), folder);
   write_file_atomic(folder + "/latest_checkpointed_iteration.txt", "release");
 }
 

@@ -237,7 +237,7 @@ void write_torch_dist(const ModelSource& source, const std::string& folder, Mega
   write_tensors(source, checkpoint, options);
   write_common(source, checkpoint + "/common.pt", options, progress);
   write_file_atomic(checkpoint + "/metadata.json", kFormatJson);
-  copy_companion_files(source.folder(), folder);
+  copy_companion_files(source.folder(), checkpoint);
   write_file_atomic(cat(folder, "/", kTrackerName),
                     progress.has_optimizer ? std::to_string(progress.iteration) : std::string(kReleaseFolder));
 }

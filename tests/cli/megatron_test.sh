@@ -44,11 +44,15 @@ expect_exit 0 mtl-convert --load "$CASES/mcore_local_tp1pp1" --save padded
 expect_text err 'keeps all 600 rows of the token embedding, .*padding; .*--vocab-size'
 expect_text padded/config.json '"vocab_size": 600'
 
-# A checkpoint of mtl states the number of tokens.
-expect_exit 0 mtl-convert --load "$A" --save own --to megatron --make-vocab-size-divisible-by 100 --tensor-model-parallel-size 2
+# A checkpoint of mtl states the number of tokens, and has the tokenizer's files.
+cp -r "$A" with_files
+chmod u+w with_files
+cp vocab.json merges.txt with_files
+expect_exit 0 mtl-convert --load with_files --save own --to megatron --make-vocab-size-divisible-by 100 \
+  --tensor-model-parallel-size 2
 expect_exit 0 mtl-convert --load own --save own_back
 ! grep -q padding err || fail 'the number of tokens is not known'
-expect_same own_back/model.safetensors "$A/model.safetensors"
+for file in model.safetensors vocab.json merges.txt; do expect_same own_back/$file with_files/$file; done
 
 # Uses the newest iteration if there is no tracker.
 mkdir untracked

@@ -27,9 +27,12 @@ expect_exit 0 "${write[@]}" --load run --save rounded --dtype bfloat16
 [ "$(stat -c %s rounded/iter_0000003/__0_0.distcp)" -gt "$(stat -c %s dist/iter_0000003/__0_0.distcp)" ] ||
   fail 'no main weights beside rounded weights'
 
-# Without optimizer state: a release.
+# Without optimizer state: a release. The tokenizer's files come along.
 expect_exit 0 mtl-convert --load run --save hf
+cp vocab.json merges.txt hf
 expect_exit 0 "${write[@]}" --load hf --save weights
+expect_exit 0 mtl-convert --load weights --save weights_back
+for file in vocab.json merges.txt; do expect_same weights_back/$file hf/$file; done
 [ "$(cat weights/latest_checkpointed_iteration.txt)" = release ] || fail 'the tracker does not name a release'
 grep -qaF optimizer.state weights/release/.metadata && fail 'an optimizer state was invented'
 grep -qaF word_embeddings weights/release/.metadata || fail 'no weights in the release'
