@@ -343,6 +343,43 @@ TEST_CASE("dcp: of an optimizer state in an unknown layout, only the weights are
   }
 }
 
+TEST_CASE("dcp: an optimizer state that does not fit the model is named, and only the weights are read") {
+  const std::string bucket = "made/llama_fully_sharded_bucket_space_dp2_nl1_hs8/iter_0000030";
+  const std::string object = "made/llama_dp_zero_gather_scatter_pp2_vp2_nl4_hs8/iter_0000030";
+  const std::string local("X\x05\0\0\0local", 10), engine("X\x12\0\0\0transformer_engine", 23);
+  struct Case {
+    std::string folder, file, from, to;
+    const char* problem;
+  };
+  const Case cases[] = {
+      {bucket, ".metadata", "per_bucket_numel_unpadded", "per_bucket_numel_unpaddex",
+       "but the model's bucket is F32 with shape"},
+      {bucket, "common.pt", local, engine, "has a chunk that belongs to several parameters"},
+      {object, "common.pt", local, engine, "has no contiguous F32 tensor 'exp_avg' with the "},
+      {"tag_llama_tp2/iter_0000030", ".metadata", "optimizer.state.param.decoder.final_layernorm.weight",
+       "optimizer.state.parax.decoder.final_layernorm.weight", "the optimizer has main weights for "},
+  };
+  const ScratchFolder scratch;
+  for (const Case& one : cases) {
+    CAPTURE(one.problem);
+    const std::string folder = copy_dist_case(scratch, one.folder), path = cat(folder, "/", one.file);
+    CHECK(open_dist_case(folder, {.vocab_size = 45}).optimizer_problem().empty());
+    if (one.file == "common.pt") {
+      replace_in_pickle(path, one.from, one.to);
+    } else {
+      std::string text = read_file(path);
+      REQUIRE(text.find(one.from) != std::string::npos);
+      for (std::size_t at = 0; (at = text.find(one.from, at)) != std::string::npos;)
+        text.replace(at, one.from.size(), one.to);
+      write_text(path, text);
+    }
+    const ModelSource source = open_dist_case(folder, {.vocab_size = 45});
+    CAPTURE(source.optimizer_problem());
+    CHECK(contains(source.optimizer_problem(), one.problem));
+    CHECK(!source.has_optimizer());
+  }
+}
+
 TEST_CASE("dcp: of a folder of steps, the largest is read") {
   const ScratchFolder scratch;
   const std::string folder = copy_dist_case(scratch, "titan_fp32");
