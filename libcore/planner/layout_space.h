@@ -9,6 +9,7 @@
 // Savings:     all combinations of kSavings (in files only if the machine has a disk), none first
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -43,6 +44,8 @@ struct PlanRequest {
   FixedLayout fixed = {};
 
   std::int64_t nodes() const { return (run.parallel.world + node_size - 1) / node_size; }
+  /// Returns how many ranks a full node has.
+  double ranks_per_node() const { return double(std::min<std::int64_t>(node_size, run.parallel.world)); }
 };
 
 struct LayoutChoice {

@@ -80,7 +80,7 @@ class Planner {
 
   LayoutPlans run(std::size_t most) {
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      if (bounds_.least_bytes(choices_[i]) > request_.device_bytes) continue;
+      if (least_excess(choices_[i]) > 1) continue;
       queue_.push({.bound_ms = bounds_.least_ms(choices_[i]), .choice = i});
       ++out_.bounded;
     }
@@ -121,14 +121,21 @@ class Planner {
            });
   }
 
+  /// Returns needed memory as a multiple of what there is, of the device or of its host, whichever lacks more.
+  double excess(double bytes, double host_bytes) const {
+    return std::max(bytes / request_.device_bytes, request_.ranks_per_node() * host_bytes / request_.host_bytes);
+  }
+  double excess_of(const Candidate& each) const { return excess(double(each.bytes), double(each.host_bytes)); }
+  double least_excess(const LayoutChoice& choice) {
+    return excess(bounds_.least_bytes(choice), bounds_.least_host_bytes(choice));
+  }
+
   /// Plans a choice's memory and, if it fits, queues it with a bound from all that it counts.
   void plan_next(const Step& step) {
     const LayoutChoice& choice = choices_[step.choice];
-    if (bounds_.least_bytes(choice) > request_.device_bytes) return;  // as plans have shown meanwhile
+    if (least_excess(choice) > 1) return;  // as plans have shown meanwhile
     Candidate candidate = plan(choice);
-    const double ranks = double(std::min<std::int64_t>(request_.node_size, request_.run.parallel.world));
-    if (double(candidate.bytes) > request_.device_bytes || ranks * double(candidate.host_bytes) > request_.host_bytes)
-      return;
+    if (excess_of(candidate) > 1) return;
     ++out_.fitting;
     fit_[choice.layout].push_back(step.choice);
     candidate.bound_ms = std::max(candidate.bound_ms, step.bound_ms);
@@ -202,15 +209,18 @@ class Planner {
     return out;
   }
 
-  /// Returns what needs the least memory.
+  /// Returns what lacks the least memory.
   std::vector<Candidate> smallest(std::size_t most) {
-    std::vector<std::pair<double, std::size_t>> order;  // least bytes, choice
-    for (std::size_t i = 0; i < choices_.size(); ++i) order.emplace_back(bounds_.least_bytes(choices_[i]), i);
+    std::vector<std::pair<double, std::size_t>> order;  // least excess, choice
+    for (std::size_t i = 0; i < choices_.size(); ++i) order.emplace_back(least_excess(choices_[i]), i);
     std::ranges::sort(order);
     std::vector<Candidate> out;
-    for (const auto& [bytes, choice] : order) {
-      if (out.size() == most && bytes >= double(out.back().bytes)) break;
-      insert(out, plan(choices_[choice]), most, [](const Candidate& each) { return each.bytes; });
+    for (const auto& [least, choice] : order) {
+      const bool is_full = out.size() == most;
+      if (is_full && least >= excess_of(out.back())) break;
+      if (is_full && least_excess(choices_[choice]) >= excess_of(out.back()))
+        continue;  // as plans have shown meanwhile
+      insert(out, plan(choices_[choice]), most, [this](const Candidate& each) { return excess_of(each); });
     }
     return out;
   }

@@ -1,6 +1,7 @@
 #include "planner/plan_report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/shell_word.h"
 #include "base/str.h"
@@ -42,7 +43,12 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
   if (plans.candidates == 0) return out;
   if (plans.best.empty()) {
     out += "no layout fits; those that need the least memory:\n";
-    for (const Candidate& each : plans.too_large) out += cat("  ", layout_text(each), ": ", memory(each), "\n");
+    const bool has_host_limit = std::isfinite(request.host_bytes);
+    const double ranks = request.ranks_per_node();
+    for (const Candidate& each : plans.too_large)
+      out +=
+          cat("  ", layout_text(each), ": ", memory(each),
+              has_host_limit ? cat(", and ", human_bytes(ranks * double(each.host_bytes)), " of each host") : "", "\n");
     return out;
   }
   out += format("%3s %10s %11s %6s %8s %6s %6s %10s  %s\n", "", "step ms", "tokens/s", "MFU", "computes", "waits",

@@ -57,17 +57,27 @@ Layout pipeline_of(const LayoutChoice& choice) {
   return out;
 }
 
-/// Returns the bytes of device memory for every parameter of a rank, if `replicas` share what the ZeRO stage says.
-double bytes_per_element(const LayoutChoice& choice, const Precision& precision, std::int64_t replicas) {
+/// The bytes that a rank needs for every one of its parameters.
+struct ElementBytes {
+  double device = 0, host = 0;  // in all
+  double largest = 0;           // of one row of a table on the device that a save copies through host memory
+};
+
+/// Returns them for a choice whose `replicas` share what the ZeRO stage says.
+ElementBytes bytes_per_element(const LayoutChoice& choice, const Precision& precision, std::int64_t replicas) {
   Layout layout;
   layout.grid = RankGrid({.data = static_cast<int>(replicas)});
   layout.zero = choice.zero;
   layout.optimizer_on_host = choice.has(Saving::offload_optimizer);
   if (choice.has(Saving::offload_to_files)) layout.optimizer_folder = "DIR";
   const double owners = layout.owners().empty() ? 1 : double(replicas);
-  double out = 0;
-  for (const Storage& row : storage_table(precision, AdamW::states(precision), layout))
-    if (row.space == Space::device) out += double(size_of(row.dtype)) / (row.extent == Extent::owned ? owners : 1);
+  ElementBytes out;
+  for (const Storage& row : storage_table(precision, AdamW::states(precision), layout)) {
+    const double bytes = double(size_of(row.dtype)) / (row.extent == Extent::owned ? owners : 1);
+    if (row.space == Space::device) out.device += bytes;
+    if (row.space == Space::host) out.host += bytes;
+    if (row.space == Space::device && row.role != StorageRole::gradients) out.largest = std::max(out.largest, bytes);
+  }
   return out;
 }
 
@@ -164,8 +174,11 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
                      .backward = pass_of(unit, ActionKind::backward),
                      .weight = pass_of(unit, ActionKind::weight)};
   const MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
-  for (int param = 0; param < model.params.size(); ++param)
-    cost_of(model.params.specs()[param].unit).elements += double(model.params.slice(param).count());
+  for (int param = 0; param < model.params.size(); ++param) {
+    const double count = double(model.params.slice(param).count());
+    cost_of(model.params.specs()[param].unit).elements += count;
+    out.largest_elements = std::max(out.largest_elements, count);
+  }
   const std::int64_t rows = config.vocab_size / choice.tensor;
   out.table_elements = double(rows * config.hidden_size);
   // The update of a small vocabulary is in large part that of its padding, which the elements of a stage do not count.
@@ -239,7 +252,7 @@ double StepBounds::least_bytes(const LayoutChoice& choice) {
   const std::vector<PlaceCost> costs = place_costs(choice);
   const Places places = pipeline_of(choice).places();
   const std::int64_t steps = micro_batches(choice);
-  const double per_element = bytes_per_element(choice, precision_of(request_.run.precision), replicas(choice));
+  const double per_element = bytes_per_element(choice, precision_of(request_.run.precision), replicas(choice)).device;
   double out = 0;
   for (int stage = 0; stage < places.stages; ++stage) {
     double elements = 0, slots = 0;
@@ -256,12 +269,42 @@ double StepBounds::least_bytes(const LayoutChoice& choice) {
   return out + double(steps) * model.batch_bytes;
 }
 
+double StepBounds::least_host_bytes(const LayoutChoice& choice) {
+  const ModelCosts& model = costs_of(choice);
+  const ElementBytes bytes = bytes_per_element(choice, precision_of(request_.run.precision), replicas(choice));
+  double elements = 0;
+  for (const PlaceCost& place : place_costs(choice)) elements = std::max(elements, place.cost.elements);
+  const auto learned = learned_host_.find(host_key_of(choice));
+  // The two may be on different ranks.
+  const double fixed = host_of_all_ + std::max(elements * bytes.host, model.largest_elements * bytes.largest);
+  return std::max(fixed, learned == learned_host_.end() ? 0 : learned->second) +
+         double(micro_batches(choice)) * model.batch_bytes;
+}
+
 StepBounds::PipelineKey StepBounds::pipeline_key_of(const LayoutChoice& choice) {
   return {key_of(choice), choice.schedule,    choice.pipeline,
           choice.chunks,  choice.is_balanced, choice.has(Saving::offload_activations)};
 }
 
+StepBounds::HostKey StepBounds::host_key_of(const LayoutChoice& choice) {
+  return {choice.tensor,
+          choice.zero,
+          choice.pipeline,
+          choice.schedule,
+          counts_of(choice),
+          choice.has(Saving::offload_optimizer),
+          choice.has(Saving::offload_to_files)};
+}
+
 void StepBounds::learn(const LayoutChoice& choice, const std::vector<MemoryPlan>& plans) {
+  double& fixed = learned_host_[host_key_of(choice)];
+  for (const MemoryPlan& plan : plans) {
+    if (plan.device == Device::cpu) break;  // whose host memory is that of the device
+    const auto on_host = [&](Category category) { return double(plan.bytes(category, Space::host)); };
+    fixed = std::max(fixed,
+                     double(plan.total_bytes(Space::host)) - on_host(Category::batches) - on_host(Category::offloaded));
+    host_of_all_ = on_host(Category::staging) + on_host(Category::step);
+  }
   std::vector<RankMemory>& ranks = learned_[pipeline_key_of(choice)];
   if (!ranks.empty()) return;
   for (const MemoryPlan& plan : plans) {

@@ -41,6 +41,8 @@ class StepBounds {
 
   /// Returns a number of bytes of device memory that a rank needs at least.
   double least_bytes(const LayoutChoice& choice);
+  /// Returns a number of bytes of host memory that a rank on a GPU needs at least.
+  double least_host_bytes(const LayoutChoice& choice);
   /// Learns from the plans of a choice's largest ranks what memory the ranks of choices need whose ZeRO stage is
   /// another, or that keep the optimizer's state elsewhere.
   void learn(const LayoutChoice& choice, const std::vector<MemoryPlan>& plans);
@@ -77,6 +79,7 @@ class StepBounds {
     UnitCost embedding, head;
     std::array<UnitCost, 2> layer;  // without and with a window
     double table_elements = 0;      // of the token embedding on a rank
+    double largest_elements = 0;    // of the largest parameter on a rank
     double update_bytes = 0;        // that the update reads and writes, by element
     double slot_bytes = 0;          // that a layer keeps for backward
     double message_bytes = 0;       // between stages
@@ -94,9 +97,12 @@ class StepBounds {
     double bytes, elements;
   };
   using PipelineKey = std::tuple<WorkKey, ScheduleKind, int, int, bool, bool>;
+  /// What the host memory for a rank's parameters and their states depends on.
+  using HostKey = std::tuple<int, int, int, ScheduleKind, std::vector<std::int64_t>, bool, bool>;
 
   static WorkKey key_of(const LayoutChoice& choice);
   static PipelineKey pipeline_key_of(const LayoutChoice& choice);
+  HostKey host_key_of(const LayoutChoice& choice);
   double micro_batches_kept(const LayoutChoice& choice, int stage, int chunk);
   const ModelCosts& costs_of(const LayoutChoice& choice);
   ModelCosts measure(const LayoutChoice& choice) const;
@@ -111,6 +117,8 @@ class StepBounds {
   std::map<WorkKey, ModelCosts> costs_;
   std::map<std::tuple<int, int, bool, bool, WorkKey>, std::vector<std::int64_t>> counts_;
   std::map<PipelineKey, std::vector<RankMemory>> learned_;
+  std::map<HostKey, double> learned_host_;  // bytes, without batches and activations
+  double host_of_all_ = 0;                  // of these, what every layout needs
   /// By stages, chunks and micro-batches of interleaved schedules: how many are kept, by stage and chunk.
   std::map<std::tuple<int, int, std::int64_t>, std::vector<std::vector<int>>> interleaved_;
 };

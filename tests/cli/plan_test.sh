@@ -53,6 +53,9 @@ expect_exit 0 "${small_plan[@]}" --host-memory "$(awk "BEGIN { printf \"%.9f\", 
 (($(largest_host_bytes) < most)) || fail 'a layout needs more than --host-memory'
 expect_exit 1 "${plan[@]}" --world-size 8 --device-memory "$little" --host-memory 0.0001
 expect_text err 'no layout fits in 0.0[0-9]* GB and --host-memory 0.0001; '
+expect_exit 1 "${plan[@]}" --world-size 8 --host-memory 0.000001
+expect_text out '^  [0-9]{1,3} planned, 0 fit$'
+expect_text out 'micro-batch [0-9]+: .* (GiB|MiB), and .* (MiB|KiB|GiB) of each host$'
 expect_exit 2 "${plan[@]}" --world-size 8 --host-memory 0
 expect_text err '--host-memory 0  is not a number of GB from 1e-6 to 1e9'
 expect_exit 0 "${plan[@]}" --world-size 8 --gpus-per-node 4

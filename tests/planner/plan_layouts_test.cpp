@@ -38,18 +38,19 @@ PlanRequest request_for(std::int64_t world, double gigabytes) {
   return out;
 }
 
-std::size_t bytes_of(const TrainOptions& options, const GptConfig& config) {
+/// The memory of the ranks that need the most.
+struct RunBytes {
+  std::size_t scarce = 0, host = 0;
+};
+RunBytes memory_of(const TrainOptions& options, const GptConfig& config) {
   const std::vector<RankPlan> plans = plan_run(options, config);
-  const MemoryPlan& plan = largest_plan(plans).plan;
-  return plan.total_bytes(plan.scarce_space());
-}
-
-/// Returns the host memory of the rank that needs the most.
-std::size_t host_bytes_of(const TrainOptions& options, const GptConfig& config) {
-  std::size_t out = 0;
-  for (const RankPlan& each : plan_run(options, config)) out = std::max(out, each.plan.total_bytes(Space::host));
+  const MemoryPlan& largest = largest_plan(plans).plan;
+  RunBytes out{.scarce = largest.total_bytes(largest.scarce_space())};
+  for (const RankPlan& each : plans) out.host = std::max(out.host, each.plan.total_bytes(Space::host));
   return out;
 }
+
+std::size_t bytes_of(const TrainOptions& options, const GptConfig& config) { return memory_of(options, config).scarce; }
 
 double ms_of(const TrainOptions& options, const PlanRequest& request) {
   const RunShape shape = run_shape(options, request.config, 0);
@@ -113,8 +114,10 @@ TEST_CASE("plans: the search finds the fastest of all layouts that fit") {
     StepBounds bounds(request, places);
     std::vector<std::size_t> bytes;
     for (const LayoutChoice& choice : choices) {
-      bytes.push_back(bytes_of(choice.options(request.run), request.config));
+      const RunBytes needed = memory_of(choice.options(request.run), request.config);
+      bytes.push_back(needed.scarce);
       CHECK(bounds.least_bytes(choice) <= double(bytes.back()));
+      CHECK(bounds.least_host_bytes(choice) <= double(needed.host));
       if (choice.savings == 0) learn(bounds, choice, request);
     }
     std::vector<std::size_t> sorted = bytes;
@@ -145,8 +148,9 @@ TEST_CASE("plans: the search finds the fastest of all layouts that fit") {
     const LayoutPlans found = plan_layouts(request, 3);
     std::vector<double> times;
     for (const Candidate& each : found.best) {
-      CHECK(each.host_bytes == host_bytes_of(each.options, request.config));
-      CHECK(each.bytes == bytes_of(each.options, request.config));
+      const RunBytes needed = memory_of(each.options, request.config);
+      CHECK(each.host_bytes == needed.host);
+      CHECK(each.bytes == needed.scarce);
       CHECK(each.bound_ms <= each.time->ms);
       times.push_back(each.time->ms);
     }
@@ -260,4 +264,19 @@ TEST_CASE("plans: if nothing fits, the layouts that need the least memory are na
   for (const LayoutChoice& choice : layout_choices(request))
     least = std::min(least, bytes_of(choice.options(request.run), request.config));
   CHECK(plans.too_large[0].bytes == least);
+}
+
+TEST_CASE("plans: a host that no layout fits on is found out without planning them all") {
+  PlanRequest request = request_for(4, 80);
+  request.host_bytes = 1000;
+  const LayoutPlans plans = plan_layouts(request);
+  CHECK(plans.best.empty());
+  CHECK(plans.bounded == 0);
+  CHECK(5 * plans.planned < plans.candidates);
+  REQUIRE(plans.too_large.size() == 5);
+  std::size_t least = plans.too_large[0].host_bytes;
+  CHECK(least <= plans.too_large[4].host_bytes);
+  for (const LayoutChoice& choice : layout_choices(request))
+    least = std::min(least, memory_of(choice.options(request.run), request.config).host);
+  CHECK(plans.too_large[0].host_bytes == least);
 }
