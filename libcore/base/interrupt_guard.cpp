@@ -18,7 +18,7 @@ sigset_t with(sigset_t set, std::initializer_list<int> numbers) {
   return set;
 }
 
-sigset_t awaited_signals() { return with(heeded_signals({SIGINT, SIGTERM, SIGHUP}), {kWakeSignal}); }
+sigset_t awaited_signals() { return with(heeded_signals({SIGINT, SIGTERM, SIGHUP, SIGXCPU}), {kWakeSignal}); }
 
 /// Removes a file or folder. Retries, because another thread may still be creating files in the folder.
 void remove_with_content(const std::string& path) {

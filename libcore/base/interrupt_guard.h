@@ -1,5 +1,5 @@
-// Removes a tool's unfinished files when INT, TERM or HUP ends it. INT and HUP remain ignored if they were when the
-// process started.
+// Removes a tool's unfinished files when INT, TERM, HUP or XCPU ends it. INT and HUP remain ignored if they were when
+// the process started.
 //
 // There is no signal handler. The signals are blocked, and a dedicated thread waits for them. When one arrives, the
 // thread removes the registered files and ends the process with the same signal, so that a shell sees the cause (exit

@@ -13,12 +13,12 @@ namespace mtl {
 namespace {
 
 sigset_t request_signals() {
-  sigset_t signals = heeded_signals({SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP});
+  sigset_t signals = heeded_signals({SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGXCPU});
   ::sigaddset(&signals, kWakeSignal);
   return signals;
 }
 
-bool requests_end(int number) { return number == SIGTERM || number == SIGINT || number == SIGHUP; }
+bool requests_end(int number) { return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGXCPU; }
 
 constexpr std::chrono::seconds kLeastBetweenInterrupts{1};
 

@@ -1,12 +1,12 @@
 // Signals as requests that the training loop reads between steps.
 //
-//   USR1  save and continue   TERM, INT, HUP  save and end   USR2  print a status line
+//   USR1  save and continue   TERM, INT, HUP, XCPU  save and end   USR2  print a status line
 //
 // A second INT ends the process immediately, but only if it arrives at least a second after the first one:
 // `timeout -s INT` sends INT twice within microseconds, once to the process and once to its group.
 //
-// A run that is still reading its data and checkpoint has nothing to save, so TERM, INT and HUP then terminate the
-// process immediately. INT and HUP remain ignored if they were when the process started (base/heeded_signals.h).
+// A run that is still reading its data and checkpoint has nothing to save, so TERM, INT, HUP and XCPU then terminate
+// the process immediately. INT and HUP remain ignored if they were when the process started (base/heeded_signals.h).
 //
 // The signals are blocked, and a dedicated thread waits for them. We cannot install handlers, because a handler runs on
 // the interrupted thread's stack. During oneDNN's sgemm, the stack pointer points into a heap buffer, and a handler's
@@ -37,15 +37,15 @@ class SignalRequests {
   ~SignalRequests();
   SignalRequests(const SignalRequests&) = delete;
 
-  /// From this call until begin_run(), TERM, INT and HUP terminate the process immediately with Exit::requeue, and so
-  /// does this call if one of them has arrived. If `message` is not empty, prints it to stderr first.
+  /// From this call until begin_run(), TERM, INT, HUP and XCPU terminate the process immediately with Exit::requeue,
+  /// and so does this call if one of them has arrived. If `message` is not empty, prints it to stderr first.
   void end_at_once(std::string message);
   void begin_run() { is_starting_ = false; }
 
   /// Each returns true if its signal has arrived since the previous call.
   bool take_save() { return save_.exchange(false); }
   bool take_status() { return status_.exchange(false); }
-  /// Returns true once TERM, INT or HUP has arrived.
+  /// Returns true once TERM, INT, HUP or XCPU has arrived.
   bool end_requested() const { return end_; }
 
  private:

@@ -71,8 +71,8 @@ TEST_CASE("signals are requests, each taken once; a request to end persists") {
   CHECK(happens([&] { return others.end_requested(); }));
 }
 
-TEST_CASE("INT and HUP request the end, unless they were ignored at the start; TERM and USR1 always count") {
-  for (int number : {SIGHUP, SIGINT, SIGTERM}) {
+TEST_CASE("INT and HUP request the end, unless they were ignored at the start; TERM, XCPU and USR1 always count") {
+  for (int number : {SIGHUP, SIGINT, SIGTERM, SIGXCPU}) {
     for (bool is_ignored : {false, true}) {
       CAPTURE(number);
       const auto before = std::signal(number, is_ignored ? SIG_IGN : SIG_DFL);
@@ -81,7 +81,7 @@ TEST_CASE("INT and HUP request the end, unless they were ignored at the start; T
         send(number);
         send(SIGUSR1);  // handled after the others
         CHECK(happens([&] { return requests.take_save(); }));
-        CHECK(requests.end_requested() == (!is_ignored || number == SIGTERM));
+        CHECK(requests.end_requested() == (!is_ignored || number == SIGTERM || number == SIGXCPU));
       }
       std::signal(number, before);
     }
