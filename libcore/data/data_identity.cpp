@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "base/mapped_pages.h"
 
@@ -57,19 +58,20 @@ std::string data_difference(const Json& saved, const Json& now) {
     const char *read = "read from files", *generated = "generated (--mock-data)";
     return cat("tokens are ", after.empty() ? generated : read, ", but were ", before.empty() ? generated : read);
   }
+  std::vector<std::string> out;
   if (before.size() != after.size())
-    return cat(after.size(), after.size() == 1 ? " data set" : " data sets", ", but there were ", before.size());
-  for (std::size_t i = 0; i < after.size(); ++i) {
+    out.push_back(cat(count_of(after.size(), "data set"), ", but there were ", before.size()));
+  for (std::size_t i = 0; i < after.size() && before.size() == after.size(); ++i) {
     std::string difference = file_difference(before[i], after[i]);
-    if (!difference.empty()) return difference;
+    if (!difference.empty()) out.push_back(std::move(difference));
   }
   const Json *old_order = saved.find("order"), *order = now.find("order");
-  if (old_order == nullptr || order == nullptr) return "";
+  if (old_order == nullptr || order == nullptr) return join(out, "; ");
   for (const auto& [flag, value] : order->as_object()) {
     const Json* was = old_order->find(flag);
-    if (was != nullptr && *was != value) return cat(flag, " is ", value.dump(), ", but was ", was->dump());
+    if (was != nullptr && *was != value) out.push_back(cat(flag, " is ", value.dump(), ", but was ", was->dump()));
   }
-  return "";
+  return join(out, "; ");
 }
 
 }  // namespace mtl

@@ -19,7 +19,7 @@ std::uint64_t sample_hash(const MappedFile& file);
 /// Returns {"path", "bin_bytes", "bin_hash", "idx_bytes", "idx_hash"}.
 Json file_identity(const IndexedDataset& file);
 
-/// Describes the first difference between two identities, or returns an empty string if there is none. An identity has
+/// Describes the differences between two identities, or returns an empty string if there is none. An identity has
 /// the form {"files": [file_identity, ...], "order": {"--flag": value, ...}}. A single file_identity, which older
 /// checkpoints store, is treated as a list with one file. Keys that only one identity has are ignored.
 std::string data_difference(const Json& saved, const Json& now);

@@ -111,6 +111,8 @@ void TrainingData::identify(const TrainOptions& options, const SplitSources& sou
   identity_ = Json::object({{"files", files}, {"order", order}, {"probes", probe_order(*dataset(Split::train))}});
 }
 
+std::string TrainingData::place_of_sample(std::int64_t index) const { return place_of(*dataset(Split::train), index); }
+
 std::string TrainingData::moved_sample(const Json& saved) const {
   const Json* probes = saved.find("probes");
   if (probes == nullptr) return "";

@@ -40,6 +40,8 @@ class TrainingData {
   const std::shared_ptr<const BlendedDataset>& dataset(Split split) const { return datasets_[enum_index(split)]; }
   /// Returns the files and their order in the form that checkpoints record (data/data_identity.h).
   const Json& identity() const { return identity_; }
+  /// Returns where a training sample starts, with an offset in tokens: "data set 1, document 17 + 3".
+  std::string place_of_sample(std::int64_t index) const;
   /// Compares where a few training samples start with the record in `saved`. Describes the first sample that has moved,
   /// or returns "". In Megatron-LM's order, samples depend on the length of the run: a longer run can move every
   /// sample.

@@ -104,7 +104,8 @@ class Trainer {
   void agree_on_choices(const StepBatch& batch);
   std::vector<SavedChoices> gather_choices();
   void resume_scale(const std::string& checkpoint);
-  void refuse_other_data(const std::string& checkpoint) const;
+  void check_data(const std::string& checkpoint) const;
+  void report_other_data(const std::string& checkpoint, const std::string& difference) const;
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
   std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed);

@@ -18,7 +18,7 @@ void Trainer::resume_from(RunStart& start) {
   if (start.point.is_own) saved_ = {state_.iteration, validation_is_due_};
   if (!state_.extra.is_object()) return;
   skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
-  if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
+  check_data(start.source->folder());
   resume_scale(start.source->folder());
   // The run was saved within a log interval.
   if (const Json* interval = state_.extra.find("interval")) {
@@ -61,27 +61,42 @@ void Trainer::load(const ModelSource& source, const StartPoint& point) {
   if (resets_moments) state_.optimizer_steps = 0;  // Adam's bias correction restarts when moments are zero
 }
 
-/// Rejects token files or a tokenizer that differ from the checkpoint's, because training would otherwise continue
-/// without an error. Warns about a different order.
-void Trainer::refuse_other_data(const std::string& checkpoint) const {
+/// Rejects token files, an order or a tokenizer that differ from the checkpoint's, because training would otherwise
+/// continue without an error. With --allow-data-change, says what differs.
+void Trainer::check_data(const std::string& checkpoint) const {
+  const bool is_allowed = options_.data.allow_data_change;
   if (const Json* saved = state_.extra.find("data")) {
-    std::string difference = data_difference(*saved, data_.identity());
-    if (!difference.empty()) {
+    const std::string difference = data_difference(*saved, data_.identity());
+    if (!difference.empty() && !is_allowed) {
       fail(Exit::bad_data, checkpoint, " was trained on different data: ", difference,
            "; use --allow-data-change to continue with the new data");
     }
-    std::string moved = data_.moved_sample(*saved);
+    const std::string moved = difference.empty() ? data_.moved_sample(*saved) : "";
+    if (!difference.empty()) report_other_data(checkpoint, difference);
     if (!moved.empty() && ranks_.rank == 0) {
       console_.warn(cat(checkpoint, " was trained in a different order of the same samples (", moved,
                         "), because the order depends on the length of the run: some samples will be read again, and "
                         "some never; use --data-order feistel in new runs, whose order does not depend on the length"));
     }
   }
-  std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
-  if (tokenizer_ != nullptr && !tokenizer.empty() && tokenizer != hash_text(tokenizer_->hash())) {
+  const std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
+  if (tokenizer_ == nullptr || tokenizer.empty() || tokenizer == hash_text(tokenizer_->hash())) return;
+  if (!is_allowed) {
     fail(Exit::bad_data, checkpoint,
          " was trained with another tokenizer; use --allow-data-change to continue with the new tokenizer");
   }
+  if (ranks_.rank == 0) console_.warn(cat(checkpoint, " continues with another tokenizer"));
+}
+
+/// Says which data the run continues with, and where in its order.
+void Trainer::report_other_data(const std::string& checkpoint, const std::string& difference) const {
+  if (ranks_.rank != 0) return;
+  const std::int64_t next = state_.consumed_samples;
+  const bool is_in_order =
+      options_.data.sampler_kind() == SamplerKind::single && next < data_.dataset(Split::train)->size();
+  console_.warn(cat(checkpoint, " continues with other data: ", difference, "; the next sample is number ",
+                    with_commas(next), " of the new order",
+                    is_in_order ? cat(" (", data_.place_of_sample(next), ")") : ""));
 }
 
 /// Returns the state that a resumed run needs in addition to the tensors and the other members of TrainState.

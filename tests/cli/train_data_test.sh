@@ -197,6 +197,16 @@ expect_exit 65 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B
 expect_text err "$B.bin: "
 mv kept.bin $B.bin
 expect_exit 0 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10 --allow-data-change
+# With the flag, the run says what has changed, and where it continues.
+other='continues with other data: .*; the next sample is number'
+expect_text err "warning: again/save/iter_0000003 $other 12 of the new order \(data set [01], document [0-9]+ \+ [0-9]+\)\$"
+expect_text err 'other data: --split is "70,20,10", but was "80,10,10"; the next'
+rm -rf again
+cp -r at3 again
+expect_exit 0 run_in again "${at3[@]}" --data-path 0.5 $A 0.5 $C --seed 5 --allow-data-change
+expect_text err "other data: $C: bin_bytes is .*; --seed is 5, but was 1234; weights of train is \[0.5, 0.5\], but was"
+expect_exit 0 run_in again "${at3[@]}" --data-path 0.5 $A 0.5 $C --seed 5 --allow-data-change --exit-interval 4
+! grep -q "$other" err || fail 'the same data is reported as other data'
 
 # A much longer run has a different sample order. This is reported, except for --data-order feistel.
 for order in megatron feistel; do
