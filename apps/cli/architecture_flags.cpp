@@ -77,7 +77,8 @@ void add_sizes(Flags& flags, ArchitectureOptions& model) {
       .within({1, INT32_MAX});
 }
 
-void add_attention(Flags& flags, ArchitectureOptions& model) {
+void add_attention(Flags& flags, TrainOptions& options) {
+  ArchitectureOptions& model = options.architecture;
   flags.add("--kv-channels", &model.kv_channels, "N", "elements per head (default: hidden size / heads)")
       .within({1, 1 << 24});
   flags.add_switch("--group-query-attention", model.group_query_attention,
@@ -87,7 +88,10 @@ void add_attention(Flags& flags, ArchitectureOptions& model) {
       .needs("--group-query-attention, because Megatron-LM ignores --num-query-groups otherwise",
              [&model] { return model.group_query_attention || model.num_query_groups == model.num_attention_heads; });
   flags.add_switch("--qk-layernorm", model.qk_layernorm, "normalize the queries and keys of each head");
-  flags.add("--window-size", &model.window_size, "LEFT,0", "let each token attend to itself and LEFT tokens before it");
+  flags.add("--window-size", &model.window_size, "LEFT,0", "let each token attend to itself and LEFT tokens before it")
+      .only_with("on sequences that fit into the window", [&model, &data = options.data] {
+        return data.seq_length == 0 || window_of(*model.window_size).value_or(0) < data.seq_length;
+      });
 }
 
 void add_mlp(Flags& flags, ArchitectureOptions& model) {
@@ -209,7 +213,7 @@ void add_architecture_flags(Flags& flags, TrainOptions& options, const std::func
   add_preset(flags, options);
   add_sizes(flags, model);
   add_layers(flags, model);
-  add_attention(flags, model);
+  add_attention(flags, options);
   add_mlp(flags, model);
   add_positions(flags, model, is_loaded);
   flags

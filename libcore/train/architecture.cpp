@@ -36,18 +36,6 @@ std::optional<Given<Activation>> given_activation(const ArchitectureOptions& giv
   return {};
 }
 
-/// Parses "127,0" or "(127,0)": how many tokens a query sees to its left and right. Returns the window size, which
-/// includes the query's own token. Returns empty if the text has a different form.
-std::optional<std::int64_t> window_of(const std::string& text) {
-  std::string inner = text;
-  if (inner.starts_with("(") && inner.ends_with(")")) inner = inner.substr(1, inner.size() - 2);
-  const std::vector<std::string> sides = split(inner, ',');
-  if (sides.size() != 2 || parse_int(trim(sides[1])) != 0) return {};
-  const std::optional<std::int64_t> left = parse_int(trim(sides[0]));
-  if (!left || *left < 0 || *left > INT32_MAX) return {};
-  return *left + 1;
-}
-
 /// Returns the first given flag that acts with yarn only, with its value, or "".
 std::string first_yarn_flag(const ArchitectureOptions& given) {
   const std::pair<const char*, const std::optional<double>*> numbers[] = {
@@ -287,6 +275,16 @@ void check_rope_parameters(const ArchitectureOptions& given, const ReportProblem
 }
 
 }  // namespace
+
+std::optional<std::int64_t> window_of(const std::string& text) {
+  std::string inner = text;
+  if (inner.starts_with("(") && inner.ends_with(")")) inner = inner.substr(1, inner.size() - 2);
+  const std::vector<std::string> sides = split(inner, ',');
+  if (sides.size() != 2 || parse_int(trim(sides[1])) != 0) return {};
+  const std::optional<std::int64_t> left = parse_int(trim(sides[0]));
+  if (!left || *left < 0 || *left > INT32_MAX) return {};
+  return *left + 1;
+}
 
 std::vector<std::string> activation_flags(const ArchitectureOptions& given) {
   std::vector<std::string> flags;

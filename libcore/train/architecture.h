@@ -44,6 +44,10 @@ std::vector<std::string> scaling_flags(const ArchitectureOptions& given);
 /// --rope-parameters that are not a JSON object.
 void check_architecture(const ArchitectureOptions& given, const ReportProblem& report);
 
+/// Parses "127,0" or "(127,0)": how many tokens a query sees to its left and right. Returns the window size, which
+/// includes the query's own token. Returns empty if the text has a different form.
+std::optional<std::int64_t> window_of(const std::string& text);
+
 /// Returns the loaded model's configuration or, if `loaded` is empty, a new model's, in which absent sizes stay 0.
 /// Reports flags that disagree with the loaded model, and missing sizes that a new model needs. A rotary model without
 /// --max-position-embeddings gets `seq_length` positions. A loaded rotary model continues with

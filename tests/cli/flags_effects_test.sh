@@ -44,7 +44,7 @@ declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style consta
   ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
   ["without --device cuda or auto"]="--device cpu" ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")
 # Values for flags that have choices or a format. All others accept any text.
-declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--pipeline-split]=balanced [--cp-comm-type]=p2p [--roofline]=H100 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--zero-stage]=1 [--fsdp]=full_shard [--data-parallel-sharding-strategy]=optim [--transformer-impl]=local [--ckpt-format]=torch_dist
+declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--pipeline-split]=balanced [--cp-comm-type]=p2p [--roofline]=H100 [--window-size]=15,0 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--zero-stage]=1 [--fsdp]=full_shard [--data-parallel-sharding-strategy]=optim [--transformer-impl]=local [--ckpt-format]=torch_dist
   [--rope-parameters]='{}' [--new-token-rows]=mean [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
 # These flags are rejected without the flags given here.
 declare -A required=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer" [--data-parallel-sharding-strategy]=--use-megatron-fsdp)
