@@ -2,11 +2,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "base/shell_word.h"
 #include "base/str.h"
 #include "cli/data_commands.h"
@@ -53,7 +53,7 @@ std::string help() {
 }
 
 int refuse_command(const std::string& word) {
-  if (std::ifstream(dataset_prefix(word) + ".idx").good()) {
+  if (file_exists(dataset_prefix(word) + ".idx")) {
     std::fprintf(stderr, "mtl-data: %s names token files; put a command first, for example: mtl-data info %s\n",
                  word.c_str(), shell_word(word).c_str());
     return static_cast<int>(Exit::usage);

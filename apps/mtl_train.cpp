@@ -197,13 +197,16 @@ int main(int argc, char** argv) {
   Ranks ranks("mtl-train");
   std::optional<SignalRequests> signals;
   RankDevice device;
+  // Before anything slow happens, such as a --config that waits for its writer, and before any other thread starts
+  // (including MPI's).
+  const auto begin = [&] {
+    signals.emplace();
+    const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";
+    signals->end_at_once(ranks.is_rank_zero() ? ended : "");
+  };
   flags.check([&] {
-    // Before anything slow happens, and before any other thread starts (including MPI's).
-    if (!options.dry_run && !flags.wants_dump()) {
-      signals.emplace();
-      const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";
-      signals->end_at_once(ranks.is_rank_zero() ? ended : "");
-    } else {
+    if (options.dry_run || flags.wants_dump()) {
+      signals.reset();
       unblock_request_signals();
     }
     if (options.dry_run) ranks.ignore_unsupported_launcher();
@@ -222,5 +225,8 @@ int main(int argc, char** argv) {
     if (is_alone && ranks.is_rank_zero() && !device.choice.text.empty()) console.info(device.choice.text);
     return train(options, std::move(setup), device, ranks, signals, console);
   };
-  return run_ranks(flags, argc, argv, ranks, work, prepare);
+  RunFrame frame;
+  frame.begin = begin;
+  frame.prepare = prepare;
+  return run_ranks(flags, argc, argv, ranks, work, frame);
 }

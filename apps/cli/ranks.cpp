@@ -89,10 +89,7 @@ void Ranks::report(const std::string& message, Exit code) {
   session_->abort(static_cast<int>(code));
 }
 
-int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const ToolWork& work,
-              const std::function<void()>& prepare) {
-  RunFrame frame;
-  frame.prepare = prepare;
+int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const ToolWork& work, RunFrame frame) {
   frame.is_rank_zero = ranks.is_rank_zero();
   if (!frame.is_rank_zero) frame.name = cat(ranks.program_, ": rank ", ranks.rank());
   frame.report = [&](const std::string& message, Exit code) { ranks.report(message, code); };

@@ -53,7 +53,7 @@ class Ranks {
   MpiSession* session() { return session_.get(); }
 
  private:
-  friend int run_ranks(Flags&, int, const char* const*, Ranks&, const ToolWork&, const std::function<void()>&);
+  friend int run_ranks(Flags&, int, const char* const*, Ranks&, const ToolWork&, RunFrame);
   void report(const std::string& message, Exit code);
   void finish();
   [[noreturn]] void give_up(const char* place, double seconds, const char* remedy) const;
@@ -64,8 +64,7 @@ class Ranks {
 };
 
 /// Like run_main(), for a rank of a job. After `work`, all ranks synchronize and MPI ends. If `work` throws, the job
-/// ends with that error's exit code. `prepare` opens the files that flags name (Flags::parse()).
-int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const ToolWork& work,
-              const std::function<void()>& prepare = {});
+/// ends with that error's exit code. Of `frame`, only begin() and prepare() are used.
+int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const ToolWork& work, RunFrame frame = {});
 
 }  // namespace mtl

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <new>
 
+#include "base/exception_text.h"
 #include "base/printable.h"
 #include "cli/bus_error.h"
 #include "version.h"
@@ -47,6 +48,13 @@ void provide_stacks() {
   if (::pthread_getattr_default_np(&attributes) != 0) return;
   if (::pthread_attr_setstacksize(&attributes, kBytes) == 0) ::pthread_setattr_default_np(&attributes);
   ::pthread_attr_destroy(&attributes);
+}
+
+/// Keeps the owner's rights on new files and folders, which a umask such as 0777 takes away: programs could not read or
+/// remove what they made themselves.
+void keep_own_rights() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask & ~static_cast<mode_t>(S_IRWXU));
 }
 
 /// Answers a flag that does not start a run.
@@ -87,6 +95,8 @@ int run_main(Flags& flags, int argc, const char* const* argv, const ToolWork& wo
   };
   try {
     provide_stacks();
+    keep_own_rights();
+    if (frame.begin) frame.begin();
     Flags::Request request = flags.parse(argc, argv, frame.prepare);
     if (request == Flags::Request::run) {
       console.quiet = flags.quiet || !frame.is_rank_zero;
@@ -99,10 +109,8 @@ int run_main(Flags& flags, int argc, const char* const* argv, const ToolWork& wo
     return report(error.what(), error.code());
   } catch (const std::filesystem::filesystem_error& error) {
     return report(cat(error.path1().string(), ": ", error.code().message()), Exit::io);
-  } catch (const std::bad_alloc&) {
-    return report("out of memory", Exit::failure);
   } catch (const std::exception& error) {
-    return report(cat("internal error: ", error.what()), Exit::failure);
+    return report(describe_exception(error), Exit::failure);
   }
 }
 

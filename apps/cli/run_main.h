@@ -32,7 +32,8 @@ struct RunFrame {
   std::string name;  // prefix for the console's messages; empty: the program's name
   /// If false, prints only warnings and errors, and does not answer --help and the like.
   bool is_rank_zero = true;
-  std::function<void()> prepare;                                      // for Flags::parse
+  std::function<void()> begin;    // runs before the flags are parsed, once threads get enough stack
+  std::function<void()> prepare;  // for Flags::parse
   std::function<void(const std::string& message, Exit code)> report;  // prints an error; may not return
 };
 

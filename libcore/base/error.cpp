@@ -3,11 +3,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/files.h"
+
 namespace mtl {
 
 void fail_errno(const std::string& path, const std::string& action) {
   int code = errno;
-  throw SystemError(path, cat("cannot ", action, ": ", std::strerror(code)), code);
+  const std::string remedy = code == ENOSPC || code == EDQUOT ? full_disk_remedy(path) : "";
+  throw SystemError(path, cat("cannot ", action, ": ", std::strerror(code), remedy), code);
 }
 
 }  // namespace mtl

@@ -35,7 +35,9 @@ std::string content_of(int descriptor) {
 }
 
 /// Returns the file's current content. Reopens the file because network file systems may otherwise show old content.
-std::string content_of(const std::string& path) { return file_exists(path) ? std::string(trim(read_file(path))) : ""; }
+std::string content_of(const std::string& path) {
+  return file_exists(path) ? std::string(trim(read_regular_file(path))) : "";
+}
 
 /// Returns the text after `mark`, up to the next comma or blank.
 std::string field_of(const std::string& content, const std::string& mark) {
@@ -165,6 +167,7 @@ std::optional<FileLock> FileLock::take(const std::string& path, std::string* own
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0) fail_errno(path, "open");
     auto holder = std::make_unique<Holder>(path, Descriptor(descriptor));
+    refuse_special_file(path);
     const bool is_granted = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const bool has_locks = is_granted || (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK);
     const std::string content = content_of(descriptor);
@@ -185,8 +188,10 @@ std::optional<FileLock> FileLock::take(const std::string& path, std::string* own
 void FileLock::check_held() const {
   const std::string content = content_of(holder_->path());
   if (content.empty() || owner_of(content) == holder_->owner()) return;
-  fail(Exit::failure, holder_->path(), ": another process (", content,
-       ") took this lock while this process was suspended or could not reach the file system; stop one of the two");
+  fail(Exit::failure, holder_->path(), ": another process (", content, ") took this lock ",
+       holder_->is_current() ? "while this process was suspended or could not reach the file system"
+                             : "after the file had been removed or replaced",
+       "; stop one of the two");
 }
 
 }  // namespace mtl

@@ -1,14 +1,19 @@
 #include "base/files.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -17,6 +22,7 @@
 #include "base/lfs_pointer.h"
 #include "base/mapped_faults.h"
 #include "base/mapped_pages.h"
+#include "base/printable.h"
 #include "base/write_activity.h"
 
 namespace mtl {
@@ -56,21 +62,53 @@ ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
   return ::write(descriptor, data, bytes);
 }
 
-constexpr const char* kFullRemedy = "; free some space on that disk";
-
 bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
 
 [[noreturn]] void fail_write(const std::string& path, std::uint64_t written) {
   int code = errno;
   std::string action = cat("write after ", written, " bytes");
   if (is_full(code)) {
-    throw NoSpaceError(cat(path, ": cannot ", action, ": ", std::strerror(code), kFullRemedy));
+    throw NoSpaceError(cat(path, ": cannot ", action, ": ", std::strerror(code), full_disk_remedy(path)));
   }
   errno = code;
   fail_errno(path, action);
 }
 
+/// Says that a FIFO keeps the program waiting, perhaps for ever. `does`: what no other process does.
+void say_waiting(const std::string& path, const char* does) {
+  std::fprintf(stderr, "%s is a FIFO that no process %s yet; waiting for one\n", printable_text(path).c_str(), does);
+}
+
+constexpr int kQuietWaitMs = 1000;  // before say_waiting(), because the other process may only be slow
+
+/// Opens a file to write. Waits for a FIFO's reader.
+Descriptor open_to_write(const std::string& path, int flags) {
+  Descriptor file;
+  for (int waited = 0; waited < kQuietWaitMs; waited += 10) {
+    file = Descriptor(::open(path.c_str(), flags | O_NONBLOCK, 0644));
+    if (file >= 0) break;
+    if (errno != ENXIO) fail_errno(path, "create");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (file < 0) {
+    say_waiting(path, "reads");
+    file = Descriptor(::open(path.c_str(), flags, 0644));
+    if (file < 0) fail_errno(path, "create");
+  }
+  ::fcntl(file, F_SETFL, flags & O_APPEND);  // without O_NONBLOCK
+  return file;
+}
+
 }  // namespace
+
+std::string full_disk_remedy(const std::string& path) {
+  struct statvfs disk {};
+  std::string at = path;
+  while (::statvfs(at.c_str(), &disk) != 0 && at != "." && at != "/") at = parent_folder(at);
+  return disk.f_files > 0 && disk.f_favail == 0
+             ? "; no inodes are left on that disk (df -i), although there may be space: remove files"
+             : "; free some space on that disk";
+}
 
 bool write_back(int descriptor, std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t boundary = end / kWriteBack * kWriteBack;
@@ -88,8 +126,7 @@ OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
   WriteCall call(path_);
   int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
   if (fault_now()) fail_errno(path_, "create");
-  descriptor_ = Descriptor(::open(path_.c_str(), flags, 0644));
-  if (descriptor_ < 0) fail_errno(path_, "create");
+  descriptor_ = open_to_write(path_, flags);
   struct stat info {};
   if (append && ::fstat(descriptor_, &info) == 0) start_ = static_cast<std::uint64_t>(info.st_size);
 }
@@ -118,7 +155,8 @@ void OutputFile::write(const void* data, std::size_t bytes) {
 void OutputFile::sync() {
   WriteCall call(path_);
   if (!fault_now() && ::fsync(descriptor_) == 0) return;
-  if (is_full(errno)) throw NoSpaceError(cat(path_, ": cannot sync to disk: ", std::strerror(errno), kFullRemedy));
+  if (is_full(errno))
+    throw NoSpaceError(cat(path_, ": cannot sync to disk: ", std::strerror(errno), full_disk_remedy(path_)));
   fail_errno(path_, "sync to disk");
 }
 
@@ -182,6 +220,7 @@ void AtomicFile::commit() {
 }
 
 void write_file_atomic(const std::string& path, std::string_view content, InterruptGuard* guard) {
+  if (guard == nullptr) refuse_special_file(path);
   AtomicFile file(path, guard);
   file.write(content);
   file.commit();
@@ -280,7 +319,9 @@ void make_directories(const std::string& path) {
     fail(Exit::io, path, " is a symbolic link to ", fs::read_symlink(path).string(),
          ", which does not exist; create that folder, or choose another one");
   }
-  if (error) fail(Exit::io, path, ": cannot create the folder: ", error.message());
+  if (error)
+    fail(Exit::io, path, ": cannot create the folder: ", error.message(),
+         is_full(error.value()) ? full_disk_remedy(path) : "");
 }
 
 std::string parent_folder(const std::string& path) {
@@ -302,8 +343,9 @@ void remove_tree(const std::string& path) {
 
 namespace {
 
-Descriptor open_to_read(const std::string& path, int flags) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+/// Does not wait for a FIFO's writer.
+Descriptor open_to_read(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file < 0) fail_errno(path, "open");
   return file;
 }
@@ -327,20 +369,38 @@ std::string read_descriptor(int descriptor, const std::string& name) {
   return content;
 }
 
-std::string read_file(const std::string& path) { return read_descriptor(open_to_read(path, 0), path); }
+Descriptor open_or_wait(const std::string& path) {
+  Descriptor file = open_to_read(path);
+  struct stat info {};
+  pollfd ready{file, POLLIN, 0};
+  if (::fstat(file, &info) == 0 && S_ISFIFO(info.st_mode) && ::poll(&ready, 1, kQuietWaitMs) == 0) {
+    say_waiting(path, "writes to");
+    while (::poll(&ready, 1, -1) < 0 && errno == EINTR) {
+    }
+  }
+  ::fcntl(file, F_SETFL, 0);  // without O_NONBLOCK
+  return file;
+}
+
+std::string read_file(const std::string& path) { return read_descriptor(open_or_wait(path), path); }
 
 std::string read_regular_file(const std::string& path) {
-  const Descriptor file = open_to_read(path, O_NONBLOCK);  // do not wait for a FIFO's writer
-  struct stat info {};
-  if (::fstat(file, &info) != 0) fail_errno(path, "read");
-  if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
-    fail(Exit::io, path, " is not a regular file; replace it with one");
-  return read_descriptor(file, path);
+  refuse_special_file(path);
+  return read_descriptor(open_to_read(path), path);
+}
+
+void refuse_special_file(const std::string& path) {
+  if (is_special(path)) fail(Exit::io, path, " is not a regular file; replace it with one");
 }
 
 bool file_exists(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error);
+}
+
+bool is_regular_file(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
 }
 
 bool is_directory(const std::string& path) {
@@ -357,7 +417,7 @@ std::uint64_t file_size(const std::string& path) {
 std::uint64_t hash_file(const std::string& path) { return hash_mapped(MappedFile(path)); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file = open_to_read(path, O_NONBLOCK);  // do not wait for a FIFO's writer
+  const Descriptor file = open_to_read(path);
   struct stat info {};
   if (::fstat(file, &info) != 0) fail_errno(path, "read");
   if (S_ISDIR(info.st_mode)) {

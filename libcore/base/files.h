@@ -33,13 +33,18 @@ class NoSpaceError : public Error {
   explicit NoSpaceError(const std::string& what) : Error(Exit::io, what) {}
 };
 
+/// Returns what to free on the disk of `path`, which need not exist, after ENOSPC or EDQUOT: "; free some space on that
+/// disk", or inodes if none are left.
+std::string full_disk_remedy(const std::string& path);
+
 class InterruptGuard;
 
 /// A file being written. The constructor, write(), sync() and close() throw Error(io) on failure. Without close(), the
 /// destructor closes the file as it is, possibly incomplete, and ignores errors.
 class OutputFile {
  public:
-  /// Creates or truncates the file. With `append`, keeps existing content and writes after it.
+  /// Creates or truncates the file. With `append`, keeps existing content and writes after it. Waits until another
+  /// process reads a FIFO, and says so on stderr after a second.
   explicit OutputFile(std::string path, bool append = false);
 
   void write(const void* data, std::size_t bytes);
@@ -96,7 +101,8 @@ class AtomicFile {
 
 // The functions below that write, rename, sync, create or remove throw Error(io) on failure.
 
-/// Writes an entire AtomicFile.
+/// Writes an entire AtomicFile. Without `guard`, the file has a fixed name in a folder, and must not be a device or
+/// FIFO.
 void write_file_atomic(const std::string& path, std::string_view content, InterruptGuard* guard = nullptr);
 /// Renames a complete file or folder, whose content is synced, to its final name, and syncs the folder that contains
 /// it. Both names must be in one file system. With `exchange`, the two names are exchanged, so that an old folder,
@@ -118,15 +124,24 @@ std::string parent_folder(const std::string& path);
 // The functions that read content, and MappedFile, throw Error(bad_data) if the file is a Git LFS pointer
 // (lfs_pointer.h).
 
-/// Returns the entire file. Throws Error(io) if it cannot be read.
+/// Opens a file that the user named. Waits until another process writes to a FIFO, and says so on stderr after a
+/// second. Throws Error(io) if the file cannot be opened.
+Descriptor open_or_wait(const std::string& path);
+/// Returns the entire content of a file that the user named, which may be a FIFO: see open_or_wait(). Throws Error(io)
+/// if it cannot be read.
 std::string read_file(const std::string& path);
-/// Like read_file(), but throws Error(io) for a device or FIFO, without waiting for a FIFO's writer.
+/// Returns the entire content of a file with a fixed name in a folder. Throws Error(io) if it cannot be read, and for a
+/// device or FIFO, without waiting for a FIFO's writer.
 std::string read_regular_file(const std::string& path);
+/// Throws Error(io) for a device, FIFO or socket.
+void refuse_special_file(const std::string& path);
 /// Reads an open descriptor until end of file. Error messages call it `name`. Throws Error(io) if it cannot be read.
 std::string read_descriptor(int descriptor, const std::string& name);
 
 /// Returns true for a file or folder of any kind. Returns false if the path cannot be examined.
 bool file_exists(const std::string& path);
+/// Returns true for a regular file, also through a link. Returns false if the path cannot be examined.
+bool is_regular_file(const std::string& path);
 /// Returns true for a folder. Returns false if the path cannot be examined; opening it later reports why.
 bool is_directory(const std::string& path);
 /// Throws Error(io) if the file cannot be examined.

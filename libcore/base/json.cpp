@@ -60,7 +60,7 @@ Json Json::parse(std::string_view text) {
 }
 
 Json Json::read(const std::string& path) {
-  const std::string text = read_file(path);
+  const std::string text = read_regular_file(path);
   return with_prefix([&] { return parse(text); }, path, " is not valid JSON: ");
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <optional>
 
@@ -85,7 +86,8 @@ OutputLock::OutputLock(const std::string& prefix, const std::string& flag) {
     lock = FileLock::take(path_of(prefix), &owner);
   } catch (const SystemError& error) {
     fail(Exit::io, parent_folder(prefix), ": cannot create files here: ", std::strerror(error.number()),
-         "; choose another ", flag);
+         error.number() == ENOSPC || error.number() == EDQUOT ? full_disk_remedy(prefix) : "", "; choose another ",
+         flag);
   }
   if (!lock) {
     fail(Exit::failure, prefix, ": another run writes there (", owner, "); wait for it, stop it, or choose another ",

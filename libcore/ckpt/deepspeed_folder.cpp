@@ -114,7 +114,7 @@ std::optional<std::string> current_deepspeed_checkpoint(const std::string& path,
   for (const std::string& file : {tracker, cat(path, "/", kUniversalTracker)}) {
     if (!file_exists(file) || is_directory(file)) continue;
     constexpr std::uint64_t kMostBytes = 4096;
-    const std::string name = fs::file_size(file) <= kMostBytes ? std::string(trim(read_file(file))) : "";
+    const std::string name = fs::file_size(file) <= kMostBytes ? std::string(trim(read_regular_file(file))) : "";
     const bool is_name = !name.empty() && name.find('/') == std::string::npos && name != "..";
     if (is_name && holds_deepspeed(cat(path, "/", name))) return cat(path, "/", name);
     if (file == tracker) tracked = name;

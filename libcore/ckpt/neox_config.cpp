@@ -267,7 +267,8 @@ NeoxSettings read_neox_settings(const std::vector<std::string>& files, const std
     try {
       if (!fs::is_regular_file(path) || fs::file_size(path) > kMostBytes)
         fail(Exit::bad_data, "the file is not a configuration of at most 1 MiB");
-      for (auto& [name, setting] : parse_yaml_settings(read_file(path))) out.insert_or_assign(name, std::move(setting));
+      for (auto& [name, setting] : parse_yaml_settings(read_regular_file(path)))
+        out.insert_or_assign(name, std::move(setting));
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;
       fail_at(Exit::bad_data, path, error.what());

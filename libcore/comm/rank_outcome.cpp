@@ -1,7 +1,6 @@
 #include "comm/rank_outcome.h"
 
-#include <new>
-
+#include "base/exception_text.h"
 #include "comm/text_exchange.h"
 
 namespace mtl {
@@ -13,15 +12,15 @@ constexpr char kDone = '+', kFailed = '-';
 /// Calls work() and returns "+" followed by its answer. If work() throws, returns "-CODE WHOmessage", where CODE is the
 /// exit code, WHO is `who`, and `message` describes the exception.
 std::string encode_outcome(const std::function<std::string()>& work, const std::string& who) {
-  auto failed = [&](Exit code, const char* what) { return cat(kFailed, static_cast<int>(code), " ", who, what); };
+  auto failed = [&](Exit code, const std::string& what) {
+    return cat(kFailed, static_cast<int>(code), " ", who, what);
+  };
   try {
     return kDone + work();
   } catch (const Error& error) {
     return failed(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(Exit::failure, "out of memory");
   } catch (const std::exception& error) {
-    return failed(Exit::failure, error.what());
+    return failed(Exit::failure, describe_exception(error));
   }
 }
 

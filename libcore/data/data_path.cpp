@@ -115,7 +115,7 @@ class Reader {
         return report_("--data-args-path", "excludes --data-path; use only one of them"), SplitSources{};
       flag = "--data-args-path " + path;
       is_read = attempt(flag, [&] {
-        const std::string text = read_file(path);
+        const std::string text = read_regular_file(path);
         refuse_other_encoding(path, text);
         words = split_words(text);
       });

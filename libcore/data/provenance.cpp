@@ -48,7 +48,7 @@ std::optional<Json> parse_provenance(const std::string& prefix) {
   constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is a corpus with the same name
   const std::string path = prefix + ".json";
   if (!file_exists(path) || file_size(path) > kLargest) return std::nullopt;
-  const std::string text = read_file(path);
+  const std::string text = read_regular_file(path);
   if (text.find(kSchema) == std::string::npos) return std::nullopt;
   try {
     Json content = Json::parse(text);
@@ -79,7 +79,7 @@ ProvenanceCheck check_provenance(const IndexedDataset& data) {
   const auto compare = [&](const char* key, const Json& found) {
     const Json* recorded = output->find(key);
     if (recorded == nullptr || *recorded == found) return;
-    throw BrokenRule({.rule = "provenance", .file = path, .offset = offset_of(read_file(path), key)},
+    throw BrokenRule({.rule = "provenance", .file = path, .offset = offset_of(read_regular_file(path), key)},
                      cat("\"", key, "\" is ", recorded->dump(), ", but the token files have ", found.dump()),
                      kMakeAgain);
   };

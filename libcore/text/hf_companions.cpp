@@ -34,7 +34,7 @@ class CompanionReader {
 
   HfCompanions read() {
     for (const std::string& name : HfCompanions::names()) {
-      if (file_exists(path_of(name))) out_.files.emplace_back(name, read_file(path_of(name)));
+      if (file_exists(path_of(name))) out_.files.emplace_back(name, read_regular_file(path_of(name)));
     }
     const Json config = parse(kConfig);
     for (const auto& [key, value] : config.as_object()) settings_.set(key, {value, kConfig});

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/lfs_pointer.h"
 
 namespace mtl {
@@ -21,8 +22,7 @@ constexpr off_t kAheadBytes = 4 << 20;
 
 StoredFile::StoredFile(const std::string& path) : buffer_(1 << 18) {
   stored_.path = path;
-  descriptor_ = path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) fail_errno(path, "open");
+  descriptor_ = path == "-" ? STDIN_FILENO : open_or_wait(path).release();
   struct stat info {};
   if (::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) return;
   // Some of standard input may already have been read.

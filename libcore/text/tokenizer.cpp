@@ -38,6 +38,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& given) {
   const TokenizerOptions options = with_local_model(given);
   if (!options.tokenizer_model.empty() && !file_exists(options.tokenizer_model))
     fail_at(Exit::io, options.tokenizer_model, describe_missing_path(options.tokenizer_model));
+  if (is_directory(options.tokenizer_model)) std::ranges::for_each(tokenizer_files(options), refuse_special_file);
   if (options.type == "NullTokenizer") {
     if (!options.vocab_size) fail(Exit::usage, "--tokenizer-type NullTokenizer requires --vocab-size");
     return std::make_unique<NullTokenizer>(*options.vocab_size, options.null_tokenizer_eod);

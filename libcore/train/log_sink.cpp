@@ -27,10 +27,7 @@ void LogSink::report_lost() {
   reported_ = lost_;
 }
 
-LogFile::LogFile(const std::string& path) : file_(path, true) {
-  std::error_code unknown;
-  is_regular_ = fs::is_regular_file(path, unknown);
-}
+LogFile::LogFile(const std::string& path) : file_(path, true) { is_regular_ = is_regular_file(path); }
 
 void LogFile::write(std::string_view record) {
   std::error_code unknown;

@@ -1,7 +1,10 @@
 #include "train/setup.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <map>
 
 #include "base/count_of.h"
@@ -86,16 +89,14 @@ void check_kill_switch(const std::string& path, Findings& findings) {
   if (path.empty()) return;
   if (is_directory(path))
     return findings.problem(where, "is a folder, which would end the run at once; add a file name");
-  const fs::path at = nearest_existing(fs::absolute(path).parent_path().string());
-  if (!is_directory(at.string()))
-    findings.problem(where,
-                     cat("can never exist, because ", at.string(), " is not a folder; choose another file name"));
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 && errno != ENOENT)
+    findings.problem(where, cat("can never be found: ", std::strerror(errno), "; choose another file name"));
 }
 
 /// Reports an existing file that is not a training log, such as an input of this run or another program's file.
 void check_log(const std::string& path, Findings& findings) {
-  std::error_code ignored;  // writing the first line reports the error
-  if (!fs::is_regular_file(path, ignored)) return;
+  if (!is_regular_file(path)) return;  // writing the first line reports an error
   findings.attempt("--log-jsonl " + path, [&] { rewind_log(read_file(path), {}, path); });
 }
 

@@ -20,8 +20,7 @@ class SharedLog::Lock {
  public:
   explicit Lock(const std::string& path) {
     for (const double end = now_seconds() + kLockSeconds; now_seconds() < end;) {
-      std::error_code missing;
-      if (!fs::is_regular_file(path, missing)) return;  // opening a FIFO would make us its reader
+      if (!is_regular_file(path)) return;  // opening a FIFO would make us its reader
       // Bypasses base/files, because this descriptor is not for writing.
       descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
       if (descriptor_ < 0) return;
@@ -52,8 +51,7 @@ class SharedLog::Lock {
 };
 
 SharedLog::SharedLog(std::string path, const LogStart& start, std::string_view start_line) : path_(std::move(path)) {
-  std::error_code ignored;  // opening the file reports the error
-  if (fs::is_regular_file(path_, ignored)) {
+  if (is_regular_file(path_)) {
     rewind(start);
   } else if (!file_exists(path_)) {
     make_directories(fs::path(path_).parent_path().string());

@@ -206,7 +206,7 @@ std::string restart_records(const std::string& directory, std::int64_t iteration
     last_iteration = std::min(last_iteration, step - 1);
   };
   for (const std::string& path : event_files(directory)) {
-    for_each_event(read_file(path), [&](const SavedEvent& event, std::string_view record) {
+    for_each_event(read_regular_file(path), [&](const SavedEvent& event, std::string_view record) {
       if (event.is_start) drop_from(event.step);
       if (!event.is_summary) return;
       if (event.is_by_samples)

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_lock.h"
+#include "base/json.h"
 #include "tests/error_of.h"
 #include "tests/lfs_pointer.h"
 #include "tests/scratch_folder.h"
@@ -70,13 +72,27 @@ TEST_CASE("files: writing follows a symbolic link instead of replacing it") {
   CHECK(entries(folder) == 2);
 }
 
-TEST_CASE("files: writing to a FIFO keeps it a FIFO") {
+TEST_CASE("files: a FIFO under a fixed name is refused at once, not waited for") {
+  test::ScratchFolder folder;
+  const std::string fifo = folder / "fifo", message = fifo + " is not a regular file; replace it with one";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  CHECK(test::error_of([&] { read_regular_file(fifo); }, Exit::io) == message);
+  CHECK(test::error_of([&] { Json::read(fifo); }, Exit::io) == message);
+  CHECK(test::error_of([&] { write_file_atomic(fifo, "x"); }, Exit::io) == message);
+  std::string owner;
+  CHECK(test::error_of([&] { FileLock::take(fifo, &owner); }, Exit::io) == message);
+  CHECK(entries(folder) == 1);
+}
+
+TEST_CASE("files: writing to a FIFO that the user named keeps it a FIFO") {
   test::ScratchFolder folder;
   const std::string fifo = folder / "fifo";
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   std::string got;
   std::thread reader([&] { got = read_file(fifo); });
-  write_file_atomic(fifo, "through");
+  AtomicFile file(fifo);
+  file.write("through");
+  file.commit();
   reader.join();
   CHECK(got == "through");
   CHECK(fs::is_fifo(fifo));

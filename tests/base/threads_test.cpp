@@ -1,6 +1,11 @@
 // Thread counts for a process that shares its host with other ranks.
 #include <doctest/doctest.h>
 
+#include <new>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/exception_text.h"
 #include "base/files.h"
 #include "base/threads.h"
 #include "tests/scratch_folder.h"
@@ -81,4 +86,13 @@ TEST_CASE("threads: as many as the quota, rounded up, which the local ranks shar
   CHECK(resolve_threads(0, 1, groups.files()) == 1);
   CHECK(describe_quota(1, groups.files()) ==
         (cores == 1 ? "" : "1 thread, because the CPU quota of cgroup / (cpu.max) is 0.2 cores"));
+}
+
+TEST_CASE("threads: one that the limits of the process refuse is explained, other exceptions keep their text") {
+  const std::system_error refused(std::make_error_code(std::errc::resource_unavailable_try_again));
+  CHECK(describe_exception(refused).find("the limit on processes and threads is reached (ulimit -u, or pids.max") !=
+        std::string::npos);
+  CHECK(describe_exception(Error(Exit::io, "a: full")) == "a: full");
+  CHECK(describe_exception(std::bad_alloc()) == "out of memory");
+  CHECK(describe_exception(std::logic_error("x")) == "internal error: x");
 }

@@ -259,6 +259,21 @@ expect_exit 2 $P --input <(cat "$CORPUS") --output-prefix to/y --partitions 2
 expect_text err '--partitions 2: .*pipe.*--keep-sequential-samples'
 # A small stack limit: raised, for threads too, or refused if it is a hard one.
 expect_exit 0 bash -c "ulimit -S -s 64; exec $P --input '$CORPUS' --output-prefix to/stack --workers 3"
+# A umask that takes away the owner's rights does not leave files that nobody can read or remove.
+(umask 0777 && $P --input "$CORPUS" --output-prefix masked/x 2>err) || fail "umask 0777: exit $?"
+for file in masked masked/x_text_document.bin; do
+  case $(stat -c %a $file) in [67]00) ;; *) fail "umask 0777: $file has the rights $(stat -c %a $file)" ;; esac
+done
+# No inodes are left, although there is space.
+mkdir -p inodes
+if unshare -m true 2>/dev/null; then
+  expect_exit 74 unshare -m sh -c 'mount -t tmpfs -o nr_inodes=2,size=10m tmpfs inodes && exec "$@"' run \
+    $P --input "$CORPUS" --output-prefix inodes/x
+  expect_text err '^mtl-preprocess: inodes: .*: No space left on device; no inodes are left on that disk \(df -i\)'
+else
+  echo 'SKIPPED: a disk without inodes: cannot mount one' >&2
+fi
+
 expect_exit 1 bash -c "ulimit -s 64; exec $P --input '$CORPUS' --output-prefix to/stack"
 expect_text err 'the stack may have only 64.0 KiB .*ulimit -s '
 printf '\xef\xbb\xbf{"text": "a"}\n' >mark.jsonl

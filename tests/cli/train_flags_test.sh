@@ -44,9 +44,13 @@ expect_exit 2 mtl-train --hidden-sise 768
 expect_text <(sed -n 2p err) '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path .
 expect_text err '^  --kill-switch-path \. +is a folder'
+printf -v long '%300s' ''
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path "${long// /x}"
+expect_text err '^  --kill-switch-path x+ +can never be found: File name too long; choose another file name'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path vocab.json/off --log-jsonl vocab.json/log --tensorboard-dir vocab.json/events
-for flag in '--kill-switch-path vocab.json/off' '--log-jsonl vocab.json/log' '--tensorboard-dir vocab.json/events'; do
-  expect_lines 1 "^  $flag +can(not| never) .* because .*vocab.json is not a folder"
+expect_text err '^  --kill-switch-path vocab.json/off +can never be found: Not a directory; choose another file name'
+for flag in '--log-jsonl vocab.json/log' '--tensorboard-dir vocab.json/events'; do
+  expect_lines 1 "^  $flag +cannot .* because .*vocab.json is not a folder"
 done
 expect_exit 2 mtl-train
 for flag in train-iters lr seq-length data-path vocab-file num-layers hidden-size num-attention-heads max-position-embeddings; do

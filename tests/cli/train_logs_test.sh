@@ -39,7 +39,7 @@ grep -q 'internal error' err && fail 'reports a loop of links as an internal err
 
 # Standard output that cannot be written or has no reader.
 run_in stdout >/dev/full 2>err || fail "exit $? with > /dev/full"
-once err '^mtl-train: warning: standard output: cannot write: No space left on device; training continues'
+once err '^mtl-train: warning: standard output: cannot write: No space left on device; free some space on that disk; training continues'
 once err '^mtl-train: warning: standard output: 18 lines could not be written'
 same_weights stdout '> /dev/full'
 run_in closed 2>err >&- || fail "exit $? with >&-"
