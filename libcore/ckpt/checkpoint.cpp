@@ -98,7 +98,7 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
       if (!is_complete) fs::remove_all(temporary, ignored);
       throw;
     }
-    write_tracker(directory, iteration);
+    write_tracker(directory, iteration, warn);
     remove_superseded(directory, iteration, options.keep_last, warn);
     return path;
   });
@@ -152,12 +152,11 @@ SaveDirectory& SaveDirectory::operator=(SaveDirectory&& other) noexcept {
   return *this;
 }
 
-void SaveDirectory::finish_commit(std::int64_t iteration) const {
+void SaveDirectory::finish_commit(std::int64_t iteration, std::int64_t keep_last) const {
   std::vector<std::int64_t> iterations = list_iterations(path_);
   if (iterations.empty() || iterations.front() != iteration) return;
-  if (parse_int(tracker_text(path_)) == iteration && list_leftovers(path_).empty()) return;
-  write_tracker(path_, iteration);
-  remove_leftovers(path_, warn_);
+  if (parse_int(tracker_text(path_)) != iteration) write_tracker(path_, iteration, warn_);
+  remove_superseded(path_, iteration, keep_last, warn_);
 }
 
 std::string SaveDirectory::save(const GptConfig& config, const ParamMemory& store, const TrainState& state,
@@ -180,11 +179,10 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamMemory& stor
 
 std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 
-void SaveDirectory::replace_state(const TrainState& state, Communicator& world) const {
+void SaveDirectory::replace_state(const TrainState& state, std::int64_t keep_last, Communicator& world) const {
   work_on_first_rank(world, [&] {
-    // The job that wrote this checkpoint may have died right after the rename.
-    remove_leftovers(path_, warn_);
-    if (parse_int(tracker_text(path_)) != state.iteration) write_tracker(path_, state.iteration);
+    finish_commit(state.iteration,
+                  keep_last);  // the job that wrote this checkpoint may have died right after the rename
     const std::string folder = cat(path_, "/", folder_of(state.iteration));
     Manifest manifest = read_sound_manifest(folder);
     manifest.state = state;

@@ -127,13 +127,12 @@ class SaveDirectory {
   std::string save(const GptConfig& config, const ParamMemory& store, const TrainState& state,
                    const SaveOptions& options, Communicator& world) const;
   /// Collective: atomically replaces the training state in the committed checkpoint of `state.iteration`. Does not
-  /// change its other files. Also corrects the tracker and removes leftovers.
-  void replace_state(const TrainState& state, Communicator& world) const;
+  /// change its other files. Before that, calls finish_commit().
+  void replace_state(const TrainState& state, std::int64_t keep_last, Communicator& world) const;
 
-  /// Completes a commit that was interrupted after the rename. If the newest checkpoint is for `iteration`, and the
-  /// tracker does not name it or there are leftovers, writes the tracker and removes the leftovers. Otherwise does
-  /// nothing. Rank 0 only.
-  void finish_commit(std::int64_t iteration) const;
+  /// Completes a commit that was interrupted after the rename: if the newest checkpoint is for `iteration`, corrects
+  /// the tracker, and removes leftovers and what SaveOptions::keep_last says. Otherwise does nothing. Rank 0 only.
+  void finish_commit(std::int64_t iteration, std::int64_t keep_last) const;
 
  private:
   SaveDirectory() = default;

@@ -44,10 +44,11 @@ bool is_out_of_reach(const Error& error) {
 void compare_tracker(const std::string& directory, std::int64_t newest, Console& console) {
   std::string path = cat(directory, "/", kTrackerName), text = tracker_text(directory);
   if (parse_int(text) == newest) return;
-  std::string problem = !file_exists(path) ? " is missing"
-                        : text.empty()     ? " is empty"
-                        : parse_int(text)  ? " says " + text
-                                           : " is not a number";
+  std::string problem = !file_exists(path)       ? " is missing"
+                        : !is_regular_file(path) ? " is not a regular file"
+                        : text.empty()           ? " is empty"
+                        : parse_int(text)        ? " says " + text
+                                                 : " is not a number";
   console.warn(cat(path, problem, "; using the newest valid checkpoint, iteration ", newest));
 }
 
@@ -73,10 +74,10 @@ std::string folder_of(std::int64_t iteration) { return format("iter_%07lld", sta
 
 std::vector<std::int64_t> list_iterations(const std::string& directory) {
   std::vector<std::int64_t> out;
-  std::error_code error;
+  std::error_code error, ignored;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
     std::optional<std::int64_t> iteration = iteration_in_name(entry.path().filename().string());
-    if (iteration && entry.is_directory()) out.push_back(*iteration);
+    if (iteration && (entry.is_directory(ignored) || entry.is_symlink(ignored))) out.push_back(*iteration);
   }
   if (error && error != std::errc::no_such_file_or_directory)
     fail_at(Exit::io, directory, "cannot list: ", error.message());
@@ -93,11 +94,14 @@ bool is_sound(const std::string& directory, std::int64_t iteration) {
 
 std::string tracker_text(const std::string& directory) {
   std::string path = cat(directory, "/", kTrackerName);
-  return file_exists(path) ? std::string(trim(read_regular_file(path).substr(0, 64))) : "";
+  return is_regular_file(path) ? std::string(trim(read_regular_file(path).substr(0, 64))) : "";
 }
 
-void write_tracker(const std::string& directory, std::int64_t iteration) {
-  write_file_atomic(cat(directory, "/", kTrackerName), cat(iteration, "\n"));
+void write_tracker(const std::string& directory, std::int64_t iteration, const Warn& warn) {
+  const std::string path = cat(directory, "/", kTrackerName);
+  if (file_exists(path) && !is_regular_file(path))
+    return warn(cat(path, " is not a regular file, and is not updated; remove it, because other programs look there"));
+  write_file_atomic(path, cat(iteration, "\n"));
 }
 
 std::string random_id() {
@@ -107,7 +111,7 @@ std::string random_id() {
 
 std::string run_id_of(const std::string& directory) {
   const std::string path = cat(directory, "/", kRunIdName);
-  std::string id = file_exists(path) ? std::string(trim(read_file(path).substr(0, 64))) : "";
+  std::string id = file_exists(path) ? std::string(trim(read_regular_file(path).substr(0, 64))) : "";
   if (!id.empty()) return id;
   id = random_id();
   write_file_atomic(path, id + "\n");

@@ -15,7 +15,8 @@ inline constexpr const char* kRunIdName = "run_id";
 
 /// Returns a checkpoint's folder name, such as "iter_0001000".
 std::string folder_of(std::int64_t iteration);
-/// Returns the iterations of the committed checkpoints in a folder, newest first. Empty if the folder does not exist.
+/// Returns the iterations of the committed checkpoints in a folder, newest first, with those whose folder is a link
+/// that leads nowhere. Empty if the folder does not exist.
 std::vector<std::int64_t> list_iterations(const std::string& directory);
 /// Throws Error(bad_data) if a folder contains checkpoints of both mtl and Megatron-LM, which name them alike.
 void refuse_two_programs(const std::string& directory);
@@ -23,18 +24,20 @@ void refuse_two_programs(const std::string& directory);
 /// user may read it.
 bool is_sound(const std::string& directory, std::int64_t iteration);
 
-/// Returns the tracker's first 64 bytes, without leading and trailing whitespace, or "" if there is no tracker.
+/// Receives warnings about what cannot be removed or written. Nothing needs those files and folders, so that is no
+/// error.
+using Warn = std::function<void(const std::string& message)>;
+
+/// Returns the tracker's first 64 bytes, without leading and trailing whitespace, or "" if it is not a regular file.
 std::string tracker_text(const std::string& directory);
-void write_tracker(const std::string& directory, std::int64_t iteration);
+/// Only warns if the tracker is something else than a regular file: checkpoints are found without it.
+void write_tracker(const std::string& directory, std::int64_t iteration, const Warn& warn);
 
 /// Returns sixteen random hex digits.
 std::string random_id();
 /// Returns the id in DIRECTORY/run_id. If the file is missing or empty, creates it with a random id. The caller must
 /// hold the lock.
 std::string run_id_of(const std::string& directory);
-
-/// Receives warnings about what cannot be removed. Nothing needs those files and folders, so that is no error.
-using Warn = std::function<void(const std::string& message)>;
 
 /// Handles each iter_N.old, which a job left behind when it died while replacing iter_N. If iter_N is sound, removes
 /// iter_N.old; otherwise renames it back to iter_N. Such folders occur only on file systems that cannot exchange two

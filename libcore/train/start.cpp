@@ -167,7 +167,7 @@ void set_later_aside(const StartPoint& start, const std::string& directory, Cons
     console.warn(cat(directory, "/", folder_of(iteration), " is now ", name));
   }
   sync_directory(directory);
-  write_tracker(directory, *start.iteration);
+  write_tracker(directory, *start.iteration, [&console](const std::string& message) { console.warn(message); });
 }
 
 }  // namespace

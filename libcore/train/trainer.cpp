@@ -154,7 +154,8 @@ bool Trainer::is_complete() const {
 Exit Trainer::run_to_end() {
   const std::int64_t last = iterations_;
   if (is_complete()) {
-    if (save_directory_ && is_rank_zero()) save_directory_->finish_commit(state_.iteration);
+    if (save_directory_ && is_rank_zero())
+      save_directory_->finish_commit(state_.iteration, options_.checkpoint.keep_last);
     console_.info(
         state_.iteration > last
             ? cat("already complete: ", state_.iteration, " iterations are done, more than the ", last, " requested")

@@ -96,7 +96,7 @@ Exit Trainer::finish() {
   if (save_directory_) {
     state_ = before;
     state_.extra.set("finished", true);
-    save_directory_->replace_state(state_, ranks_.groups.world());
+    save_directory_->replace_state(state_, options_.checkpoint.keep_last, ranks_.groups.world());
   }
   profiler_.finish(stream_);
   metrics_->finish();

@@ -93,6 +93,17 @@ TEST_CASE("checkpoint: a model of another shape is refused, and nothing is copie
   CHECK(model.store.value(2).data<float>()[0] == 0);
 }
 
+TEST_CASE("checkpoint: finishing an interrupted commit removes what the commit would have removed") {
+  ScratchFolder scratch;
+  save_iterations(scratch / "s", 4);
+  SaveDirectory(scratch / "s").finish_commit(3, 2);  // not the newest
+  CHECK(list_iterations(scratch / "s") == std::vector<std::int64_t>{4, 3, 2, 1});
+  SaveDirectory(scratch / "s").finish_commit(4, 0);
+  CHECK(list_iterations(scratch / "s") == std::vector<std::int64_t>{4, 3, 2, 1});
+  SaveDirectory(scratch / "s").finish_commit(4, 2);
+  CHECK(list_iterations(scratch / "s") == std::vector<std::int64_t>{4, 3});
+}
+
 TEST_CASE("checkpoint: a commit removes all but the last keep_last, which must be at least 2") {
   ScratchFolder scratch;
   save_iterations(scratch / "s", 4, 2);
@@ -138,7 +149,7 @@ TEST_CASE("checkpoint: what a job killed in a commit left behind is removed, als
   const std::vector<std::string> before = entries_of(scratch / "s");
   for (const char* kind : {"", "old.", "damaged."})
     fs::create_directories(cat(scratch / "s/iter_0000001.tmp.", kind, "999"));
-  SaveDirectory(scratch / "s").finish_commit(2);
+  SaveDirectory(scratch / "s").finish_commit(2, 0);
   CHECK(entries_of(scratch / "s") == before);
 }
 

@@ -140,7 +140,7 @@ TEST_CASE("checkpoint: replacing the state leaves the tensors unchanged") {
   TrainState state = state_at(1);
   state.extra.set("finished", true);
   SelfCommunicator alone;
-  SaveDirectory(scratch / "s").replace_state(state, alone);
+  SaveDirectory(scratch / "s").replace_state(state, 0, alone);
   Console console = quiet_console();
   CHECK(ModelSource::open(scratch / "s", console).state()->extra.bool_or("finished", false));
   ModelSource::open(scratch / "s", console).verify();

@@ -207,6 +207,16 @@ preprocess fewer.jsonl fewer
 expect_exit 65 run_in back --ckpt-step 3 --data-path fewer_text_document
 expect_text err 'trained on different data'
 expect_names back "$before"
+# A checkpoint's folder that is a link to nowhere is an invalid checkpoint: skipped, and set aside.
+copy_at_9 linked
+rm -r linked/save/iter_0000009
+ln -s ../elsewhere linked/save/iter_0000009
+expect_exit 0 run_in linked
+expect_text err 'warning: skipping an invalid checkpoint: linked/save/iter_0000009'
+expect_text err '^mtl-train: resuming linked/save/iter_0000006 at iteration 6$'
+expect_text err 'linked/save/iter_0000009 is now linked/save/iter_0000009.damaged'
+same_run linked whole 'a linked checkpoint that is missing'
+
 # --ckpt-step can also select a checkpoint in another folder.
 expect_exit 0 run_in other --load at9/save --ckpt-step 6
 expect_text err '^mtl-train: resuming at9/save/iter_0000006 at iteration 6$'
@@ -233,6 +243,35 @@ for signal in TERM INT HUP; do
   expect_text start.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
 done
 set +m
+# Files in --save that are no files: the run does not rely on the tracker, and refuses a run_id at once.
+for kind in mkfifo mkdir; do
+  rm -rf odd
+  mkdir -p odd/save
+  $kind odd/save/latest_checkpointed_iteration.txt
+  expect_exit 0 timeout 60 mtl-train "${MODEL[@]}" --train-iters 3 --lr-decay-iters 6 --save odd/save
+  expect_text err 'warning: odd/save/latest_checkpointed_iteration.txt is not a regular file, and is not updated; remove it'
+  expect_exit 0 timeout 60 mtl-train "${MODEL[@]}" --train-iters 6 --lr-decay-iters 6 --save odd/save
+  expect_text err 'latest_checkpointed_iteration.txt is not a regular file; using the newest valid checkpoint, iteration 3$'
+  [ -d odd/save/iter_0000006 ] || fail "a tracker made by $kind: not resumed"
+done
+rm -rf odd
+mkdir -p odd/save
+mkfifo odd/save/run_id
+expect_exit 74 timeout 60 mtl-train "${MODEL[@]}" --train-iters 3 --save odd/save
+expect_text err 'odd/save/run_id is not a regular file; replace it with one'
+# FIFOs that the user names are waited for, until a signal ends the run.
+mkfifo silent.fifo
+for flag in config log-jsonl; do
+  mtl-train "${MODEL[@]}" --train-iters 3 --$flag silent.fifo 2>start.err >start.out &
+  job=$!
+  for _ in $(seq 600); do grep -q 'silent.fifo is a FIFO that no process .* yet; waiting for one' start.err && break; sleep 0.1; done
+  kill -TERM $job
+  wait $job
+  code=$?
+  [ $code -eq 75 ] || fail "TERM while --$flag waits: exit $code"
+  expect_text start.err 'silent.fifo is a FIFO that no process (reads|writes to) yet; waiting for one$'
+done
+
 # wait_for_signal_mask PID: waits until the process blocks USR1, USR2, INT, TERM and perhaps HUP.
 wait_for_signal_mask() {
   for _ in $(seq 100); do
