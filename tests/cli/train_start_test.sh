@@ -201,6 +201,7 @@ expect_exit 2 run_in back --ckpt-step 7
 expect_text err 'iter_0000007 in back/save; choose one of iter_0000009, iter_0000006, iter_0000003'
 flip back 6
 expect_exit 65 run_in back --ckpt-step 6
+expect_exit 65 run_in back --ckpt-step 6 --no-load-optim  # the damaged moments are not loaded
 expect_exit 2 run_in back --load back/save/iter_0000003 --finetune
 head -n 390 "$CORPUS" >fewer.jsonl
 preprocess fewer.jsonl fewer
@@ -222,6 +223,10 @@ expect_exit 0 run_in other --load at9/save --ckpt-step 6
 expect_text err '^mtl-train: resuming at9/save/iter_0000006 at iteration 6$'
 expect_same "other/save/$LAST" "whole/save/$LAST"
 expect_names at9 "$before"
+# A run that has nothing left to train saves the loaded state, too.
+expect_exit 0 run_in ended --load at9/save --train-iters 9 --override-opt_param-scheduler
+shard=save/iter_0000009/shard_00000.safetensors
+expect_same ended/$shard at9/$shard
 expect_exit 2 run_in other --ckpt-step -1
 expect_exit 2 mtl-train "${MODEL[@]}" --train-iters 3 --ckpt-step 3
 expect_text err '--ckpt-step +needs --load PATH or --save DIR'
