@@ -46,6 +46,8 @@ expect_exit 0 run_in first --lr 0.001 --override-opt_param-scheduler
 expect_count 2 "$WORK/err" 'warning: '
 expect_count 1 "$WORK/err" '^mtl-train: warning: first/save/iter_0000002 continues with another schedule: --lr 0.002, now 0.001'
 expect_text "$WORK/err" '^mtl-train: warning: first/save/latest_checkpointed_iteration.txt is not a number; using .* iteration 2$'
+expect_exit 0 run_in first --train-iters 4000 --override-opt_param-scheduler
+expect_count 1 "$WORK/err" 'warning: first/save/iter_[0-9]+ was trained in a different order of the same samples'
 rm second/save/iter_0000002/shard_00001.safetensors
 expect_exit 0 run_in second --seed 2
 expect_count 1 "$WORK/err" '^mtl-train: warning: skipping an invalid checkpoint: second/save/iter_0000002/shard_00001'
