@@ -1,7 +1,7 @@
 #!/bin/bash
 # Random configurations, interrupted at random moments by signals to a rank or to mpirun, or killed at a write
 # operation. When they are complete, weights, moments and metrics have the same bits as those of the uninterrupted run.
-# Its checkpoints also continue in another layout, with the same losses. The moments differ each time a case is repeated.
+# Its checkpoints also continue in another layout, with the same losses. A repeated case has other moments.
 # shellcheck disable=SC2034,SC2046,SC2086,SC2206 # the sourced files use some variables; numbers
 source "$(dirname "$0")/lib.sh" "$1"
 STEPS=10
@@ -25,16 +25,19 @@ start() {
   job=$!
   set +m
 }
-# end NAME: waits for the job's end and sets $code. All ranks must end as well.
+# end NAME: waits for the job's end and sets $code. All ranks must end as well. If a rank exits while others connect,
+# Open MPI's mpirun may wait forever, so it is killed after a while.
 end() {
   local file pid
+  for _ in $(seq 1000); do kill -0 $job 2>/dev/null || break; sleep 0.1; done
+  kill -KILL $job 2>/dev/null && echo "case $number: mpirun did not end$history"
   wait $job 2>/dev/null
   code=$?
   for file in "$1".*.pid; do
     [ -e "$file" ] || continue
     pid=$(<"$file")
     for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || continue 2; sleep 0.1; done
-    fail_case "rank $file does not end"
+    fail_case "rank $file does not end$history"
   done
 }
 

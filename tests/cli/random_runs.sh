@@ -127,13 +127,15 @@ draw_layout_text() {
 }
 
 draw_model() {
-  local heads hidden
+  local heads dims
   heads=$((tp * (1 + RANDOM % 2)))
-  one_of 8 16
-  hidden=$((heads * drawn))
+  one_of 4 8 16
+  dims=$drawn
   one_of gpt gpt llama qwen neox
-  set_architecture "$drawn"
-  settings "${architecture[@]}" --num-layers $layers --hidden-size $hidden --num-attention-heads $heads --seed $RANDOM
+  [ $drawn != neox ] || [ $dims -gt 4 ] || dims=8  # of which it rotates a quarter
+  set_architecture $drawn
+  settings "${architecture[@]}" --num-layers $layers --hidden-size $((heads * dims)) --num-attention-heads $heads
+  settings --seed $RANDOM
   case $drawn in
     llama | qwen)
       one_of $tp $heads
