@@ -112,6 +112,19 @@ TEST_CASE("failed: a failed rank ends the waits of the other ranks' hosts for th
   session->barrier();
 }
 
+TEST_CASE("agree: a rank that fails takes part in the exchange for which others already wait" * doctest::skip()) {
+  auto group = session->gpu_group(all_ranks(), "agree");
+  if (session->rank() == 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    session->control_group()->interrupt_others();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  Stream stream(Device::cpu);
+  float sum = 1;
+  session->control_group()->all_reduce(stream, Tensor(&sum, DType::f32, {1})).join();
+  CHECK(sum == float(session->world()));
+}
+
 TEST_CASE("fault: an error of NCCL ends the job with its text" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "fault");
   Stream stream(Device::cuda);
