@@ -15,7 +15,6 @@ namespace {
 
 constexpr double kLeastStartSeconds = 10;
 constexpr double kEndSeconds = 10;
-constexpr double kLauncherSeconds = 15;  // time for a launcher to end a failed job
 
 }  // namespace
 
@@ -70,7 +69,7 @@ void Ranks::give_up(const char* place, double seconds, const char* remedy) const
   if (launched_->rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
   std::fprintf(stderr, "%s: rank %d (%s): not all %d ranks reached %s within %s; %s\n", program_.c_str(),
                launched_->rank, host_name().c_str(), launched_->world, place, human_seconds(seconds).c_str(), remedy);
-  end_launcher_after(kLauncherSeconds);
+  end_launcher_after();
   std::_Exit(static_cast<int>(Exit::failure));
 }
 
@@ -85,7 +84,7 @@ void Ranks::report(const std::string& message, Exit code) {
   std::fprintf(stderr, "%s: %s%s\n", program_.c_str(), who.c_str(), printable_message(message).c_str());
   if (session_ == nullptr) return;
   std::fflush(stdout);
-  end_launcher_after(kLauncherSeconds);
+  end_launcher_after();
   session_->abort(static_cast<int>(code));
 }
 

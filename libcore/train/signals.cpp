@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/heeded_signals.h"
+#include "comm/launcher_end.h"
 
 namespace mtl {
 
@@ -56,6 +57,7 @@ void SignalRequests::end_at_once(std::string message) {
 void SignalRequests::end_start() {
   while (has_ended_.test_and_set()) ::pause();  // the other thread ends the process
   (void)!::write(STDERR_FILENO, message_.data(), message_.size());
+  end_launcher_after();  // mpirun may wait for ever if a rank ends while others connect
   ::_exit(static_cast<int>(Exit::requeue));
 }
 

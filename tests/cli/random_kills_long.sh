@@ -25,12 +25,11 @@ start() {
   job=$!
   set +m
 }
-# end NAME: waits for the job's end and sets $code. All ranks must end as well. If a rank exits while others connect,
-# Open MPI's mpirun may wait forever, so it is killed after a while.
+# end NAME: waits for the job's end and sets $code. All ranks must end as well.
 end() {
   local file pid
   for _ in $(seq 1000); do kill -0 $job 2>/dev/null || break; sleep 0.1; done
-  kill -KILL $job 2>/dev/null && echo "case $number: mpirun did not end$history"
+  ! kill -KILL $job 2>/dev/null || fail_case "mpirun did not end$history"
   wait $job 2>/dev/null
   code=$?
   for file in "$1".*.pid; do
