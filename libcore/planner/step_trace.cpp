@@ -104,11 +104,8 @@ class Recorder {
 }  // namespace
 
 std::size_t StepTrace::index_of(const Action& action) const {
-  int recorded_as = std::min(action.micro_batch, kBetween);
-  if (action.micro_batch == micro_batches - 1)
-    recorded_as = recorded_micro_batches - 1;
-  else if (recorded_as >= recorded_micro_batches - 1)
-    recorded_as = recorded_micro_batches - 2;
+  const bool is_last = action.micro_batch == micro_batches - 1;
+  const int recorded_as = is_last ? recorded_micro_batches - 1 : std::min(action.micro_batch, kBetween);
   const auto found = std::ranges::find_if(recorded, [&](const Recorded& one) {
     return one.action == Action{action.kind, recorded_as, action.chunk};
   });
@@ -147,8 +144,7 @@ StepTrace record_step(const GptConfig& config, const DropoutOptions& dropout, co
 
   const std::vector<ProfileEntry>& entries = profile.entries();
   Recorder recorder(profile, config.num_layers);
-  recorder.events(0, second);  // waits in the first update
-  std::size_t next = 0;        // action
+  std::size_t next = 0;  // action
   for (std::size_t i = second; i < update;) {
     if (entries[i].kind != ProfileKind::phase) {
       ++i;
