@@ -85,7 +85,6 @@ class ExtendedVocabulary : public TensorReader {
     if (!mean.empty()) return mean;
     const SavedTensor& tensor = tensors[index];
     const std::int64_t width = tensor.shape[1];
-    base_->verify_slice(index, whole_slice({old_tokens_, width}));
     const std::int64_t most = std::max<std::int64_t>(1, kElementsPerRead / width);  // rows at a time
     std::vector<std::byte> stored;
     std::vector<float> values;
