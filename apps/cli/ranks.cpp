@@ -51,6 +51,7 @@ ProcessGroups Ranks::connect(double deadline, const AgreeOnGroups& agree) {
         "are only slow, raise --distributed-timeout-minutes");
   });
   session_ = std::make_unique<MpiSession>(launched());
+  session_->set_deadline(start);
   const Groups agreed = agree(*session_);
   ProcessGroups groups = make_groups(*session_, agreed.layout, agreed.device);
   session_->set_deadline(deadline);
