@@ -26,8 +26,7 @@ constexpr const char* kPyTorchRemedy =
     "; move it to a folder as pytorch_model.bin, next to the config.json of its model, and use that folder";
 constexpr std::string_view kGptRemedy =
     "; copy its weights into a GPT2LMHeadModel of transformers, with the matrices of the attention and the MLP "
-    "transposed, "
-    "save that with save_pretrained(), and use its folder";
+    "transposed, save that with save_pretrained(), and use its folder";
 constexpr std::string_view kOriginalRemedy = "; use the Hugging Face folder of the model from which it was made";
 
 /// A program's files, by the name of one of them. An asterisk stands for any text.
@@ -44,8 +43,7 @@ constexpr ForeignRow kForeignRows[] = {
     {"model_optim_rng.pt", "is one rank's shard of a Megatron-LM checkpoint", kReadRemedy},
     {"zero_to_fp32.py", "is a DeepSpeed checkpoint of a transformers model",
      "; merge its weights by \"python zero_to_fp32.py . .\" in the folder of that script, next to the config.json of "
-     "the "
-     "model, and use that folder"},
+     "the model, and use that folder"},
     {"*_model_states.pt", "is a DeepSpeed or GPT-NeoX checkpoint", kReadRemedy},
     {"*_optim_states.pt", "is a DeepSpeed or GPT-NeoX checkpoint", kReadRemedy},
     {"global_step*", "is a DeepSpeed checkpoint",
@@ -54,8 +52,7 @@ constexpr ForeignRow kForeignRows[] = {
     {"mp_rank_*", "is a Megatron-LM checkpoint", kReadRemedy},
     {"pytorch_model_fsdp_*", "is a sharded checkpoint of FSDP",
      "; merge its weights by \"accelerate merge-weights pytorch_model_fsdp_0 .\" in that folder, next to the "
-     "config.json of "
-     "the model, and use that folder"},
+     "config.json of the model, and use that folder"},
     {"pytorch_model_fsdp.bin", "is a checkpoint of FSDP",
      "; rename the file to pytorch_model.bin, next to the config.json of the model, and use that folder"},
     {".metadata", "is a distributed checkpoint of Megatron-LM or PyTorch", kReadRemedy},
@@ -86,8 +83,7 @@ constexpr ForeignRow kForeignRows[] = {
      "; convert it with NeMo's scripts/checkpoint_converters/convert_*_nemo_to_hf.py"},
     {"hf_model_*.pt", "is a checkpoint of torchtune with transformers' names",
      "; join the files with torch.load() into one dict, save it as pytorch_model.bin next to the config.json of the "
-     "model, "
-     "and use that folder"},
+     "model, and use that folder"},
     {"meta_model_*.pt", "is a checkpoint of torchtune with Meta's names",
      "; save it with torchtune's FullModelHFCheckpointer, or convert it with transformers' "
      "models/llama/convert_llama_weights_to_hf.py"},
