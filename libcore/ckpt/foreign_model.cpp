@@ -43,7 +43,8 @@ constexpr ForeignRow kForeignRows[] = {
     {"model_optim_rng.pt", "is one rank's shard of a Megatron-LM checkpoint", kReadRemedy},
     {"zero_to_fp32.py", "is a DeepSpeed checkpoint of a transformers model",
      "; merge its weights by \"python zero_to_fp32.py . .\" in the folder of that script, next to the config.json of "
-     "the model, and use that folder"},
+     "the model, and use that folder",
+     "config.json"},
     {"*_model_states.pt", "is a DeepSpeed or GPT-NeoX checkpoint", kReadRemedy},
     {"*_optim_states.pt", "is a DeepSpeed or GPT-NeoX checkpoint", kReadRemedy},
     {"global_step*", "is a DeepSpeed checkpoint",
@@ -106,7 +107,7 @@ constexpr ForeignRow kForeignRows[] = {
      "; convert GPT-2's with transformers' models/gpt2/convert_gpt2_original_tf_checkpoint_to_pytorch.py"},
     {"*.onnx", "is an exported model for inference (ONNX)", kOriginalRemedy},
     {"*.pdparams", "is a model of PaddlePaddle", "; save it for PyTorch with PaddleNLP, as a Hugging Face folder"},
-    {"metadata.json", "is a distributed Megatron-LM checkpoint", kDistributedRemedy},
+    {"metadata.json", "is a distributed Megatron-LM checkpoint", kDistributedRemedy, {}, "{\"sharded_backend\""},
 };
 
 bool fits(std::string_view name, std::string_view pattern) {
@@ -163,13 +164,21 @@ ForeignModel find_weights_alone(const std::vector<std::string>& names) {
 ForeignModel find_in_folder(const std::string& folder) {
   const std::vector<std::string> names = names_in_folder(folder);
   const ForeignModel program = find_foreign_program(folder, names);
-  return program.what.empty() ? find_weights_alone(names) : program;
+  const bool has_config = std::ranges::find(names, "config.json") != names.end();
+  return program.what.empty() && !has_config ? find_weights_alone(names) : program;
 }
 
-/// True for names of folders in which programs save one iteration: "step-10", "checkpoint-20", "10".
-bool is_numbered(const std::string& name) {
-  return is_iteration_name(name) || (!name.empty() && name.back() >= '0' && name.back() <= '9');
+/// Recognizes a program by one of the folders in its output folder. A folder that cannot be read says nothing.
+ForeignModel find_in_iteration(const std::string& path, const std::string& name) {
+  const std::string folder = cat(path, "/", name);
+  ForeignModel one;
+  if (!passes([&] { return one = find_in_folder(folder), true; }) || one.what.empty()) return {};
+  if (one.remedy == kReadRemedy) one.remedy = "; use " + folder;
+  return {cat("contains checkpoints from another program: ", name, " ", one.what), one.remedy};
 }
+
+/// True for names that other programs give to the folder of one iteration: "checkpoint-20", "10".
+bool ends_in_number(const std::string& name) { return !name.empty() && name.back() >= '0' && name.back() <= '9'; }
 
 }  // namespace
 
@@ -186,7 +195,7 @@ bool is_optimizer_file(std::string_view path) {
   return ends_with(path, "distrib_optim.pt") || ends_with(path, "/optim.pt");
 }
 
-ForeignModel find_foreign_model(const std::string& path) {
+ForeignModel find_foreign_model(const std::string& path, bool is_loaded) {
   if (!is_directory(path)) {
     const std::string name = fs::path(path).filename().string();
     if (is_deepspeed_file(name))
@@ -203,15 +212,14 @@ ForeignModel find_foreign_model(const std::string& path) {
   const std::vector<std::string> names = names_in_folder(path);
   const bool has_any_tag = std::ranges::find(names, "latest") != names.end();  // DeepSpeed's tracker
   for (const std::string& name : names) {
-    if (!is_numbered(name) && !has_any_tag) continue;
-    const ForeignModel one = find_in_folder(cat(path, "/", name));
-    if (!one.what.empty()) return {cat("contains checkpoints from another program: ", name, " ", one.what), one.remedy};
+    if (!is_iteration_name(name) && !has_any_tag && !(is_loaded && ends_in_number(name))) continue;
+    if (ForeignModel one = find_in_iteration(path, name); !one.what.empty()) return one;
   }
   return {};
 }
 
-std::string describe_foreign_model(const std::string& path) {
-  const ForeignModel found = find_foreign_model(path);
+std::string describe_foreign_model(const std::string& path, bool is_loaded) {
+  const ForeignModel found = find_foreign_model(path, is_loaded);
   return found.what + found.remedy;
 }
 

@@ -22,9 +22,10 @@ struct ForeignModel {
 /// recognize weights alone.
 ForeignModel find_foreign_program(const std::string& folder, const std::vector<std::string>& names);
 /// Recognizes a checkpoint of a program in foreign_model.cpp's table, the folder that contains its iterations, and a
-/// file or folder with the weights of a model alone.
-ForeignModel find_foreign_model(const std::string& path);
+/// file or folder with the weights of a model alone. If `path` is what the user wants to load, looks for iterations in
+/// all folders whose names end in a number; otherwise, such folders may be anything.
+ForeignModel find_foreign_model(const std::string& path, bool is_loaded = false);
 /// Returns what find_foreign_model() finds together with its remedy, or "".
-std::string describe_foreign_model(const std::string& path);
+std::string describe_foreign_model(const std::string& path, bool is_loaded = false);
 
 }  // namespace mtl

@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "base/printable.h"
+#include "ckpt/checkpoint_folder.h"
 #include "ckpt/dcp_folder.h"
 #include "ckpt/dcp_llama.h"
 #include "ckpt/deepspeed_checkpoint.h"
@@ -24,8 +25,10 @@ namespace {
 
 bool holds_hf(const std::string& path) { return file_exists(path + "/config.json"); }
 
-/// Returns the newest checkpoint in the output folder of transformers' Trainer.
+/// Returns the newest checkpoint in the output folder of transformers' Trainer. In a run's folder, such a folder is an
+/// export.
 std::optional<std::string> current_trainer_checkpoint(const std::string& path, Console&) {
+  if (is_directory(path) && !list_iterations(path).empty()) return std::nullopt;
   return newest_numbered(path, "checkpoint-", holds_hf);
 }
 

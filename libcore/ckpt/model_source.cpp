@@ -31,7 +31,7 @@ bool has_kind(const std::vector<SavedTensor>& tensors, const std::string& kind) 
 }
 
 void refuse_foreign(const std::string& path) {
-  const std::string what = describe_foreign_model(path);
+  const std::string what = describe_foreign_model(path, true);
   if (!what.empty()) fail(Exit::bad_data, path, " ", what);
 }
 

@@ -114,3 +114,31 @@ TEST_CASE("foreign models: a file of nanoGPT is recognized by its keys") {
   out.close();
   CHECK(contains(error_of_loading(path), "best.pt: the file is a checkpoint of nanoGPT"));
 }
+
+TEST_CASE("foreign models: exports and folders with numbers in a run's folder are no concern of the run") {
+  const ScratchFolder scratch;
+  const std::string run = scratch / "run";
+  TestStore model(tiny_config());
+  save_alone(SaveDirectory(run), tiny_config(), model.store, state_at(3));
+  fs::copy("golden/gpt2_model/a", run + "/checkpoint-1", fs::copy_options::recursive);
+  CHECK(contains(open_quietly(run).folder(), "iter_0000003"));
+  const std::string runs = scratch / "runs";
+  for (const char* name : {"gpt2/config.json", "gpt2/model.safetensors", "data2/metadata.json"}) {
+    make_directories(parent_folder(cat(runs, "/", name)));
+    write_text(cat(runs, "/", name), "{}");
+  }
+  CHECK(describe_foreign_model(runs, true).empty());
+  make_directories(runs + "/ckpt100");
+  write_text(runs + "/ckpt100/mp_rank_00_model_states.pt", "");
+  CHECK(describe_foreign_model(runs).empty());
+  CHECK(ends_with(describe_foreign_model(runs, true), cat("; use ", runs, "/ckpt100")));
+}
+
+TEST_CASE("foreign models: DeepSpeed's script means a transformers model only beside a config.json") {
+  const ScratchFolder scratch;
+  for (const char* name : {"zero_to_fp32.py", "global_step3/mp_rank_00_model_states.pt"}) {
+    make_directories(parent_folder(scratch / name));
+    write_text(scratch / name, "");
+  }
+  CHECK(contains(find_foreign_model(scratch.path()).what, "global_step3 is a DeepSpeed or GPT-NeoX checkpoint"));
+}

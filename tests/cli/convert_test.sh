@@ -86,7 +86,8 @@ expect_foreign dist/iter_0000005 'metadata.json is missing; copy all files'
 echo '{"sharded_backend": "torch_dist", "sharded_backend_version": 1}' >"$WORK/dist/iter_0000005/metadata.json"
 expect_foreign dist/iter_0000005 '.metadata: the file is empty'
 mkdir -p "$WORK/zarr/iter_0000005" "$WORK/titan/step-10" "$WORK/first/release/mp_rank_00" "$WORK/first/release/mp_rank_00_000"
-touch "$WORK/zarr/iter_0000005/metadata.json" "$WORK/titan/step-10/.metadata" "$WORK/first/release/mp_rank_00/model_rng.pt"
+echo '{"sharded_backend": "zarr", "sharded_backend_version": 1}' >"$WORK/zarr/iter_0000005/metadata.json"
+touch "$WORK/titan/step-10/.metadata" "$WORK/first/release/mp_rank_00/model_rng.pt"
 expect_foreign zarr 'contains .* iter_0000005 is a distributed Megatron-LM checkpoint \(metadata.json\), which mtl reads only with .metadata'
 expect_foreign titan 'step-10/.metadata: the file is empty'
 expect_foreign first 'release/mp_rank_00/model_rng.pt: .*distributed optimizer'
