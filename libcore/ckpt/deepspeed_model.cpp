@@ -182,14 +182,18 @@ void check_blocks(const DeepSpeedModel& model, const DeepSpeedFiles& files) {
   const std::optional<PickleValue> args = model.find("args");
   const std::optional<PickleValue> stated = args ? args->find("num_layers") : std::nullopt;
   if (model.blocks.empty() || !stated || !stated->is(PickleKind::integer) || stated->as_int() <= model.layers) return;
-  const std::int64_t first = files.layers.begin()->first + 2;  // after the embedding and a module without weights
+  // GPT-NeoX's blocks follow the embedding, which is module 0, and a module without weights. In other programs, the
+  // first block's number is known from its file only.
+  const bool is_neox = files.layers.begin()->first == 0;
+  const std::int64_t begin = is_neox ? 2 : model.blocks.begin()->first;
+  const std::int64_t end = is_neox ? begin + stated->as_int() : model.blocks.rbegin()->first;
   std::vector<std::string> missing;
-  for (std::int64_t number = first; number < first + stated->as_int() && missing.size() < 8; ++number) {
+  for (std::int64_t number = begin; number < end && missing.size() < 8; ++number) {
     if (!model.blocks.contains(number)) missing.push_back(format("layer_%02lld-*", static_cast<long long>(number)));
   }
   fail_at(Exit::bad_data, parent_folder(model.files.front()->path()), "args.num_layers is ", stated->as_int(),
-          ", but there are files of ", count_of(model.layers, "layer"), "; ", join(missing, ", "),
-          missing.size() > 1 ? " are" : " is", " missing; copy all files of the checkpoint");
+          ", but there are files of ", count_of(model.layers, "layer"), "; copy all files of the checkpoint",
+          missing.empty() ? "" : cat(", such as ", join(missing, ", ")));
 }
 
 }  // namespace

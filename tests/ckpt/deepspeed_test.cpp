@@ -345,9 +345,15 @@ TEST_CASE("deepspeed: missing and foreign files are named") {
     remove_matching(path, removed);
     return error_of([&] { open_deepspeed_case(path); });
   };
-  CHECK(contains(error("neox_pipeline", "layer_02-"), "files of 1 layer; layer_02-* is missing; copy all files"));
-  CHECK(contains(error("neox_pipeline", "layer_03-"), "files of 1 layer; layer_03-* is missing; copy all files"));
-  CHECK(contains(error("megatron_pipeline", "layer_04-"), "files of 1 layer; layer_04-* is missing; copy all files"));
+  CHECK(contains(error("neox_pipeline", "layer_02-"),
+                 "files of 1 layer; copy all files of the checkpoint, such as layer_02-*"));
+  CHECK(contains(error("neox_pipeline", "layer_03-"),
+                 "files of 1 layer; copy all files of the checkpoint, such as layer_03-*"));
+  for (const char* name : {"layer_03-", "layer_04-"}) {  // the first block's number is not known
+    const std::string message = error("megatron_pipeline", name);
+    CHECK(contains(message, "files of 1 layer; copy all files of the checkpoint"));
+    CHECK(!contains(message, "such as"));
+  }
   CHECK(contains(error("neox_pipeline", "layer_05-"), "'final_norm.weight' is missing"));
   CHECK(contains(error("neox_pipeline", "layer_02-model_01"), "module 2 has 1 files"));
   CHECK(contains(error("neox_pipeline", "mp_rank_01_model"), "model-parallel rank 1 is missing"));
