@@ -35,17 +35,21 @@ void scale(ScheduleTimes& times, double factor) {
 
 /// Returns what a tensor-parallel rank exchanges in its layers, as recorded: "activations, 4 all-reduces per layer and
 /// micro-batch", or an average if layers differ because only some are recomputed. Returns "" if it has no layers.
-std::string recorded_traffic(const RankPlan& rank, const std::vector<LayerRange>& chunks, std::int64_t micro_batches) {
+std::string recorded_traffic(const RankPlan& rank, const std::vector<LayerRange>& chunks, std::int64_t micro_batches,
+                             const Recompute& recompute) {
   std::int64_t layers = 0;
-  for (const LayerRange& chunk : chunks) layers += chunk.count;
+  bool is_average = false;
+  for (const LayerRange& chunk : chunks) {
+    layers += chunk.count;
+    is_average |= recompute.granularity == Recompute::Granularity::full &&
+                  recompute.method == Recompute::Method::block && recompute.num_layers < chunk.count;
+  }
   if (layers == 0) return "";
   std::vector<std::string> parts;
-  bool is_average = false;
   for (const Collectives& each : rank.collectives) {
     if (each.group != "tensor" || each.layer_operations == 0) continue;
     parts.push_back(
         format("%.3g %ss", double(each.layer_operations) / double(layers * micro_batches), each.operation.c_str()));
-    is_average |= each.layer_operations % (layers * micro_batches) != 0;
   }
   if (parts.empty()) return "";
   return cat("activations, ", join(parts, " and "), " per layer and micro-batch", is_average ? ", on average" : "");
@@ -87,7 +91,8 @@ TopoReport::TopoReport(const TopoOptions& options)
   if (memory && !memory->plans.empty() && kinds.front().groups.front().size() > 1) {
     for (const RankPlan& rank : memory->plans) {
       const int stage = layout.grid.coordinate(rank.ranks.front(), Axis::pipeline);
-      const std::string traffic = recorded_traffic(rank, (*layers)[stage], memory->run.micro_batches());
+      const std::string traffic =
+          recorded_traffic(rank, (*layers)[stage], memory->run.micro_batches(), layout.recompute);
       if (traffic.empty()) continue;
       kinds.front().traffic = traffic;
       break;

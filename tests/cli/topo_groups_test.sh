@@ -71,5 +71,6 @@ expect_recorded '4 all-reduces per layer and micro-batch' 37
 full=(--recompute-granularity full --recompute-num-layers 1 --recompute-method)
 expect_recorded '6 all-reduces per layer and micro-batch' 53 "${full[@]}" uniform
 expect_recorded '4.5 all-reduces per layer and micro-batch, on average' 41 "${full[@]}" block
+expect_recorded '5 all-reduces per layer and micro-batch, on average' '' "${full[@]}" block --num-layers 2
 expect_recorded '4 reduce-scatters and 6 all-gathers per layer and micro-batch' '' --sequence-parallel
 finish
