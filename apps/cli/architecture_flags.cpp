@@ -90,7 +90,8 @@ void add_attention(Flags& flags, TrainOptions& options) {
   flags.add_switch("--qk-layernorm", model.qk_layernorm, "normalize the queries and keys of each head");
   flags.add("--window-size", &model.window_size, "LEFT,0", "let each token attend to itself and LEFT tokens before it")
       .only_with("on sequences that fit into the window", [&model, &data = options.data] {
-        return data.seq_length == 0 || window_of(*model.window_size).value_or(0) < data.seq_length;
+        const bool is_known = model.window_size && data.seq_length > 0;  // not if a value was refused
+        return !is_known || window_of(*model.window_size).value_or(0) < data.seq_length;
       });
 }
 

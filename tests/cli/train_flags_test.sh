@@ -42,6 +42,8 @@ expect_text err '^  --save vocab.json/here .*vocab.json is not a folder'
 expect_exit 2 mtl-train
 expect_exit 2 mtl-train --hidden-sise 768
 expect_text <(sed -n 2p err) '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --seq-length 8 --window-size ''
+expect_text err '^  --window-size +is empty; '
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path .
 expect_text err '^  --kill-switch-path \. +is a folder'
 printf -v long '%300s' ''
