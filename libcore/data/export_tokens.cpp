@@ -80,11 +80,13 @@ Json export_tokens(const ExportOptions& options, const IndexedDataset& data, Con
   require_space(options.output, data.tokens() * (as_stored ? item_size(data.type()) : to.bytes));
   InterruptGuard guard(console.program());  // must outlive `file`
   std::vector<OutputLock> locks;
-  std::error_code unknown;                     // ignored: opening the file reports the error
-  if (!fs::is_other(options.output, unknown))  // a device or FIFO is written in place
-    locks = claim_outputs(
-        {.prefixes = {dataset_prefix(options.output)}, .names = {options.output}, .inputs = read, .flag = "--output"},
-        guard, console);
+  std::error_code unknown;                                         // ignored: opening the file reports the error
+  if (!fs::is_other(options.output, unknown)) {                    // a device or FIFO is written in place
+    const bool is_link = fs::is_symlink(options.output, unknown);  // whose file is replaced, such as /dev/stdout's
+    const std::string name = is_link ? fs::weakly_canonical(options.output, unknown).string() : options.output;
+    locks = claim_outputs({.prefixes = {dataset_prefix(name)}, .names = {name}, .inputs = read, .flag = "--output"},
+                          guard, console);
+  }
   ByteProgress progress(console, data.bin_bytes());
   AtomicFile file(options.output, &guard);
   if (as_stored)

@@ -297,6 +297,12 @@ for command in 'export default_text_document --output single.npy' 'repair defaul
 done
 expect_exit 0 mtl-data export default_text_document --output /dev/null --format nanogpt
 [ ! -e /dev/null.lock ] || fail 'export: a lock next to a device'
+expect_exit 0 mtl-data export default_text_document --output single.bin --format nanogpt
+mtl-data export default_text_document --output /dev/stdout --format nanogpt 2>err >written.bin || fail "/dev/stdout: $?"
+expect_same written.bin single.bin
+mtl-data export default_text_document --output /dev/stdout --format nanogpt 2>err | cmp - single.bin ||
+  fail "a pipe: $(cat err)"
+[ ! -e /dev/stdout.lock ] || fail 'export: a lock next to /dev/stdout'
 # Interrupts leave nothing either. wait_for FILE: waits until FILE is not empty.
 wait_for() { for _ in $(seq 200); do [ -s "$1" ] && return; sleep 0.02; done; }
 head -c 300000000 /dev/zero >zeros.bin
