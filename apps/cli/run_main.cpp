@@ -108,7 +108,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const ToolWork& wo
   } catch (const Error& error) {
     return report(error.what(), error.code());
   } catch (const std::filesystem::filesystem_error& error) {
-    return report(cat(error.path1().string(), ": ", error.code().message()), Exit::io);
+    return report(describe_exception(error), Exit::io);
   } catch (const std::exception& error) {
     return report(describe_exception(error), Exit::failure);
   }

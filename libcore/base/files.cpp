@@ -87,7 +87,11 @@ Descriptor open_to_write(const std::string& path, int flags) {
   for (int waited = 0; waited < kQuietWaitMs; waited += 10) {
     file = Descriptor(::open(path.c_str(), flags | O_NONBLOCK, 0644));
     if (file >= 0) break;
-    if (errno != ENXIO) fail_errno(path, "create");
+    const int code = errno;
+    struct stat info {};
+    const bool is_fifo = code == ENXIO && ::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+    errno = code;
+    if (!is_fifo) fail_errno(path, "create");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   if (file < 0) {
@@ -228,14 +232,16 @@ void write_file_atomic(const std::string& path, std::string_view content, Interr
 
 namespace {
 
-/// Copies a folder and its content to `to`, which must not exist, and syncs the copy.
+/// Copies a folder and its content to `to`, which must not exist, and syncs the copy. Entries keep their rights.
 void copy_folder(const std::string& from, const std::string& to) {
   constexpr std::size_t kBlock = 1 << 20;
+  std::error_code error;
+  const fs::directory_iterator entries(from, error);
+  if (error) fail(Exit::io, from, ": cannot list: ", error.message());
   make_directories(to);
-  for (const auto& entry : fs::directory_iterator(from)) {
+  for (const auto& entry : entries) {
     const std::string path = entry.path().string(), copy = cat(to, "/", entry.path().filename().string());
     if (entry.is_symlink()) {
-      std::error_code error;
       fs::copy_symlink(path, copy, error);
       if (error) fail(Exit::io, path, ": cannot copy to ", copy, ": ", error.message());
     } else if (entry.is_directory()) {
@@ -251,6 +257,7 @@ void copy_folder(const std::string& from, const std::string& to) {
       out.sync();
       out.close();
     }
+    if (!entry.is_symlink()) fs::permissions(copy, entry.status().permissions(), error);
   }
   sync_directory(to);
 }
