@@ -35,7 +35,7 @@ struct PlanCommand {
 
   PlanRequest request() const {
     PlanRequest out = devices.request(run, config);
-    if (host_memory) out.host_bytes = *parse_gigabytes(*host_memory);
+    if (host_memory && !devices.is_on_cpu()) out.host_bytes = *parse_gigabytes(*host_memory);
     out.fixed = fixed;
     return out;
   }
