@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/str.h"
@@ -53,7 +54,7 @@ double OperatorTimes::Operands::distance(const Operands& other) const {
 }
 
 OperatorTimes OperatorTimes::read(const std::string& path) {
-  const Json profile = Json::read(path);
+  const Json profile = with_prefix([&] { return Json::parse(read_file(path)); }, path, " is not valid JSON: ");
   return with_prefix(
       [&] {
         if (profile.find("rows") == nullptr || profile.find("roofline") == nullptr)
