@@ -85,12 +85,12 @@ void Trainer::check_data(const std::string& checkpoint) const {
     fail(Exit::bad_data, checkpoint,
          " was trained with another tokenizer; use --allow-data-change to continue with the new tokenizer");
   }
-  if (ranks_.rank == 0) console_.warn(cat(checkpoint, " continues with another tokenizer"));
+  if (ranks_.rank == 0 && !is_complete()) console_.warn(cat(checkpoint, " continues with another tokenizer"));
 }
 
 /// Says which data the run continues with, and where in its order.
 void Trainer::report_other_data(const std::string& checkpoint, const std::string& difference) const {
-  if (ranks_.rank != 0) return;
+  if (ranks_.rank != 0 || is_complete()) return;
   const std::int64_t next = state_.consumed_samples;
   const bool is_in_order =
       options_.data.sampler_kind() == SamplerKind::single && next < data_.dataset(Split::train)->size();
