@@ -266,9 +266,13 @@ for file in masked masked/x_text_document.bin; do
 done
 # No inodes are left, although there is space.
 mkdir -p inodes
-if unshare -m true 2>/dev/null; then
-  expect_exit 74 unshare -m sh -c 'mount -t tmpfs -o nr_inodes=2,size=10m tmpfs inodes && exec "$@"' run \
-    $P --input "$CORPUS" --output-prefix inodes/x
+# without_inodes COMMAND...: runs COMMAND with a file system of two inodes at `inodes`.
+without_inodes() {
+  # shellcheck disable=SC2016 # the inner shell's words
+  unshare -m sh -c 'mount -t tmpfs -o nr_inodes=2,size=10m tmpfs inodes && exec "$@"' sh "$@"
+}
+if without_inodes true 2>/dev/null; then
+  expect_exit 74 without_inodes $P --input "$CORPUS" --output-prefix inodes/x
   expect_text err '^mtl-preprocess: inodes: .*: No space left on device; no inodes are left on that disk \(df -i\)'
 else
   echo 'SKIPPED: a disk without inodes: cannot mount one' >&2
