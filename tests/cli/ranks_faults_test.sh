@@ -124,11 +124,11 @@ read -r code seconds <"$WORK/absent.code"
 [ $((seconds - began)) -lt 10 ] ||
   expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
 
-# Slow storage is reported at the deadline and when the wait has doubled, and a rank that stops later is found. Time in
+# Slow storage is reported at the deadline and whenever the wait has doubled, not at every deadline, and a rank that stops later is found. Time in
 # which the ranks did not run does not count.
 [ "$(<"$WORK/write.code")" = 1 ] || fail "a rank that writes and stops: exit $(<"$WORK/write.code")"
 warnings=$(grep -c "warning: slow storage: waited .* so far: rank 1 ($HOST) writes a file: " "$WORK/write.err")
-[ "$warnings" -ge 1 ] && [ "$warnings" -le 2 ] || fail "$warnings warnings of a wait of 8 s"
+[ "$warnings" -ge 1 ] && [ "$warnings" -le 4 ] || fail "$warnings warnings of a wait of 8 s"
 expect_text "$WORK/write.err" "rank 1 \($HOST\) gave no answer: stopped or hung"
 [ "$(<"$WORK/suspend.code")" = 0 ] || fail "suspended ranks: exit $(<"$WORK/suspend.code")"
 expect_text "$WORK/suspend.out" '^iteration 6 sum 4$'
