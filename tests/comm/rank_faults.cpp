@@ -1,7 +1,5 @@
 // A job that fails on request: the ranks compute sums until the chosen rank causes a fault in iteration 3. Run by
 // tests/cli/ranks_faults_test.sh.
-#include <unistd.h>
-
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -37,22 +35,6 @@ struct Options {
   double deadline = 2;  // seconds
 };
 
-/// Suspends the process from half a second from now on, for four seconds.
-void suspend_later() {
-  const pid_t rank = ::getpid();
-  if (::fork() != 0) return;
-  ::usleep(500'000);
-  ::kill(rank, SIGSTOP);
-  ::usleep(4'000'000);
-  ::kill(rank, SIGCONT);
-  ::_exit(0);
-}
-
-/// Computes for a second, in which the process may be suspended.
-void compute() {
-  for (int i = 0; i < 100; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-}
-
 /// Causes a fault in the chosen rank.
 void cause_fault(const std::string& fault, Communicator& group, Stream& stream) {
   float x = 0;
@@ -60,7 +42,6 @@ void cause_fault(const std::string& fault, Communicator& group, Stream& stream) 
   std::vector<float> more(5000);
   if (fault == "stop") std::raise(SIGSTOP);
   if (fault == "kill") std::raise(SIGKILL);
-  if (fault == "suspend") compute();
   if (fault == "write") {
     const WriteCall call("a file");
     std::this_thread::sleep_for(std::chrono::milliseconds(7700));
@@ -132,7 +113,6 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   }
   for (std::int64_t iteration = 1; iteration <= options.iterations; ++iteration) {
     progress.iteration = iteration;
-    if (options.fault == "suspend" && iteration == 3) suspend_later();
     if (chosen && iteration == 3) cause_fault(options.fault, groups.over(Axis::data), stream);
     if (options.fault == "drop" && iteration == 3) drop_sum(groups.over(Axis::data), stream, chosen);
     if (options.fault == "together" && iteration == 3) fail_together(groups, stream, chosen);
