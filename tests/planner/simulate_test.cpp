@@ -102,19 +102,28 @@ TEST_CASE("overlapped reductions hide behind backward, and gathers behind the ne
   CHECK(wait({.reduce = true, .gather = true}, 2) == doctest::Approx(both));
 }
 
-TEST_CASE("messages between stages, by hand") {
-  // Two stages with one micro-batch. A forward and a backward each take 1 GFLOP, 1 ms; a message takes 4 ms.
+namespace {
+
+/// Returns the traces of the first pipeline's stages with one micro-batch. A forward and a backward each take 1 GFLOP,
+/// 1 ms; a message has 4 MB.
+std::vector<StepTrace> traces_of_stages(Layout layout) {
   const TraceEvent work{.work = {.flops = 1e9, .bytes = 0}};
+  std::vector<StepTrace> traces(static_cast<std::size_t>(layout.stages()));
+  for (std::size_t stage = 0; stage < traces.size(); ++stage) {
+    layout.rank = static_cast<int>(stage) * layout.size(Axis::data);
+    traces[stage].schedule = rank_schedule(layout, 1).actions;
+    traces[stage].message_bytes = 4e6;
+    traces[stage].recorded = {{{ActionKind::forward, 0, 0}, {work}}, {{ActionKind::backward, 0, 0}, {work}}};
+  }
+  return traces;
+}
+
+}  // namespace
+
+TEST_CASE("messages between stages, by hand") {
   Layout layout;
   layout.grid = RankGrid({.pipeline = 2});
-  std::vector<StepTrace> traces(2);
-  for (int stage : {0, 1}) {
-    layout.rank = stage;
-    StepTrace& trace = traces[static_cast<std::size_t>(stage)];
-    trace.schedule = rank_schedule(layout, 1).actions;
-    trace.message_bytes = 4e6;
-    trace.recorded = {{{ActionKind::forward, 0, 0}, {work}}, {{ActionKind::backward, 0, 0}, {work}}};
-  }
+  const std::vector<StepTrace> traces = traces_of_stages(layout);
   Machine machine = arithmetic_machine();
   machine.links = {.inside_gbs = 1, .between_gbs = 0.5, .inside_us = 0, .between_us = 0};
   const StepTime time = simulate_step(traces, layout, 2, machine, false);
@@ -130,17 +139,9 @@ TEST_CASE("messages between stages, by hand") {
 TEST_CASE("a message takes as long as in the slowest pipeline") {
   // Of two pipelines over three stages, in nodes of three ranks, only the second leaves its node after the first stage,
   // and only the first after the second.
-  const TraceEvent work{.work = {.flops = 1e9, .bytes = 0}};
   Layout layout;
   layout.grid = RankGrid({.data = 2, .pipeline = 3});
-  std::vector<StepTrace> traces(3);
-  for (int stage : {0, 1, 2}) {
-    layout.rank = 2 * stage;
-    StepTrace& trace = traces[static_cast<std::size_t>(stage)];
-    trace.schedule = rank_schedule(layout, 1).actions;
-    trace.message_bytes = 4e6;
-    trace.recorded = {{{ActionKind::forward, 0, 0}, {work}}, {{ActionKind::backward, 0, 0}, {work}}};
-  }
+  const std::vector<StepTrace> traces = traces_of_stages(layout);
   Machine machine = arithmetic_machine();
   machine.links = {.inside_gbs = 1, .between_gbs = 0.5, .inside_us = 0, .between_us = 0};
   CHECK(simulate_step(traces, layout, 6, machine, false).ms == doctest::Approx(6 + 4 * 4));
