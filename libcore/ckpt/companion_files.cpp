@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/json.h"
 
 namespace mtl {
 
@@ -15,11 +16,6 @@ constexpr const char* kCompanionFiles[] = {
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 }  // namespace
-
-Json read_model_json(const std::string& path) {
-  const std::string text = read_regular_file(path);
-  return with_prefix([&] { return Json::parse(text); }, path, " is not valid JSON: ");
-}
 
 bool is_companion_file(const std::string& name) {
   return std::ranges::find(kCompanionFiles, name) != std::end(kCompanionFiles);
@@ -47,7 +43,7 @@ void check_companion_files(const std::string& folder) {
 
 std::optional<std::int64_t> find_end_of_text_id(const std::string& folder) {
   if (file_exists(folder + "/tokenizer.json")) {
-    Json tokenizer = read_model_json(folder + "/tokenizer.json");
+    Json tokenizer = Json::read(folder + "/tokenizer.json");
     if (const Json* added = tokenizer.find("added_tokens"); added != nullptr && added->is_array()) {
       for (const Json& token : added->as_array()) {
         if (token.is_object() && token.string_or("content", "") == kEndOfText) return token.at("id").as_int();
@@ -55,7 +51,7 @@ std::optional<std::int64_t> find_end_of_text_id(const std::string& folder) {
     }
   }
   if (file_exists(folder + "/vocab.json")) {
-    Json vocabulary = read_model_json(folder + "/vocab.json");
+    Json vocabulary = Json::read(folder + "/vocab.json");
     if (const Json* id = vocabulary.is_object() ? vocabulary.find(kEndOfText) : nullptr) return id->as_int();
   }
   return std::nullopt;
@@ -78,7 +74,7 @@ std::vector<std::int64_t> generation_eos_ids(const std::string& folder) {
   const std::string path = folder + "/generation_config.json";
   if (!file_exists(path)) return {};
   return with_path(
-      path, [&] { return eos_ids(read_model_json(path)); }, ": ");
+      path, [&] { return eos_ids(Json::read(path)); }, ": ");
 }
 
 }  // namespace mtl

@@ -6,12 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-
 namespace mtl {
-
-/// Reads a JSON file in a model folder. It must be a regular file. Throws Error with the file's name.
-Json read_model_json(const std::string& path);
 
 /// True for tokenizer.json, vocab.json, merges.txt and the other files that copy_companion_files() copies.
 bool is_companion_file(const std::string& name);

@@ -6,7 +6,6 @@
 #include "base/files.h"
 #include "base/str.h"
 #include "ckpt/canonical.h"
-#include "ckpt/companion_files.h"
 #include "ckpt/hf_keys.h"
 #include "ckpt/hf_rotary.h"
 #include "ckpt/hf_values.h"
@@ -172,7 +171,7 @@ void set_hf_dropout(const HfFamily& family, const ModelDropout& dropout, Json& h
 HfDescription read_hf_description(const std::string& path) {
   HfDescription out;
   out.path = is_directory(path) ? path + "/config.json" : path;
-  out.hf_config = read_model_json(out.path);
+  out.hf_config = Json::read(out.path);
   with_prefix(
       [&] {
         out.config = gpt_config_from_hf(out.hf_config);

@@ -9,6 +9,7 @@
 
 #include "base/count_of.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/hf_names.h"
@@ -50,7 +51,7 @@ class HfReader : public MappedReader {
  public:
   explicit HfReader(const std::string& path) {
     folder = path;
-    hf_config = read_model_json(path + "/config.json");
+    hf_config = Json::read(path + "/config.json");
     const auto read_config = [&] {
       family_ = &hf_family_of(hf_config);
       config = gpt_config_from_hf(hf_config);

@@ -5,7 +5,7 @@
 #include "base/count_of.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/companion_files.h"
+#include "base/json.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/model_folder.h"
 #include "ckpt/safetensors.h"
@@ -38,7 +38,7 @@ using NamesByFile = std::map<std::string, std::vector<std::string>>;
 
 /// Reads an index. Rejects file names that lead out of the folder or start with a dot.
 NamesByFile read_weight_map(const std::string& path) {
-  const Json index = read_model_json(path);
+  const Json index = Json::read(path);
   NamesByFile names;
   const auto read_names = [&] {
     for (const auto& [tensor, file] : index.at("weight_map").as_object()) names[file.as_string()].push_back(tensor);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/write_thread.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_config.h"
@@ -139,7 +140,7 @@ void set_model_max_length(const std::string& folder, std::int64_t positions) {
   constexpr double kNoLimit = 1e18;  // transformers writes int(1e30) if there is no limit
   const std::string path = folder + "/tokenizer_config.json";
   if (!file_exists(path)) return;
-  Json config = read_model_json(path);
+  Json config = Json::read(path);
   if (!config.is_object()) return;
   if (const Json* length = config.find("model_max_length"); length != nullptr && length->is_number()) {
     if (length->as_number() < kNoLimit) return;

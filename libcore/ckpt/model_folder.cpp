@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/output_lock.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/companion_files.h"
@@ -82,7 +83,7 @@ std::string within(const std::string& problem, const std::string& name) {
 }
 
 bool describes_known_model(const std::string& path) {
-  return passes([&] { return find_hf_family_of(read_model_json(path)) != nullptr; });
+  return passes([&] { return find_hf_family_of(Json::read(path)) != nullptr; });
 }
 
 FolderContents examine_hf(const std::string& path, const std::vector<Entry>& entries) {
