@@ -7,6 +7,7 @@
 #include "engine/pipeline.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
+#include "optim/bucket_layout.h"
 #include "optim/optimizer.h"
 #include "planner/simulate.h"
 #include "train/run_plan.h"
@@ -335,19 +336,32 @@ double StepBounds::micro_batches_kept(const LayoutChoice& choice, int stage, int
   return at->second[stage][chunk];
 }
 
-double StepBounds::traffic_ms(const LayoutChoice& choice, double elements) {
+/// Returns the time of a stage's gradients and parameters on the links; `elements` are those of its chunks.
+double StepBounds::traffic_ms(const LayoutChoice& choice, const std::vector<double>& elements) {
   const double ranks = double(replicas(choice));
   if (ranks == 1) return 0;
+  const ModelCosts& model = costs_of(choice);
   const Precision precision = precision_of(request_.run.precision);
   const double share = (ranks - 1) / ranks, gradients = share * double(size_of(precision.main_grads)),
                values = share * double(size_of(precision.compute)), steps = double(micro_batches(choice));
-  // A tied embedding is reduced once a step, whatever the stage.
-  const double tied = request_.config.tied_embeddings ? costs_of(choice).embedding.elements : 0;
-  const double in_rings = std::max(elements - tied, 0.0);
-  const double sent = choice.zero == 0   ? elements * 2 * gradients
-                      : choice.zero == 1 ? elements * (gradients + values)
-                      : choice.zero == 2 ? steps * in_rings * gradients + elements * values
-                                         : steps * in_rings * (gradients + values);
+  // A group is one unit, or ends with the first unit that makes it as large as the flag says (bucket_layout.h).
+  const double unit = std::max({model.embedding.elements, model.head.elements, model.layer[0].elements});
+  const std::optional<std::int64_t> bucket = request_.run.parallel.bucket_elements;
+  const double joined = bucket ? double(*bucket) + unit : 0, group = unit + joined;
+  // The group that has a tied embedding is reduced once a step, whatever the stage.
+  const double tied = request_.config.tied_embeddings ? model.embedding.elements + joined : 0;
+  double all = 0, in_rings = 0, not_held = 0;
+  for (const double of_chunk : elements) {
+    all += of_chunk;
+    in_rings += std::max(of_chunk - tied, 0.0);
+    // Each pass of a chunk may find in the ring what the pass before gathered last.
+    not_held += std::max(of_chunk - tied - UnitGroup::kRing * group, 0.0);
+  }
+  const double gathered = std::max(in_rings, 2 * steps * not_held);
+  const double sent = choice.zero == 0   ? all * 2 * gradients
+                      : choice.zero == 1 ? all * (gradients + values)
+                      : choice.zero == 2 ? steps * in_rings * gradients + all * values
+                                         : steps * in_rings * gradients + gathered * values;
   return operation_ms(OperationKind::all_gather, sent, places_.of(choice, "data"), request_.machine.links);
 }
 
@@ -361,13 +375,20 @@ double StepBounds::least_ms(const LayoutChoice& choice) {
                between = message_ms(model.message_bytes, true, machine.links),
                message = request_.nodes() > 1 ? std::min(inside, between) : inside;
   const double owners = choice.zero > 0 ? double(replicas(choice)) : 1;
+  const bool in_ring = choice.zero >= 2;
   double out = 0, before = 0;  // `before`: the first forward and the last backward of the stages before
   for (int stage = 0; stage < places.stages; ++stage) {
     UnitCost all;
-    for (int chunk = 0; chunk < places.chunks; ++chunk) all.add(costs[places.position_of({stage, chunk})].cost);
-    const double passes = all.forward.of(steps) + all.backward.of(steps);
+    std::vector<double> elements;
+    for (int chunk = 0; chunk < places.chunks; ++chunk) {
+      const UnitCost& cost = costs[places.position_of({stage, chunk})].cost;
+      all.add(cost);
+      elements.push_back(cost.elements);
+    }
+    const double passes = all.forward.of(steps, in_ring) + all.backward.of(steps, in_ring);
     const double update = all.elements / owners * model.update_bytes / (machine.memory * machine.device.dram_gbs * 1e6);
-    out = std::max({out, before + passes, passes + all.weight.of(steps) + update, traffic_ms(choice, all.elements)});
+    out =
+        std::max({out, before + passes, passes + all.weight.of(steps, in_ring) + update, traffic_ms(choice, elements)});
     const UnitCost& first = costs[places.position_of({stage, 0})].cost;
     before += first.forward.least() + first.backward.least() + 2 * message;
   }

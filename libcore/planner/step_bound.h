@@ -61,12 +61,15 @@ class StepBounds {
     bool defers_weights;
     auto operator<=>(const WorkKey&) const = default;
   };
-  /// Milliseconds of a micro-batch. The first overwrites gradients, the later ones add to them.
+  /// Milliseconds of a micro-batch. The first overwrites gradients, the later ones add to them, but not where gradients
+  /// are in the ring (param_memory.h), which each micro-batch overwrites.
   struct PassMs {
     double first = 0, later = 0;
 
     double least() const { return std::min(first, later); }
-    double of(std::int64_t micro_batches) const { return first + double(micro_batches - 1) * later; }
+    double of(std::int64_t micro_batches, bool in_ring) const {
+      return in_ring ? double(micro_batches) * least() : first + double(micro_batches - 1) * later;
+    }
     void add(const PassMs& other, double times);
   };
   struct UnitCost {
@@ -110,7 +113,7 @@ class StepBounds {
   std::vector<PlaceCost> place_costs(const LayoutChoice& choice);
   std::int64_t replicas(const LayoutChoice& choice) const;
   std::int64_t micro_batches(const LayoutChoice& choice) const;
-  double traffic_ms(const LayoutChoice& choice, double elements);
+  double traffic_ms(const LayoutChoice& choice, const std::vector<double>& elements);
 
   const PlanRequest& request_;
   GroupPlaces& places_;

@@ -202,6 +202,43 @@ TEST_CASE("plans: bounds hold where links between nodes are the faster ones") {
   }
 }
 
+TEST_CASE("plans: bounds hold where stages are cheaper than a model without replicas, on one node, shows") {
+  struct Row {
+    const char* why;
+    std::int64_t world, layers, hidden;
+    int node_size;
+    double gbs;
+    std::int64_t bucket = 0;  // elements; 0: the default
+    bool is_tied = true;
+  };
+  for (const Row& row : std::initializer_list<Row>{
+           {"a tensor-parallel group on two nodes overlaps copies, which cores make within a node", 4, 3, 256, 3, 50},
+           {"gradients in the ring are overwritten by each micro-batch", 6, 4, 1024, 6, 1000},
+           {"the ring holds parameters from one pass to the next", 6, 2, 1024, 6, 3},
+           {"the ring holds groups of several layers", 4, 6, 256, 4, 0.3, 1'000'000, false},
+           {"layers in the group of a tied embedding are reduced once a step", 4, 6, 256, 4, 3, 1'000'000},
+       }) {
+    PlanRequest request = request_for(row.world, 80);
+    request.config =
+        gpt_of_size({.vocab = 100, .layers = row.layers, .hidden = row.hidden, .heads = 4, .positions = 512});
+    request.config.tied_embeddings = row.is_tied;
+    request.run.batch.global_batch_size = 12;
+    request.run.data.seq_length = 512;
+    if (row.bucket > 0) request.run.parallel.bucket_elements = row.bucket;
+    request.machine.links = {.inside_gbs = row.gbs, .between_gbs = row.gbs, .inside_us = 0, .between_us = 0};
+    request.machine.links.by_core = row.node_size < row.world;
+    request.node_size = row.node_size;
+    GroupPlaces places(request);
+    StepBounds bounds(request, places);
+    for (const LayoutChoice& choice : layout_choices(request)) {
+      if (choice.savings != 0) continue;
+      CAPTURE(std::string(row.why));
+      CAPTURE(join(candidate_flags({.options = choice.options(request.run)}), " "));
+      CHECK(bounds.least_ms(choice) <= ms_of(choice.options(request.run), request));
+    }
+  }
+}
+
 TEST_CASE("plans: bounds hold for models so small that the work beside their parameters counts") {
   std::mt19937 random(11);
   for (int round = 0; round < 6; ++round) {
