@@ -126,10 +126,15 @@ TEST_CASE("TERM that arrives before the start is announced ends the process, too
 TEST_CASE("a second INT ends the process only a second after the first, and INT after TERM or HUP is a first one") {
   for (int first : {SIGINT, SIGTERM, SIGHUP}) {
     CAPTURE(first);
-    const int status = status_of([&] {
-      SignalRequests requests;
-      return records(requests, first) && records(requests, SIGINT) && records(requests, SIGINT);
-    });
+    int status = 0;
+    std::chrono::steady_clock::time_point begin;
+    do {  // a busy machine may need longer than the second
+      begin = std::chrono::steady_clock::now();
+      status = status_of([&] {
+        SignalRequests requests;
+        return records(requests, first) && records(requests, SIGINT) && records(requests, SIGINT);
+      });
+    } while (std::chrono::steady_clock::now() - begin >= milliseconds(1000));
     REQUIRE(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 3);
   }
