@@ -175,7 +175,7 @@ TEST_CASE("dcp: unusual folders that are read, and code in a folder that is not"
 
 TEST_CASE("dcp: folders equal the same model in the torch format, bit for bit") {
   for (const char* name :
-       {"llama_fully_sharded_bucket_space_dp2_nl1_hs8", "llama_dp_zero_gather_scatter_pp2_vp2_nl4_hs8"}) {
+       {"llama_fully_sharded_bucket_space_dp2_nl1_hs8_bk390", "llama_dp_zero_gather_scatter_pp2_vp2_nl4_hs8"}) {
     CAPTURE(name);
     const ModelSource source = open_dist_case(cat(kDistCases, "made/", name), {.vocab_size = 45});
     const ModelSource plain = open_dist_case(cat(kDistCases, "made/", name, "_plain"), {.vocab_size = 45});
@@ -344,7 +344,7 @@ TEST_CASE("dcp: of an optimizer state in an unknown layout, only the weights are
 }
 
 TEST_CASE("dcp: an optimizer state that does not fit the model is named, and only the weights are read") {
-  const std::string bucket = "made/llama_fully_sharded_bucket_space_dp2_nl1_hs8/iter_0000030";
+  const std::string bucket = "made/llama_fully_sharded_bucket_space_dp2_nl1_hs8_bk390/iter_0000030";
   const std::string object = "made/llama_dp_zero_gather_scatter_pp2_vp2_nl4_hs8/iter_0000030";
   const std::string local("X\x05\0\0\0local", 10), engine("X\x12\0\0\0transformer_engine", 23);
   struct Case {

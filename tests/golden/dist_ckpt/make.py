@@ -2,12 +2,12 @@
 
 FOLDER/CASE is a checkpoint of a model after 30 steps with random gradients, saved by megatron-core's
 dist_checkpointing, and FOLDER/CASE_plain the same model and moments in the torch format. A case is
-MODEL_LAYOUT[_tpN][_ppN][_dpN][_vpN][_nlN][_flN][_hsN], such as llama_dp_reshardable_tp2: a model, llama or gpt, the
-layout of the optimizer state, the parallel sizes, the chunks per pipeline stage, the layers, those of the first stage,
-and the hidden size. Layouts that the installed megatron-core does not have are an error; `python make.py --layouts`
-prints those that it has. torchtitan's folders are of torch.distributed.checkpoint alone: MODEL is titan, and
-FOLDER/titan/step-25 has tensors by torchtitan's names, and FOLDER/titan_plain.pt the same tensors, whole. Saving
-with megatron-core also needs the package psutil.
+MODEL_LAYOUT[_tpN][_ppN][_dpN][_vpN][_nlN][_flN][_hsN][_bkN], such as llama_dp_reshardable_tp2: a model, llama or gpt,
+the layout of the optimizer state, the parallel sizes, the chunks per pipeline stage, the layers, those of the first
+stage, the hidden size, and the elements of a bucket of gradients (none: one bucket). Layouts that the installed
+megatron-core does not have are an error; `python make.py --layouts` prints those that it has. torchtitan's folders
+are of torch.distributed.checkpoint alone: MODEL is titan, and FOLDER/titan/step-25 has tensors by torchtitan's names,
+and FOLDER/titan_plain.pt the same tensors, whole. Saving with megatron-core also needs the package psutil.
 """
 import inspect
 import os
@@ -42,8 +42,9 @@ def arguments(argparse, case, config):
         add_bias_linear=config.add_bias_linear, bias_gelu_fusion=not is_llama,
         untie_embeddings_and_output_weights=is_llama, transformer_impl="local", hidden_dropout=0.0,
         attention_dropout=0.0, bf16=True, fp16=False, params_dtype=torch.bfloat16,
-        use_distributed_optimizer=case["layout"] != "plain", overlap_grad_reduce=False, ddp_num_buckets=None,
-        ddp_bucket_size=None, iteration=STEPS, consumed_train_samples=STEPS * BATCH, consumed_valid_samples=0)
+        use_distributed_optimizer=case["layout"] != "plain", overlap_grad_reduce=case["bucket"] is not None,
+        ddp_num_buckets=None, ddp_bucket_size=case["bucket"], iteration=STEPS,
+        consumed_train_samples=STEPS * BATCH, consumed_valid_samples=0)
 
 
 def whole_states(optimizer, param):
@@ -116,7 +117,9 @@ def run(rank, folder, name, case):
     made = [core.make_model(case["kind"], torch.bfloat16, tensor, pipeline, case["layers"], case["hidden"], chunk=chunk,
                             **stages) for chunk in range(case["chunks"])]
     config, models = made[0][0], [model for _, model in made]
-    ddp_config = DistributedDataParallelConfig(use_distributed_optimizer=is_distributed, grad_reduce_in_fp32=True)
+    ddp_config = DistributedDataParallelConfig(use_distributed_optimizer=is_distributed, grad_reduce_in_fp32=True,
+                                               overlap_grad_reduce=case["bucket"] is not None,
+                                               bucket_size=case["bucket"])
     ddp = [DistributedDataParallel(config, ddp_config, model) for model in models]
     optimizer_config = OptimizerConfig(optimizer="adam", lr=1e-3, weight_decay=.1, bf16=True,
                                        params_dtype=torch.bfloat16, use_distributed_optimizer=is_distributed,
@@ -185,11 +188,11 @@ def parse(name):
     kind, _, rest = name.partition("_")
     layout = next(layout for layout in LAYOUTS if rest.startswith(layout))
     sizes = {part[:2]: int(part[2:]) for part in rest[len(layout):].split("_") if part}
-    unknown = set(sizes) - {"tp", "pp", "dp", "vp", "nl", "fl", "hs"}
+    unknown = set(sizes) - {"tp", "pp", "dp", "vp", "nl", "fl", "hs", "bk"}
     assert not unknown, f"{name}: {unknown}"
     return {"kind": kind, "layout": layout, "tensor": sizes.get("tp", 1), "pipeline": sizes.get("pp", 1),
             "data": sizes.get("dp", 1), "chunks": sizes.get("vp", 1), "layers": sizes.get("nl", 2),
-            "first_layers": sizes.get("fl"), "hidden": sizes.get("hs", 16)}
+            "first_layers": sizes.get("fl"), "hidden": sizes.get("hs", 16), "bucket": sizes.get("bk")}
 
 
 def make_titan(rank, folder, ranks=2, hidden=8, heads=2, ffn=12, vocab=13):
