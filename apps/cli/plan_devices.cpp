@@ -136,7 +136,6 @@ void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run) {
 GptConfig check_model(Flags& flags, const TrainOptions& run) {
   const std::optional<std::int64_t>& tokens = run.tokenizer.vocab_size;
   if (!tokens) flags.problem("--vocab-size", "is required, because the size of the vocabulary is part of the model");
-  // Without it, any size will do: other problems do not depend on it.
   return resolve_config(run, {}, tokens.value_or(1), std::bind_front(&Flags::problem, &flags));
 }
 

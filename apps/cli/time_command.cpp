@@ -41,9 +41,7 @@ void check_run(Flags& flags, TimeCommand& command) {
     flags.problem("--offload-optimizer " + run.parallel.offload_optimizer,
                   "needs --disk-gbs, the rate of the files' disk");
   check_options(run, report);
-  if (flags.problem_count() > 0) return;
-  command.config = check_model(flags, run);
-  if (flags.problem_count() == 0) check_division(run, command.config, false, report);
+  if (flags.problem_count() == 0) command.config = check_model(flags, run);
 }
 
 void add_time_flags(Flags& flags, TimeCommand& command) {

@@ -212,7 +212,6 @@ void check_idle_flags(Problems& problems, const TopoOptions& options) {
 
 /// Checks the model sizes as mtl-train does.
 void check_model(Problems& problems, const TopoOptions& options) {
-  const int before = problems.count();
   const ArchitectureOptions& model = options.run.architecture;
   std::vector<std::string> missing;
   for (auto [flag, is_given] : {std::pair("--num-layers", model.num_layers.has_value()),
@@ -231,9 +230,7 @@ void check_model(Problems& problems, const TopoOptions& options) {
   const ReportProblem report = problems.reporter();
   TrainOptions train = options.train_options();
   check_options(train, report);
-  GptConfig config = resolve_config(train, {}, *train.tokenizer.vocab_size, report);
-  if (problems.count() != before) return;
-  for (const std::string& problem : config.problems()) report("model", problem);
+  resolve_config(train, {}, *train.tokenizer.vocab_size, report);
 }
 
 }  // namespace

@@ -394,7 +394,12 @@ void check_length(const TrainOptions& options, const GptConfig& config, bool is_
 }  // namespace
 
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
-                         const ReportProblem& report) {
+                         const ReportProblem& report_problem) {
+  bool is_complete = true;
+  const ReportProblem report = [&](const std::string& flag, const std::string& what) {
+    is_complete = false;
+    report_problem(flag, what);
+  };
   GptConfig config = resolve_architecture(options.architecture, loaded, options.data.seq_length, report);
   // A tokenizer may have tokens that a loaded model lacks. It is an error only if the data contain them.
   const bool adds_tokens = loaded && options.new_token_rows && vocab_size > config.vocab_size;
@@ -403,6 +408,9 @@ GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> l
   check_length(options, config, loaded.has_value(), report);
   check_magnitude(options, config, report);
   check_division(options, config, loaded.has_value(), report);
+  if (is_complete) {
+    for (const std::string& problem : config.problems()) report("model", problem);
+  }
   return config;
 }
 

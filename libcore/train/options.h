@@ -242,9 +242,10 @@ void check_options(const TrainOptions& options, const ReportProblem& report);
 void check_division(const TrainOptions& options, const GptConfig& config, bool is_loaded, const ReportProblem& report);
 
 /// Returns the configuration of the model to build, from the flags or from the loaded model. Reports flags that
-/// disagree with the loaded model, and sizes that contradict each other or cannot be divided among the ranks. The
-/// result is valid only if nothing is reported.
+/// disagree with the loaded model, sizes that cannot be divided among the ranks, and a model that cannot be built. The
+/// result is valid only if nothing is reported. If `vocab_size` is not known, any size will do: other problems do not
+/// depend on it.
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
-                         const ReportProblem& report);
+                         const ReportProblem& report_problem);
 
 }  // namespace mtl

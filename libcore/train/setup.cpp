@@ -258,7 +258,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, 
   };
   bool separates_documents =
       options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
-  std::int64_t vocab_size = setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size();
+  std::int64_t vocab_size = setup.tokenizer == nullptr ? 1 : setup.tokenizer->vocab_size();
   // Without data files, only the size of the vocabulary matters.
   const bool needs_only_size = setup.tokenizer == nullptr && !start.source && (options.dry_run || options.data.mock);
   if (needs_only_size && options.tokenizer.vocab_size) {
@@ -281,7 +281,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, 
   }
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.config;
-  if (loaded && setup.tokenizer == nullptr) vocab_size = options.tokenizer.vocab_size.value_or(0);
+  if (loaded && setup.tokenizer == nullptr) vocab_size = options.tokenizer.vocab_size.value_or(1);
   GptConfig config = resolve_config(options, loaded, vocab_size, report);
   start.point.changes.clear();
   const bool is_complete = start.state && start.state->iteration >= options.train_iters();
@@ -292,10 +292,6 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, 
   if (loaded) add_extension(*loaded, config, start.point);
   if (loaded) check_new_tokens(options, *loaded, config, start, report);
   if (complete && setup.tokenizer) check_document_ends(options.data, *setup.tokenizer, config.vocab_size, report);
-  if (tokenizer_failed && !start.source) config.vocab_size = 1;  // any size will do: other problems do not depend on it
-  if (complete) {
-    for (const std::string& problem : config.problems()) report("model", problem);
-  }
   start.config = config;
 }
 

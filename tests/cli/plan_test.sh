@@ -171,6 +171,18 @@ expect_exit 2 mtl-topo plan "${model[@]:4:6}" --hardware H100 --global-batch-siz
 expect_text err '^  --vocab-size +is required, because the size of the vocabulary is part of the model$'
 expect_text err '^  --num-layers +is required'
 
+# A model that mtl-train cannot build has no plan and no time.
+for command in plan 'time --micro-batch-size 1'; do
+  for wrong in '--num-attention-heads 3|attention heads 3' '--num-attention-heads 4 --qk-layernorm|norms of queries and keys' \
+    '--num-attention-heads 4 --group-query-attention --num-query-groups 3|query groups 3' \
+    '--num-attention-heads 4 --use-rotary-position-embeddings --kv-channels 3|the rotary embedding covers 3'; do
+    # shellcheck disable=SC2086  # words
+    expect_exit 2 mtl-topo $command --num-layers 4 --hidden-size 16 --seq-length 16 --max-position-embeddings 16 \
+      --vocab-size 500 --global-batch-size 16 --hardware H100 --world-size 2 ${wrong%|*}
+    expect_text err "^  model .*${wrong#*|}"
+  done
+done
+
 # Given parallel sizes are fixed, all else is searched.
 expect_exit 0 "${plan[@]}" --world-size 8 --tensor-model-parallel-size 2 --json
 [ "$(grep -A1 -c '"--tensor-model-parallel-size"' out)" -ge 1 ] || fail 'no layouts with tensor-parallel ranks'
