@@ -214,12 +214,13 @@ void check_idle_flags(Problems& problems, const TopoOptions& options) {
 void check_model(Problems& problems, const TopoOptions& options) {
   const ArchitectureOptions& model = options.run.architecture;
   std::vector<std::string> missing;
-  for (auto [flag, is_given] : {std::pair("--num-layers", model.num_layers.has_value()),
-                                std::pair("--hidden-size", model.hidden_size.has_value()),
-                                std::pair("--num-attention-heads", model.num_attention_heads.has_value()),
-                                std::pair("--max-position-embeddings", model.max_position_embeddings.has_value()),
-                                std::pair("--seq-length", options.run.data.seq_length != 0),
-                                std::pair("--vocab-size", options.run.tokenizer.vocab_size.has_value())}) {
+  for (auto [flag, is_given] :
+       {std::pair("--num-layers", model.num_layers.has_value()),
+        std::pair("--hidden-size", model.hidden_size.has_value()),
+        std::pair("--num-attention-heads", model.num_attention_heads.has_value()),
+        std::pair("--max-position-embeddings", model.max_position_embeddings.has_value() || model.is_rotary()),
+        std::pair("--seq-length", options.run.data.seq_length != 0),
+        std::pair("--vocab-size", options.run.tokenizer.vocab_size.has_value())}) {
     if (!is_given) missing.emplace_back(flag);
   }
   if (!missing.empty())

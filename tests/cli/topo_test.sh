@@ -340,6 +340,11 @@ expect_text "$WORK/err" '--global-batch-size 9 +is not a multiple of --micro-bat
 expect_exit 2 mtl-topo --world-size 4 --hidden-size 64
 expect_text "$WORK/err" '^mtl-topo: 1 problem with'
 expect_text "$WORK/err" '^  --num-layers, --num-attention-heads, --max-position-embeddings, --seq-length, --vocab-size +are needed for memory'
+# Rotary positions have no table, whose size must be known.
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --position-embedding-type rope --format json
+mv "$WORK/out" "$WORK/want"
+expect_exit 0 mtl-topo "${sizes[@]:0:6}" "${sizes[@]:8}" --world-size 4 --position-embedding-type rope --format json
+expect_same "$WORK/out" "$WORK/want"
 expect_exit 2 mtl-topo --world-size 4 --ddp-bucket-size 8 --global-batch-size 8
 expect_text "$WORK/err" '--ddp-bucket-size +needs --hidden-size'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 3 --tensor-model-parallel-size 3
