@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/pretokenizer.h"
 #include "text/string_index.h"
 
 namespace mtl {
@@ -15,6 +16,32 @@ constexpr std::size_t kShortPiece = 128;
 bool is_merged(std::string_view token, const Merge& merge) {
   return token.size() == merge.left.size() + merge.right.size() && starts_with(token, merge.left) &&
          token.substr(merge.left.size()) == merge.right;
+}
+
+/// Returns true if a trained vocabulary has the token only because a merge makes it: merges join bytes of one
+/// pre-token. Tokens such as <s>, [unused1] and <|extra_0|> are several, and some tokens are spelled without stand-ins.
+bool needs_merge(std::string_view token) {
+  const std::string bytes = token_bytes(token);
+  const bool has_stand_ins = bytes != token || std::ranges::all_of(token, [](char c) { return byte_of(c) < 0x80; });
+  const char* end[1];
+  return has_stand_ins && split_pretokens(bytes, end) == 1 && *end == bytes.data() + bytes.size();
+}
+
+/// Throws if merges are missing, as in a truncated file. Text would then become other, smaller tokens. Trainers number
+/// merged tokens after all bytes, so the tokens below `first` are special.
+void refuse_missing_merges(const BpeVocabulary& vocabulary, const std::vector<bool>& is_made, std::size_t first,
+                           const std::string& source) {
+  std::int64_t missing = 0;
+  std::string_view example;
+  for (std::size_t id = first; id < is_made.size(); ++id) {
+    const std::string_view token = vocabulary.tokens[id];
+    if (is_made[id] || token.empty() || !needs_merge(token)) continue;
+    if (missing++ == 0) example = token;
+  }
+  if (missing == 0) return;
+  fail(Exit::bad_data, source, ": no merge makes ", with_commas(missing), " of its ", with_commas(std::ssize(is_made)),
+       " tokens, such as \"", example, "\" (there are ", with_commas(std::ssize(vocabulary.merges)),
+       " merges); the list of merges is incomplete or belongs to another vocabulary: copy it again in full");
 }
 
 }  // namespace
@@ -65,7 +92,8 @@ class BpeModel::TokenEdges {
   std::vector<MergeRule> deferred_;
 };
 
-BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) : pairs_(vocabulary.merges.size()) {
+BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source, bool ignore_merges)
+    : pairs_(vocabulary.merges.size()) {
   const StringIndex ids(vocabulary.tokens);
   if (ids.repeated())
     fail(Exit::bad_data, source, ": token \"", vocabulary.tokens[*ids.repeated()], "\" appears twice");
@@ -79,6 +107,8 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
     byte_tokens_[byte] =
         id_of(byte_stand_ins()[byte], nullptr, "which stands for byte ", byte, "; this is not a byte-level vocabulary");
   }
+  std::vector<bool> is_made(vocabulary.tokens.size());
+  for (std::int32_t token : vocabulary.special) is_made[static_cast<std::size_t>(token)] = true;
   TokenEdges edges(*this, vocabulary.tokens.size());
   std::uint32_t rank = 0, next = 0;  // in most files, each merge creates the next id
   for (const Merge& merge : vocabulary.merges) {
@@ -92,9 +122,12 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
                          .merged = is_next ? next : id_in_merge(merge.merged(), nullptr)};
     pairs_.set(rule.left, rule.right, rule.rank, rule.merged);
     edges.add(rule);
+    is_made[rule.merged] = true;
     next = rule.merged + 1;
     ++rank;
   }
+  if (!ignore_merges || vocabulary.merges.empty())
+    refuse_missing_merges(vocabulary, is_made, *std::ranges::max_element(byte_tokens_) + 1, source);
   edges.finish();
   set_byte_pairs();
 }

@@ -73,7 +73,7 @@ HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
       text_(read_file(path)),
       parts_(parse_tokenizer_json(text_, path)),
       all_tokens_(parts_.all_tokens(path)),
-      model_(parts_.vocabulary, path) {
+      model_(parts_.vocabulary, path, parts_.ignore_merges) {
   const HfCompanions companions = read_hf_companions(path_, parts_);
   companions_ = companions.files;
   apply_companions(companions);

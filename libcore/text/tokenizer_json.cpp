@@ -242,6 +242,7 @@ class Reader {
     for (AddedToken& token : out_.added) {
       auto found = model_ids.find(token.content);
       token.id = found != model_ids.end() ? found->second : next++;
+      if (found != model_ids.end()) out_.vocabulary.special.push_back(token.id);
     }
   }
 
@@ -261,8 +262,7 @@ class Reader {
 BpeVocabulary TokenizerJson::all_tokens(const std::string& path) const {
   BpeVocabulary all = vocabulary;
   for (const AddedToken& token : added) {
-    put_token(all, path, token.content, token.id);
-    all.special.push_back(token.id);
+    if (put_token(all, path, token.content, token.id)) all.special.push_back(token.id);
   }
   return all;
 }

@@ -231,6 +231,8 @@ expect_exit 74 mtl-preprocess --input "$WORK/nosuch.jsonl" "$WORK/nor*this" --ou
 expect_text "$WORK/err" 'nosuch.jsonl: no such file'
 expect_text "$WORK/err" 'nor\*this: no such file'
 expect_exit 74 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --vocab-file "$WORK/nosuch.json" --merge-file "$SHARE/gpt2/merges.txt"
+expect_exit 65 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --vocab-file "$SHARE/gpt2/vocab.json" --merge-file /dev/null
+expect_text "$WORK/err" 'vocab.json: no merge makes .* tokens'
 expect_nothing p_
 
 # It is not an error if --help's reader closes the pipe early.

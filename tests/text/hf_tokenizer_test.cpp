@@ -80,6 +80,22 @@ TEST_CASE("tokenizer.json: decode(encode(x)) is x on random Unicode") {
   }
 }
 
+TEST_CASE("tokenizer.json: missing merges are refused, with ignore_merges only if all are missing") {
+  Json root = Json::read(kLlama3);
+  const Json::Array merges = root.at("model").at("merges").as_array();
+  const auto with = [&](bool ignore_merges, std::size_t count) {
+    Json model = root.at("model");
+    model.set("ignore_merges", ignore_merges);
+    model.set("merges", Json::Array(merges.begin(), merges.begin() + static_cast<std::ptrdiff_t>(count)));
+    root.set("model", std::move(model));
+    return refusal(root.dump());
+  };
+  CHECK(with(true, merges.size() - 1) == "accepted");
+  CHECK(test::contains(with(false, merges.size() - 1), "no merge makes 1 of its 1,997 tokens"));
+  for (const bool ignore_merges : {true, false})
+    CHECK(test::contains(with(ignore_merges, 0), "of its 1,997 tokens, such as"));
+}
+
 TEST_CASE("tokenizer.json: two megabytes of one character take linear time") {
   HfTokenizer tokenizer(kLlama3, false);
   for (const char* unit : {"a", " ", "\xE4\xB8\xAD"}) {

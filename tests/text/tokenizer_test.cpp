@@ -13,6 +13,7 @@
 #include "tests/text/golden.h"
 #include "tests/text/random_text.h"
 #include "text/bpe_tokenizer.h"
+#include "text/bpe_trainer.h"
 #include "text/decompress.h"
 #include "text/null_tokenizer.h"
 #include "text/pretokenizer.h"
@@ -214,6 +215,39 @@ TEST_CASE("vocabulary files: broken ones are refused") {
   write_file_atomic(merges, "{\"a\": 0}");
   CHECK_THROWS_WITH_AS(BpeTokenizer(read_vocab_and_merges(merges, "../share/gpt2/merges.txt"), merges),
                        doctest::Contains("not a byte-level vocabulary"), Error);
+}
+
+TEST_CASE("vocabulary files: incomplete merges are refused; tokens that no merge can make are not") {
+  const std::string vocab = read_file("../share/gpt2/vocab.json"), merges = read_file("../share/gpt2/merges.txt");
+  const auto load = [](const std::string& vocab_text, std::string_view merges_text) {
+    BpeTokenizer(parse_vocab_and_merges({vocab_text, "v.json"}, {merges_text, "m.txt"}), "v.json");
+  };
+  const auto refusal = [&](std::string_view merges_text) {
+    return test::error_of([&] { load(vocab, merges_text); }, Exit::bad_data);
+  };
+  CHECK(refusal("") ==
+        "v.json: no merge makes 49,983 of its 50,257 tokens, such as \"\u0120t\" (there are 0 merges); the list of "
+        "merges is incomplete or belongs to another vocabulary: copy it again in full");
+  const std::size_t last_line = merges.rfind('\n', merges.size() - 2) + 1,
+                    middle = merges.find('\n', merges.size() / 2);
+  CHECK(test::contains(refusal(std::string_view(merges).substr(0, last_line)), "no merge makes 1 of"));
+  CHECK(test::contains(refusal(std::string_view(merges).substr(0, middle)), "of its 50,257 tokens"));
+
+  // Special and unused tokens, and one that is spelled without stand-ins.
+  std::string padded = vocab.substr(0, vocab.rfind('}'));
+  int id = 50257;
+  for (const char* token : {"<s>", "<unk>", "<|extra_0|>", "[unused1]", "madeupword0000", "\u4E2D\u6587", "\u4E2D"})
+    append_to(padded, ", \"", token, "\": ", id++);
+  load(padded + "}", merges);
+  // mtl-vocab's special tokens come before the bytes.
+  BpeTraining training;
+  training.vocab_size = 270;
+  training.special_tokens = {"<|endoftext|>", "PAD"};
+  WordCounts counts;
+  counts.add_text("the theme of the other thesis");
+  const BpeVocabulary trained = train_bpe(counts, training);
+  REQUIRE(trained.merges.size() > 0);
+  load(vocab_json_text(trained), merges_text(trained));
 }
 
 TEST_CASE("vocabulary files: one in another encoding is named, with the command that converts it") {
