@@ -4,6 +4,7 @@ PRESET ?= release
 PREFIX ?= /usr/local
 BUILD  := build/$(PRESET)
 BIN    := $(BUILD)/bin
+DEMO   := build/demo
 JOBS   ?= $(shell nproc)
 TESTS_AT_ONCE = $$((2 * $(JOBS)))
 
@@ -24,7 +25,8 @@ configure: deps
 	@test -f '$(BUILD)/build.ninja' || cmake --preset '$(PRESET)'
 
 demo: tools  ## run all tools on real text, from vocabulary to conversion
-	@$(MAKE) --no-print-directory -C share/demo MTL_BIN='$(CURDIR)/$(BIN)' OUT=../../build/demo
+	@$(MAKE) --no-print-directory -C share/demo MTL_BIN='$(CURDIR)/$(BIN)' SHOWN_BIN='$(BIN)' SHOWN_OUT='$(DEMO)' \
+	  OUT='$(if $(filter /%,$(DEMO)),,../../)$(DEMO)'
 
 test: all  ## run the tests for every change: 5 minutes on 2 cores, after a build
 	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure -LE long

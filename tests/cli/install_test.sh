@@ -29,18 +29,29 @@ echo '{"text": "Hello world"}' |
 
 # No script in share/ needs the source tree. Scripts find the programs on the PATH or in MTL_BIN.
 share=$root/share/mtl
-demo=(make -s -C "$share/demo" OUT="$WORK/demo" MTL_BIN="$root/bin"
+demo=(make -s --no-print-directory -C "$share/demo" OUT="$WORK/demo" MTL_BIN="$root/bin"
   MODEL='--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 128'
   RUN='--seq-length 128 --micro-batch-size 2 --train-iters 4 --lr 1e-3 --split 95,5,0 --eval-interval 2 --eval-iters 1 --log-interval 1')
 expect_exit 0 "${demo[@]}"
 for file in shakespeare-vocab.json train_text_document.idx checkpoint/iter_0000004/manifest.json loss.svg hf/model.safetensors; do
   [ -f "demo/$file" ] || fail "the demo did not create $file"
 done
-expect_text out "$root/bin/mtl-generate --load '$WORK/demo/hf'"
+# try_next FOLDER: the commands that the demo printed last work where the user stands.
+try_next() {
+  sed '1,/^Try next:$/d' out >commands
+  [ "$(wc -l <commands)" -ge 3 ] || fail "the demo printed no commands to try: $(tail -3 out)"
+  while read -r command; do expect_exit 0 env -C "$1" bash -c "$command"; done <commands
+}
+try_next "$WORK"
 expect_exit 0 "${demo[@]}" clean
 [ ! -e demo ] || fail 'make clean did not remove the demo'
 expect_exit 2 "${demo[@]}" OUT="$WORK/the demo"
 expect_text err 'make cannot work in a folder whose name contains a space'
+
+# In a checkout, commands are for its root.
+expect_exit 0 make -s -C "$tree" -o tools demo PRESET="$(basename "$build")" DEMO="$WORK/demo" "${demo[@]: -2}"
+try_next "$tree"
+expect_text commands "^  build/$(basename "$build")/bin/mtl-generate --load $WORK/demo/hf "
 
 # GPT-2's vocabulary, which they use by default, takes most of the time; seed-sizes finds it.
 small=$TESTS/golden/tokenizer/bpe_wikitext2-test_4000
