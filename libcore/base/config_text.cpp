@@ -56,6 +56,10 @@ std::optional<ConfigLine> parse_config_line(std::string_view text) {
   } catch (const Error& error) {  // an invalid JSON string
     line.error = error.what();
   }
+  if (std::ranges::any_of(line.words, [](const std::string& word) { return word.find('\0') != std::string::npos; })) {
+    line.words.clear();
+    line.error = "the value has a NUL byte; remove it";
+  }
   if (!line.has_equals && !line.words.empty())
     line.error = cat("write ", line.name, " = ", join(std::exchange(line.words, {}), " "));
   return line;

@@ -21,12 +21,19 @@ enum class Exit : int {
   requeue = 75,   // a signal ended the run; start the job again to continue
 };
 
+/// Returns `text` with \0 for each NUL byte, which a file's text may contain, and at which what() would end.
+inline std::string with_visible_nuls(std::string_view text) {
+  return replace_all(text, std::string_view("", 1), "\\0");
+}
+
 class Error : public std::runtime_error {
  public:
-  Error(Exit code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  Error(Exit code, const std::string& what) : std::runtime_error(with_visible_nuls(what)), code_(code) {}
   /// what() reads "where: message". `where` is a file or folder, or a flag with its value.
   Error(Exit code, const std::string& where, const std::string& message)
-      : std::runtime_error(cat(where, ": ", message)), code_(code), where_size_(where.size()) {}
+      : std::runtime_error(with_visible_nuls(cat(where, ": ", message))),
+        code_(code),
+        where_size_(with_visible_nuls(where).size()) {}
   Exit code() const { return code_; }
   /// Returns `where` for callers that print it separately. Empty if the constructor without `where` was used.
   std::string where() const { return std::string(what()).substr(0, where_size_); }

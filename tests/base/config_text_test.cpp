@@ -35,6 +35,12 @@ TEST_CASE("config text: a line has a name and words; another form is an error wi
   CHECK(parsed("lr 3 4\n") == "1 lr error: write lr = 3 4\n");
 }
 
+TEST_CASE("config text: a value with a NUL byte, which would end a path, is an error") {
+  const std::string expected = "1 save = error: the value has a NUL byte; remove it\n";
+  CHECK(parsed(std::string_view("save = x\0y\n", 11)) == expected);
+  CHECK(parsed(R"(save = a "x\u0000y")") == expected);
+}
+
 TEST_CASE("config text: a comment begins at the start of a line or of a word") {
   CHECK(parsed("# lr = 1\n  # two\nlr = 1 # why\nc = a#b #c\nquiet# on\nsave = #\n") ==
         "3 lr = <1>\n4 c = <a#b>\n5 quiet\n6 save =\n");

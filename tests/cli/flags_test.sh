@@ -46,6 +46,13 @@ done
 while read -r command _; do check_empty mtl-data "$command"; done < <(mtl-data --help | sed -n 's/^  \([a-z]\)/\1/p')
 for command in plan time; do check_empty mtl-topo "$command"; done
 
+# A NUL byte in a configuration file is an error, and does not end the message.
+printf 'min-lr = x\n\0\nsave = x\0y\nmax-lr = 1\n' >"$WORK/nul.conf"
+expect_exit 2 mtl-train --config "$WORK/nul.conf" --dry-run
+expect_text "$WORK/err" '^  --\\0 +unknown flag; .*nul.conf:2\)$'
+expect_text "$WORK/err" '^  --save +the value has a NUL byte; .*nul.conf:3\)$'
+expect_text "$WORK/err" '^  --max-lr .*nul.conf:4\)$'
+
 # In tools that compute, waiting threads do not spin for long unless OMP_WAIT_POLICY is set.
 for tool in mtl-train mtl-eval mtl-generate mtl-convert; do
   env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose "$tool" --version >"$WORK/out" 2>"$WORK/err"
