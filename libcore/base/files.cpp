@@ -313,10 +313,12 @@ Descriptor open_to_read(const std::string& path) {
 }  // namespace
 
 std::string read_descriptor(int descriptor, const std::string& name) {
-  constexpr off_t kMaxReserved = 1 << 30;  // capped, because a sparse file can claim any size
+  constexpr off_t kMaxReserved = 1 << 30;          // capped, because a sparse file can claim any size
+  constexpr std::size_t kMaxStreamed = 256 << 20;  // from a device or pipe, which may never end
   std::string content;
   struct stat info {};
-  if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) content.reserve(std::min(info.st_size, kMaxReserved));
+  const bool is_regular = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
+  if (is_regular) content.reserve(std::min(info.st_size, kMaxReserved));
   char buffer[1 << 16];
   while (true) {
     ssize_t got = ::read(descriptor, buffer, sizeof buffer);
@@ -324,6 +326,9 @@ std::string read_descriptor(int descriptor, const std::string& name) {
     if (got < 0) fail_errno(name, "read");
     if (got == 0) break;
     content.append(buffer, got);
+    if (!is_regular && content.size() > kMaxStreamed)
+      fail_at(Exit::io, name, "has more than ", human_bytes(kMaxStreamed),
+              ", the limit for a device or pipe; use a regular file");
   }
   refuse_lfs_pointer(name, content);
   return content;

@@ -60,7 +60,7 @@ class TextReader {
     while (more && cut == std::string::npos) {
       std::size_t before = pending_.size();
       if (before > kMaxPartBytes)
-        fail(Exit::bad_data, path_, " has ", kMaxPartBytes >> 20, " MiB without whitespace, so it is not text");
+        fail(Exit::bad_data, path_, " has ", human_bytes(kMaxPartBytes), " without whitespace, so it is not text");
       pending_.resize(before + kPartBytes);
       std::size_t read_bytes = source_->read(pending_.data() + before, kPartBytes);
       pending_.resize(before + read_bytes);
@@ -77,7 +77,7 @@ class TextReader {
   StoredInput stored() const { return source_->stored(); }
 
  private:
-  static constexpr std::size_t kMaxPartBytes = 1 << 30;
+  static constexpr std::size_t kMaxPartBytes = 256 << 20;
 
   std::string path_;
   std::unique_ptr<ByteSource> source_;

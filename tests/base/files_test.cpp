@@ -84,6 +84,11 @@ TEST_CASE("files: a FIFO under a fixed name is refused at once, not waited for")
   CHECK(entries(folder) == 1);
 }
 
+TEST_CASE("files: a device without an end is read up to a limit") {
+  CHECK(test::error_of([] { read_file("/dev/zero"); }, Exit::io) ==
+        "/dev/zero: has more than 256.0 MiB, the limit for a device or pipe; use a regular file");
+}
+
 TEST_CASE("files: writing to a FIFO that the user named keeps it a FIFO") {
   test::ScratchFolder folder;
   const std::string fifo = folder / "fifo";
