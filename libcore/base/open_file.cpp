@@ -32,7 +32,7 @@ OpenFile::OpenFile(const std::string& path) : path_(path) {
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // do not wait for a FIFO's writer
   descriptor_ = Descriptor(::open(path.c_str(), kFlags));
   if (descriptor_ < 0 && errno == EMFILE && raise_file_limit()) descriptor_ = Descriptor(::open(path.c_str(), kFlags));
-  if (descriptor_ < 0) fail(Exit::io, path, ": cannot open: ", std::strerror(errno));
+  if (descriptor_ < 0) fail_errno(path, "open");
 }
 
 void OpenFile::read(std::uint64_t offset, std::span<std::byte> out) const {

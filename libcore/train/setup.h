@@ -1,6 +1,7 @@
 // Prepares a run: resolves the configuration, and checks the flags and the files they name.
 #pragma once
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,13 +22,15 @@ struct TrainSetup {
 class Findings {
  public:
   void problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
-  /// Runs part of the preparation. If it throws an Error, stores the error and returns false.
+  /// Runs part of the preparation. If it throws an Error, stores the error and returns false. If no more files can be
+  /// opened, throws that error instead, because every further file would fail like this one.
   template <class Part>
   bool attempt(std::string where, Part part) {
     try {
       part();
       return true;
     } catch (const Error& error) {
+      if (const auto* system = dynamic_cast<const SystemError*>(&error); system && system->number() == EMFILE) throw;
       faults_.emplace_back(std::move(where), error);
       return false;
     }

@@ -52,6 +52,12 @@ printf '{"train": ["%s"], "valid": "1 %s 2 %s"}' $A $B $C >splits.json
 expect_exit 0 run_in file --global-batch-size 4 --train-iters 8 --per-split-data-args-path splits.json
 expect_same "$(last_weights each)" "$(last_weights file)"
 
+# If no more files can be opened, says so once, with the remedy.
+for name in many{1..60}; do for end in bin idx; do ln -s $A.$end "$name.$end"; done; done
+(ulimit -n 100 && run_in many "${SHARED[@]}" --data-path many{1..60}) >out 2>err
+[ $? -eq 74 ] || fail "not exit 74 without open files"
+[ "$(grep -c 'Too many open files; raise the limit on open files (ulimit -n' err)" -eq 1 ] || fail "$(cat err)"
+
 # The other order; the other sampler, with and without sharding.
 resumes_alike feistel "${SHARED[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
 expect_different feistel blend
