@@ -70,7 +70,7 @@ DocumentPrinter::DocumentPrinter(const DataPrintOptions& options)
 }
 
 void DocumentPrinter::warn_about(const IndexedDataset& data, Console& console) const {
-  if (tokenizer_) warn_of_other_tokenizer(data, *tokenizer_, console);
+  if (tokenizer_) warn_of_provenance(data, tokenizer_.get(), console);
 }
 
 /// Returns a document's sequences. For text output, drops the final end-of-document token unless --keep-eod is given.

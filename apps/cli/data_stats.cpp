@@ -142,7 +142,7 @@ void print_stats(const DataStatsOptions& options, Console& console) {
   const auto tokenizer = load_optional_tokenizer(options.tokenizer);
   for (const std::string& prefix : options.prefixes) {
     const IndexedDataset data(prefix);
-    if (tokenizer) warn_of_other_tokenizer(data, *tokenizer, console);
+    warn_of_provenance(data, tokenizer.get(), console);
     const Described described = collect(options, data, tokenizer.get());
     if (options.json) {
       print_out(to_json(described).dump() + "\n");

@@ -37,15 +37,17 @@ Json describe_tokenizer(const Tokenizer& tokenizer) {
       {{"type", tokenizer.type()}, {"vocab_size", tokenizer.vocab_size()}, {"xxh3", hash_text(tokenizer.hash())}});
 }
 
-void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer, Console& console) {
+void warn_of_provenance(const IndexedDataset& data, const Tokenizer* tokenizer, Console& console) {
+  if (const std::string fault = provenance_fault(data.prefix()); !fault.empty()) console.warn(fault);
+  if (tokenizer == nullptr) return;
   const auto provenance = read_provenance(data.prefix());
   const Json* made_with = provenance ? provenance->find("tokenizer") : nullptr;
   if (made_with == nullptr || !made_with->is_object()) return;
   const std::string hash = made_with->string_or("xxh3", "");
-  if (hash.empty() || hash == hash_text(tokenizer.hash())) return;
+  if (hash.empty() || hash == hash_text(tokenizer->hash())) return;
   console.warn(cat(data.prefix(), ".json names a different tokenizer (",
                    made_with->string_or("type", "of unknown type"), ", hash ", hash, ") than the flags (",
-                   tokenizer.type(), ", hash ", hash_text(tokenizer.hash()), "); the text may be wrong"));
+                   tokenizer->type(), ", hash ", hash_text(tokenizer->hash()), "); the text may be wrong"));
 }
 
 std::optional<VocabularySize> find_vocabulary_size(const TokenizerOptions& options, const Tokenizer* tokenizer,

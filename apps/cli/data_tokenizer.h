@@ -38,8 +38,9 @@ std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& optio
 /// Returns a tokenizer's record for PREFIX.json (mtl-idx(5)).
 Json describe_tokenizer(const Tokenizer& tokenizer);
 
-/// Warns if, according to PREFIX.json, the data was made with another tokenizer.
-void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer, Console& console);
+/// Warns if PREFIX.json is broken, and if, according to it, the data was made with another tokenizer than the given
+/// one.
+void warn_of_provenance(const IndexedDataset& data, const Tokenizer* tokenizer, Console& console);
 
 /// Returns the vocabulary size from the tokenizer (can be null), else from --vocab-size, else from PREFIX.json. Returns
 /// nullopt if none of them knows it.

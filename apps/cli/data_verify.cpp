@@ -21,7 +21,7 @@ Json to_json(const Verdict& verdict) {
     out.set("tokens", verdict.tokens);
     out.set("dtype", name_of(verdict.type));
     out.set("vocab_size", verdict.vocabulary ? Json(verdict.vocabulary->size) : Json());
-    out.set("provenance", verdict.provenance != ProvenanceCheck::none);
+    out.set("provenance", verdict.provenance >= ProvenanceCheck::counts);
     return out.set("hashes", verdict.provenance == ProvenanceCheck::content);
   }
   const auto& place = verdict.place;
@@ -36,7 +36,9 @@ std::string summary_of(const Verdict& verdict) {
                         count_of(verdict.tokens, "token"), " as ", name_of(verdict.type));
   if (const auto& vocabulary = verdict.vocabulary)
     out += cat("; all ids are below ", with_commas(vocabulary->size), " (", vocabulary->source, ")");
-  if (verdict.provenance != ProvenanceCheck::none) out += cat("; agrees with ", verdict.prefix, ".json");
+  if (verdict.provenance == ProvenanceCheck::foreign)
+    out += cat("; ", verdict.prefix, ".json does not record how they were made: no hashes were compared");
+  if (verdict.provenance >= ProvenanceCheck::counts) out += cat("; agrees with ", verdict.prefix, ".json");
   if (verdict.provenance == ProvenanceCheck::counts)
     out += ", which records no hashes: a changed token is not detected";
   return out;

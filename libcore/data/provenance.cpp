@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/json_cursor.h"
 #include "base/mapped_pages.h"
 #include "version.h"
 
@@ -43,19 +44,32 @@ void check_members(const Json& provenance) {
   for (const char* key : {"idx_xxh3", "bin_xxh3"}) output.string_or(key, "");
 }
 
-/// Like read_provenance(), but throws BrokenRule ("provenance") if the file is invalid.
+/// True for JSON lines, a corpus with the name PREFIX.json: there is a complete object before the first error.
+bool begins_with_object(const std::string& text) {
+  return passes([&] {
+    JsonCursor cursor(text);
+    const bool is_object = cursor.peek() == '{';
+    cursor.skip_value();
+    return is_object;
+  });
+}
+
+/// Like read_provenance(), but throws BrokenRule ("provenance") if the file is invalid, and Error(io) if it cannot be
+/// read.
 std::optional<Json> parse_provenance(const std::string& prefix) {
   constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is a corpus with the same name
   const std::string path = prefix + ".json";
-  if (!file_exists(path) || file_size(path) > kLargest) return std::nullopt;
+  std::error_code unknown;
+  const bool is_there = file_exists(path) || fs::is_symlink(path, unknown);  // also a link that leads nowhere
+  if (!is_there || file_size(path) > kLargest) return std::nullopt;
   const std::string text = read_regular_file(path);
-  if (text.find(kSchema) == std::string::npos) return std::nullopt;
   try {
     Json content = Json::parse(text);
     if (!content.is_object() || content.string_or("schema", "") != kSchema) return std::nullopt;
     check_members(content);
     return content;
   } catch (const Error& error) {
+    if (text.find(kSchema) == std::string::npos && begins_with_object(text)) return std::nullopt;
     throw BrokenRule({.rule = "provenance", .file = path}, cat("the file is broken: ", error.what()),
                      "; remove the file, which the token files do not need, or copy it again");
   }
@@ -66,16 +80,26 @@ std::optional<Json> parse_provenance(const std::string& prefix) {
 std::optional<Json> read_provenance(const std::string& prefix) {
   try {
     return parse_provenance(prefix);
-  } catch (const BrokenRule&) {
+  } catch (const Error&) {
     return std::nullopt;
+  }
+}
+
+std::string provenance_fault(const std::string& prefix) {
+  try {
+    parse_provenance(prefix);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
   }
 }
 
 ProvenanceCheck check_provenance(const IndexedDataset& data) {
   const auto provenance = parse_provenance(data.prefix());
-  const Json* output = provenance ? provenance->find("output") : nullptr;
-  if (output == nullptr || !output->is_object()) return ProvenanceCheck::none;
   const std::string path = data.prefix() + ".json";
+  const Json* output = provenance ? provenance->find("output") : nullptr;
+  if (output == nullptr || !output->is_object())
+    return file_exists(path) ? ProvenanceCheck::foreign : ProvenanceCheck::none;
   const auto compare = [&](const char* key, const Json& found) {
     const Json* recorded = output->find(key);
     if (recorded == nullptr || *recorded == found) return;

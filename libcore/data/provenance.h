@@ -12,15 +12,18 @@
 
 namespace mtl {
 
-/// Returns the contents of PREFIX.json, or nullopt if it is missing, invalid, or not a provenance file.
+/// Returns the contents of PREFIX.json, or nullopt if it is missing, invalid, unreadable, or not a provenance file.
 std::optional<Json> read_provenance(const std::string& prefix);
+/// Returns why PREFIX.json is invalid or unreadable, or "" if it is neither.
+std::string provenance_fault(const std::string& prefix);
 
-/// What check_provenance() was able to check: nothing, counts and type, or also the contents of both files.
-enum class ProvenanceCheck { none, counts, content };
+/// What check_provenance() was able to check: nothing, because PREFIX.json is missing or records no token files; counts
+/// and type; or also the contents of both files.
+enum class ProvenanceCheck { none, foreign, counts, content };
 
 /// Checks token files against their PREFIX.json. Throws BrokenRule with rule "provenance" if PREFIX.json is invalid or
-/// has different counts or a different type, and with rule "hash" if a file's hash does not match. Reads each file for
-/// which PREFIX.json has a hash completely.
+/// has different counts or a different type, and with rule "hash" if a file's hash does not match; Error(io) if
+/// PREFIX.json cannot be read. Reads each file for which PREFIX.json has a hash completely.
 ProvenanceCheck check_provenance(const IndexedDataset& data);
 
 /// Returns the record for an input file: {"path", "bytes", "xxh3"}.

@@ -142,8 +142,26 @@ expect_exit 65 mtl-data verify named
 expect_text err 'named.json: the file is broken: '
 # shellcheck disable=SC2086
 expect_exit 0 mtl-data cat named $GPT2
-echo '{"text": "a corpus"} {"text": "of that name"}' >named.json
-expect_exit 0 mtl-data verify named
+expect_text err 'warning: named.json: the file is broken: '
+expect_exit 0 mtl-data stats named
+expect_text err 'warning: named.json: the file is broken: '
+for bad in '' 'not JSON' '{"prog'; do
+  printf '%s' "$bad" >named.json
+  expect_exit 65 mtl-data verify named
+  expect_text err 'named.json: the file is broken: '
+done
+rm named.json
+ln -s named.json named.json
+expect_exit 74 mtl-data verify named
+expect_text err 'named.json: cannot open: Too many levels of symbolic links'
+rm named.json
+for other in '{"text": "a corpus"} {"text": "of that name"}' '{"schema": "other"}' '[1]'; do
+  echo "$other" >named.json
+  expect_exit 0 mtl-data verify named
+  expect_text out 'named.json does not record how they were made: no hashes were compared$'
+  expect_exit 0 mtl-data verify named --json
+  expect_text out '"provenance": false, "hashes": false'
+done
 # Checks all prefixes. If some are broken and some missing, the exit code is that for a broken prefix.
 poke named.idx 34 '\377\377\377\377'
 expect_exit 65 mtl-data verify absent named default_text_document --json
