@@ -161,7 +161,8 @@ bool beats(const std::string& path, const std::string& content, const FileLockTi
 
 }  // namespace
 
-std::optional<FileLock> FileLock::take(const std::string& path, std::string* owner, const FileLockTimes& times) {
+std::optional<FileLock> FileLock::take(const std::string& path, std::string* owner, const FileLockTimes& times,
+                                       std::unique_lock<std::mutex>* no_signal) {
   for (int tries = 0; tries < kTries; ++tries) {
     // Bypasses base/files, because a lock file is not an output and stays open.
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -178,7 +179,12 @@ std::optional<FileLock> FileLock::take(const std::string& path, std::string* own
     }
     if (!holder->is_current()) continue;
     refuse_other_file(path, content);
-    if (may_live(content, has_locks) && beats(path, content, times)) return std::nullopt;
+    if (may_live(content, has_locks)) {
+      if (no_signal != nullptr) no_signal->unlock();
+      const bool lives = beats(path, content, times);
+      if (no_signal != nullptr) no_signal->lock();
+      if (lives) return std::nullopt;
+    }
     holder->start_beating(times.beat);
     return FileLock(std::move(holder));
   }

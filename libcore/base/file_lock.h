@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -21,8 +22,10 @@ class FileLock {
  public:
   /// Locks the file `path`, creating it if necessary. Returns nullopt if another process holds the lock, and sets
   /// *owner to "pid PID on HOST since TIME". Throws SystemError if the file cannot be opened, locked or written,
-  /// Error(io) if other processes keep replacing it, and Error(usage) if it is not an mtl lock file.
-  static std::optional<FileLock> take(const std::string& path, std::string* owner, const FileLockTimes& times = {});
+  /// Error(io) if other processes keep replacing it, and Error(usage) if it is not an mtl lock file. If `no_signal` is
+  /// given, unlocks it while waiting for a beat in another process's file.
+  static std::optional<FileLock> take(const std::string& path, std::string* owner, const FileLockTimes& times = {},
+                                      std::unique_lock<std::mutex>* no_signal = nullptr);
   /// Releases the lock. The file stays, but empty.
   ~FileLock();
   FileLock(FileLock&& other) noexcept;

@@ -82,11 +82,17 @@ void say_waiting(const std::string& path, const char* does) {
 
 constexpr int kQuietWaitMs = 1000;  // before say_waiting(), because the other process may only be slow
 
+/// Opens or creates a file to write, without waiting. Returns -1, with errno, on failure.
+Descriptor open_or_create(const std::string& path, int flags) {
+  const auto allowed = InterruptGuard::allow_creation();
+  return Descriptor(::open(path.c_str(), flags | O_CREAT | O_NONBLOCK, 0644));
+}
+
 /// Opens a file to write. Waits for a FIFO's reader.
 Descriptor open_to_write(const std::string& path, int flags) {
   Descriptor file;
   for (int waited = 0; waited < kQuietWaitMs; waited += 10) {
-    file = Descriptor(::open(path.c_str(), flags | O_NONBLOCK, 0644));
+    file = open_or_create(path, flags);
     if (file >= 0) break;
     const int code = errno;
     struct stat info {};
@@ -97,7 +103,7 @@ Descriptor open_to_write(const std::string& path, int flags) {
   }
   if (file < 0) {
     say_waiting(path, "reads");
-    file = Descriptor(::open(path.c_str(), flags, 0644));
+    file = Descriptor(::open(path.c_str(), flags));
     if (file < 0) fail_errno(path, "create");
   }
   ::fcntl(file, F_SETFL, flags & O_APPEND);  // without O_NONBLOCK
@@ -129,7 +135,7 @@ bool write_back(int descriptor, std::uint64_t begin, std::uint64_t end) {
 
 OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
   WriteCall call(path_);
-  int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
+  int flags = O_WRONLY | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
   if (fault_now()) fail_errno(path_, "create");
   descriptor_ = open_to_write(path_, flags);
   struct stat info {};
@@ -274,7 +280,10 @@ void make_directories(const std::string& path) {
   WriteCall call(path);
   if (fault_now()) fail_errno(path, "create the folder");
   std::error_code error;
-  fs::create_directories(path, error);
+  {
+    const auto allowed = InterruptGuard::allow_creation();
+    fs::create_directories(path, error);
+  }
   if (error == std::errc::file_exists && fs::is_symlink(path) && !file_exists(path)) {
     fail(Exit::io, path, " is a symbolic link to ", fs::read_symlink(path).string(),
          ", which does not exist; create that folder, or choose another one");

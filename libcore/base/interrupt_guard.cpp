@@ -20,7 +20,13 @@ sigset_t with(sigset_t set, std::initializer_list<int> numbers) {
 
 sigset_t awaited_signals() { return with(heeded_signals({SIGINT, SIGTERM, SIGHUP, SIGXCPU}), {kWakeSignal}); }
 
-/// Removes a file or folder. Retries, because another thread may still be creating files in the folder.
+/// Locked forever by the thread that removes files.
+std::shared_mutex& creation_mutex() {
+  static std::shared_mutex instance;
+  return instance;
+}
+
+/// Removes a file or folder. Retries, because another thread may still be renaming files in the folder.
 void remove_with_content(const std::string& path) {
   constexpr int kTries = 100;
   std::error_code error;
@@ -64,6 +70,8 @@ std::unique_lock<std::mutex> InterruptGuard::keep_files() {
   return lock;
 }
 
+std::shared_lock<std::shared_mutex> InterruptGuard::allow_creation() { return std::shared_lock(creation_mutex()); }
+
 void InterruptGuard::wait_for_signal() {
   const sigset_t signals = awaited_signals();
   int number = kWakeSignal;
@@ -74,7 +82,10 @@ void InterruptGuard::wait_for_signal() {
   }
   std::lock_guard lock(mutex_);
   if (stopping_) return;
-  for (const std::string& file : files_) remove_with_content(file);
+  creation_mutex().lock();
+  for (const std::vector<std::string>& paths : {files_, lock_files_}) {
+    for (const std::string& path : paths) remove_with_content(path);
+  }
   std::fprintf(stderr, "%s%s: ended by signal %d (%s)%s\n", ::isatty(STDERR_FILENO) == 1 ? "\n" : "", program_.c_str(),
                number, ::strsignal(number), files_.empty() ? "" : "; its unfinished files are removed");
   std::signal(number, SIG_DFL);

@@ -79,11 +79,12 @@ void remove_leftovers(const std::vector<std::string>& names, Console& console,
   }
 }
 
-OutputLock::OutputLock(const std::string& prefix, const std::string& flag) {
+OutputLock::OutputLock(const std::string& prefix, InterruptGuard& guard, const std::string& flag) : guard_(&guard) {
   std::string owner;
   std::optional<FileLock> lock;
+  auto no_signal = guard.defer_signals();
   try {
-    lock = FileLock::take(path_of(prefix), &owner);
+    lock = FileLock::take(path_of(prefix), &owner, {}, &no_signal);
   } catch (const SystemError& error) {
     fail(Exit::io, parent_folder(prefix), ": cannot create files here: ", std::strerror(error.number()),
          error.number() == ENOSPC || error.number() == EDQUOT ? full_disk_remedy(prefix) : "", "; choose another ",
@@ -94,12 +95,14 @@ OutputLock::OutputLock(const std::string& prefix, const std::string& flag) {
          flag);
   }
   lock_ = std::make_unique<FileLock>(std::move(*lock));
+  guard.add_lock_file(path());
 }
 
-void OutputLock::release() {
-  if (!lock_) return;
-  ::unlink(lock_->path().c_str());
-  lock_.reset();
+OutputLock::~OutputLock() {
+  if (!lock_) return;  // moved from
+  const auto no_signal = guard_->defer_signals();
+  guard_->forget_lock_file(path());
+  ::unlink(path().c_str());
 }
 
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console) {
@@ -111,8 +114,7 @@ std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& 
     if (fs::is_directory(name, unknown)) fail(Exit::io, name, " is a folder, not a file; choose another ", claim.flag);
   }
   std::vector<OutputLock> locks;
-  for (const std::string& prefix : claim.prefixes)
-    guard.remove_on_signal(locks.emplace_back(prefix, claim.flag).path());
+  for (const std::string& prefix : claim.prefixes) locks.emplace_back(prefix, guard, claim.flag);
   for (const std::string& name : claim.names) guard.remove_on_signal(AtomicFile::temporary_name(name));
   remove_leftovers(claim.names, console,
                    [](const std::string& path) { return is_directory(path) ? "is a folder" : ""; });

@@ -13,20 +13,21 @@
 
 namespace mtl {
 
-/// Holds the lock file PREFIX.lock (base/file_lock.h), and removes it on release.
+/// Holds the lock file PREFIX.lock (base/file_lock.h). The destructor, or a signal, removes the file.
 class OutputLock {
  public:
   static std::string path_of(const std::string& prefix) { return prefix + ".lock"; }
   /// Throws Error(failure), which names the holder, if another process holds the lock, Error(io) if the lock file
   /// cannot be created or locked, and Error(usage) if the file exists but is not an mtl lock file. If the prefix is in
-  /// use or its folder is not writable, the message suggests changing `flag`, which sets the prefix.
-  explicit OutputLock(const std::string& prefix, const std::string& flag = "--output-prefix");
-  ~OutputLock() { release(); }
+  /// use or its folder is not writable, the message suggests changing `flag`, which sets the prefix. `guard` must
+  /// outlive this object.
+  OutputLock(const std::string& prefix, InterruptGuard& guard, const std::string& flag = "--output-prefix");
+  ~OutputLock();
   OutputLock(OutputLock&&) noexcept = default;
-  void release();
   const std::string& path() const { return lock_->path(); }
 
  private:
+  InterruptGuard* guard_;
   std::unique_ptr<FileLock> lock_;
 };
 

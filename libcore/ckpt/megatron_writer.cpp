@@ -103,7 +103,7 @@ void write_megatron(const ModelSource& source, const std::string& folder, const 
       std::string rank = format("mp_rank_%02d", static_cast<int>(tensor));
       if (pipeline.stages() > 1) rank += format("_%03d", stage);
       const std::string rank_folder = cat(release, "/", rank);
-      fs::create_directories(rank_folder);
+      make_directories(rank_folder);
       std::vector<std::vector<MegatronTensor>> chunks;
       for (int chunk = 0; chunk < pipeline.chunks; ++chunk)
         chunks.push_back(chunk_tensors(config, options, tensor, stage, chunk));

@@ -93,8 +93,7 @@ OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& g
   if (file_exists(parent) && !is_directory(parent))
     refuse(options.path, "cannot be created, because ", parent, " is a file; choose another folder");
   make_directories(parent);
-  lock_.emplace(path_, "--save");
-  guard_.remove_on_signal(lock_->path());
+  lock_.emplace(path_, guard_, "--save");
   remove_leftovers({path_}, console, find_foreign_entry);
   if (file_exists(staged_))
     fail(Exit::usage, staged_, " has the name of this run's temporary folder; rename or remove it");

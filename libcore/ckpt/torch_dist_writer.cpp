@@ -233,7 +233,7 @@ void write_torch_dist(const ModelSource& source, const std::string& folder, Mega
   }
   const std::string name = progress.has_optimizer ? folder_of(progress.iteration) : std::string(kReleaseFolder);
   const std::string checkpoint = cat(folder, "/", name);
-  fs::create_directories(checkpoint);
+  make_directories(checkpoint);
   write_tensors(source, checkpoint, options);
   write_common(source, checkpoint + "/common.pt", options, progress);
   write_file_atomic(checkpoint + "/metadata.json", kFormatJson);

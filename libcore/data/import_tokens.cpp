@@ -258,7 +258,7 @@ TokenFilesMade import_tokens(const ImportOptions& options, const std::vector<Fla
 
   for (const FlatTokenFile& input : inputs) warn_of_width(input, console);
   InterruptGuard guard(console.program());  // destroyed after the files it would remove
-  std::vector<OutputLock> locks =
+  const std::vector<OutputLock> locks =
       claim_outputs({.prefixes = {options.prefix}, .names = names, .inputs = read}, guard, console);
   ByteProgress progress(console, bytes);
   Importer importer(options, inputs, type);
@@ -272,7 +272,6 @@ TokenFilesMade import_tokens(const ImportOptions& options, const std::vector<Fla
   {
     const auto kept = guard.keep_files();
     publish_token_files(sealed);
-    locks.clear();
   }
   console.end_progress();
   warn_of_first_token(options, inputs.front(), console);

@@ -86,7 +86,8 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
   InterruptGuard guard(console.program());  // destroyed after the files it would remove
-  std::vector<OutputLock> locks = claim_outputs({.prefixes = prefixes, .names = files, .inputs = read}, guard, console);
+  const std::vector<OutputLock> locks =
+      claim_outputs({.prefixes = prefixes, .names = files, .inputs = read}, guard, console);
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies = copy_parts(options, inputs, traits, parts, progress);
   const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);
@@ -102,7 +103,6 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
   {
     const auto kept = guard.keep_files();
     publish_token_files(sealed);
-    locks.clear();
   }
   console.end_progress();
   return {std::move(outputs), progress.seconds()};

@@ -123,7 +123,6 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
   if (!rejects_) remove_old_file(rejects_path());
   if (rejects_) rejects_->commit();
   publish_token_files(files);
-  locks_.clear();
 }
 
 /// Throws Error(io) with the message from `error` and the size of the entire output, extrapolated from the input read

@@ -45,8 +45,7 @@ std::vector<std::string> output_names(const VocabOptions& options) {
 /// Writes either all three files or none. Renames the files when all of them are complete on disk, and defers
 /// interrupts during the renames. Before that, removes an earlier run's files, so that even a killed run never leaves a
 /// vocabulary together with another vocabulary's merges.
-void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
-                      std::vector<OutputLock>& locks) {
+void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard) {
   const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),
                                   tokenizer_json_text(vocabulary)};
   std::vector<AtomicFile> files;
@@ -63,7 +62,6 @@ void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::st
     for (const std::string& name : names) fs::remove(name, unknown);
     throw;
   }
-  locks.clear();
 }
 
 }  // namespace
@@ -75,7 +73,7 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   read.push_back(options.config_file);
   const std::vector<std::string> names = output_names(options);
   InterruptGuard guard(console.program());  // must outlive the files that it removes after a signal
-  std::vector<OutputLock> locks =
+  const std::vector<OutputLock> locks =
       claim_outputs({.prefixes = {options.output_prefix}, .names = names, .inputs = read}, guard, console);
   const bool has_json =
       std::ranges::any_of(files, [&](const std::string& file) { return holds_json_lines(options, file); });
@@ -86,7 +84,7 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   const CountedWords counted = count_words(options, files, console);
   const double rate = double(counted.bytes) / 1e6 / counted.seconds;
   BpeVocabulary vocabulary = merge_words(options, counted.words, console);
-  write_vocabulary(vocabulary, names, guard, locks);
+  write_vocabulary(vocabulary, names, guard);
   console.end_progress();
   return Json::object({{"schema", "mtl-vocab/1"},
                        {"vocab_size", std::ssize(vocabulary.tokens)},

@@ -12,9 +12,9 @@ using namespace mtl;
 namespace {
 
 /// Tries to take the lock; returns the error, or "".
-std::string error_of_lock(const std::string& prefix) {
+std::string error_of_lock(const std::string& prefix, InterruptGuard& guard) {
   try {
-    OutputLock lock(prefix);
+    OutputLock lock(prefix, guard);
   } catch (const Error& error) {
     return error.what();
   }
@@ -26,17 +26,19 @@ std::string error_of_lock(const std::string& prefix) {
 TEST_CASE("output lock: a second run is refused with the name of the holder, and the file disappears with its holder") {
   const test::ScratchFolder folder;
   const std::string prefix = folder / "out";
+  InterruptGuard guard("test");
   {
-    OutputLock first(prefix);
+    OutputLock first(prefix, guard);
     OutputLock moved = std::move(first);
     CHECK(moved.path() == OutputLock::path_of(prefix));
-    CHECK(error_of_lock(prefix).starts_with(cat(prefix, ": another run writes there (pid ", ::getpid(), " on ")));
-    CHECK(error_of_lock(prefix).find("boot") == std::string::npos);
+    CHECK(
+        error_of_lock(prefix, guard).starts_with(cat(prefix, ": another run writes there (pid ", ::getpid(), " on ")));
+    CHECK(error_of_lock(prefix, guard).find("boot") == std::string::npos);
   }
   CHECK_FALSE(file_exists(OutputLock::path_of(prefix)));
-  CHECK(error_of_lock(prefix).empty());
+  CHECK(error_of_lock(prefix, guard).empty());
   CHECK(
-      error_of_lock(folder / "absent/out") ==
+      error_of_lock(folder / "absent/out", guard) ==
       cat(folder / "absent", ": cannot create files here: No such file or directory; choose another --output-prefix"));
 }
 
