@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/heeded_signals.h"
+#include "base/str.h"
 #include "comm/launcher_end.h"
 
 namespace mtl {
@@ -17,6 +18,23 @@ sigset_t request_signals() {
   sigset_t signals = heeded_signals({SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGXCPU});
   ::sigaddset(&signals, kWakeSignal);
   return signals;
+}
+
+const char* name_of_signal(int number) {
+  switch (number) {
+    case SIGUSR1:
+      return "USR1";
+    case SIGUSR2:
+      return "USR2";
+    case SIGTERM:
+      return "TERM";
+    case SIGINT:
+      return "INT";
+    case SIGHUP:
+      return "HUP";
+    default:
+      return "XCPU";
+  }
 }
 
 bool requests_end(int number) { return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGXCPU; }
@@ -53,6 +71,20 @@ void SignalRequests::end_at_once(std::string message) {
   if (end_) end_start();  // the signal arrived before this call
 }
 
+void SignalRequests::begin_run(bool answers, bool saves) {
+  answers_ = answers;
+  saves_ = saves;
+  is_starting_ = false;
+}
+
+/// Says at once what the signal will do. The console belongs to the thread that computes.
+void SignalRequests::answer(int number, const char* what) const {
+  if (!answers_) return;
+  const std::string line =
+      cat("mtl-train: ", name_of_signal(number), ": finishing iteration ", iteration_.load(), what, "\n");
+  (void)!::write(STDERR_FILENO, line.data(), line.size());
+}
+
 /// Terminates the process, whose run has not begun. Two threads may call this.
 void SignalRequests::end_start() {
   while (has_ended_.test_and_set()) ::pause();  // the other thread ends the process
@@ -65,11 +97,13 @@ void SignalRequests::record() {
   while (!stopping_) {
     int number = 0;
     if (::sigwait(&signals_, &number) != 0) continue;
-    if (number == SIGUSR1) save_ = true;
+    if (number == SIGUSR1 && !save_.exchange(true))
+      answer(number, saves_ ? ", then saving" : "; without --save nothing is kept");
     if (number == SIGUSR2) status_ = true;
     // end_at_once() writes and reads these two in the opposite order, so that at least one of the threads sees both.
-    if (requests_end(number)) end_ = true;
+    const bool is_first = requests_end(number) && !end_.exchange(true);
     if (requests_end(number) && is_starting_) end_start();
+    if (is_first) answer(number, saves_ ? ", then saving and ending" : ", then ending; without --save nothing is kept");
     if (number == SIGINT && is_second_interrupt()) ::_exit(128 + SIGINT);
   }
 }

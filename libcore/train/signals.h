@@ -2,6 +2,8 @@
 //
 //   USR1  save and continue   TERM, INT, HUP, XCPU  save and end   USR2  print a status line
 //
+// A step may take minutes, so a request is answered on stderr at once, with what will happen and when.
+//
 // A second INT ends the process immediately, but only if it arrives at least a second after the first one:
 // `timeout -s INT` sends INT twice within microseconds, once to the process and once to its group.
 //
@@ -16,6 +18,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -40,7 +43,10 @@ class SignalRequests {
   /// From this call until begin_run(), TERM, INT, HUP and XCPU terminate the process immediately with Exit::requeue,
   /// and so does this call if one of them has arrived. If `message` is not empty, prints it to stderr first.
   void end_at_once(std::string message);
-  void begin_run() { is_starting_ = false; }
+  /// Begins the run, which computes iteration after iteration, and `saves` or has no --save folder. If it `answers`,
+  /// requests are answered on stderr.
+  void begin_run(bool answers, bool saves);
+  void begin_iteration(std::int64_t iteration) { iteration_ = iteration; }
 
   /// Each returns true if its signal has arrived since the previous call.
   bool take_save() { return save_.exchange(false); }
@@ -50,6 +56,7 @@ class SignalRequests {
 
  private:
   void record();
+  void answer(int number, const char* what) const;
   [[noreturn]] void end_start();
   bool is_second_interrupt();
 
@@ -59,6 +66,8 @@ class SignalRequests {
   std::atomic_flag has_ended_;
   std::optional<std::chrono::steady_clock::time_point> first_interrupt_;  // used only by the waiter
   std::atomic<bool> save_{false}, status_{false}, end_{false}, stopping_{false};
+  std::atomic<bool> answers_{false}, saves_{false};
+  std::atomic<std::int64_t> iteration_{0};
   sigset_t blocked_before_;
   std::thread waiter_;
 };

@@ -163,7 +163,9 @@ Exit Trainer::run_to_end() {
     return Exit::ok;
   }
   prepare();
-  signals_.begin_run();
+  signals_.begin_iteration(state_.iteration + 1);
+  signals_.begin_run(!console_.quiet, save_directory_ != nullptr);
+  if (state_.iteration < last) print_begin();
   while (state_.iteration < last || validation_is_due_) {
     if (!std::exchange(validation_is_due_, false)) {
       profiler_.begin_step(stream_, state_.iteration + step_queue_.size());
@@ -287,6 +289,7 @@ void Trainer::update() {
 /// Sends the next step's inputs. They assume that every step whose report has not been read yet makes its update.
 StepInputs Trainer::begin_step() {
   progress_.iteration = state_.iteration + step_queue_.size() + 1;
+  signals_.begin_iteration(progress_.iteration);
   GradScaler scaler = scaler_;
   for (int step = 0; step < step_queue_.size(); ++step) scaler.update(false);
   // Only steps that made an update advance the schedule. All steps advance the data.

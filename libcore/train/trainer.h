@@ -93,6 +93,9 @@ class Trainer {
   bool answer_requests(const char* name, std::int64_t batch, bool final);
   void report_held_out(const char* name, double loss, bool final);
   void print_status(const std::string& where);
+  std::int64_t next_report() const;
+  void print_begin();
+  void print_times();
   Exit finish();
   void save(bool validation_is_due);
   Json extra_state(bool validation_is_due) const;

@@ -1,4 +1,5 @@
 // A training run's reports: intervals, validations, the start record, non-finite gradients.
+#include <algorithm>
 #include <cmath>
 
 #include "comm/text_exchange.h"
@@ -55,6 +56,35 @@ void Trainer::report_held_out(const char* name, double loss, bool final) {
                                     .name = name,
                                     .loss = loss,
                                     .is_final = final});
+}
+
+std::int64_t Trainer::next_report() const {
+  const std::int64_t interval = options_.logging.log_interval;  // 0: at the end
+  return interval > 0 ? std::min(iterations_, (state_.iteration / interval + 1) * interval) : iterations_;
+}
+
+/// Says what the run will do, and when it will be heard of again.
+void Trainer::print_begin() {
+  const std::int64_t ranks = options_.parallel.world;
+  std::string where = shape_.device == Device::cuda ? "GPU" : "CPU process";
+  where = ranks == 1 ? "a " + where : cat(ranks, " ", where, shape_.device == Device::cuda ? "s" : "es");
+  if (shape_.device == Device::cpu) where += cat(" of ", shape_.threads, shape_.threads == 1 ? " thread" : " threads");
+  console_.info(cat("training ", with_commas(parameter_count(config_)), " parameters on ", where, ": iterations ",
+                    with_commas(state_.iteration + 1), " to ", with_commas(iterations_), ", each of ",
+                    batch_sizes_.sizes().size() > 1 ? "up to " : "", batch_sizes_.largest(), " x ",
+                    options_.data.seq_length, " tokens; the first report comes after iteration ",
+                    with_commas(next_report())));
+}
+
+/// After the first iteration, says how long the next report and the end of a slow run take.
+void Trainer::print_times() {
+  constexpr double kSoon = 10;  // seconds
+  const double seconds = now_seconds() - interval_.began;
+  const double to_report = seconds * double(next_report() - state_.iteration);
+  if (to_report < kSoon) return;
+  console_.info(cat("the first iteration took ", human_seconds(seconds), "; at this rate it is about ",
+                    human_seconds(to_report), " to the first report and ",
+                    human_seconds(seconds * double(iterations_ - state_.iteration)), " to the end"));
 }
 
 void Trainer::print_status(const std::string& where) {

@@ -51,8 +51,10 @@ void Trainer::finish_oldest_step() {
   const bool gradients_remain = step_queue_.empty();
   if (report_.found_inf != 0) to_repeat = step_queue_.drop(step_memory_);
   end_step(step, gradients_remain);
-  if (!buffers_made_)  // the first step has measured all candidates
-    for (const std::string& line : stream_.choices().refusals()) console_.warn(line);
+  if (!buffers_made_) {                                                                // the first step
+    for (const std::string& line : stream_.choices().refusals()) console_.warn(line);  // it measured all candidates
+    if (!totals_.ends()) print_times();
+  }
   check_buffers();
   if (is_due(options_.logging.log_interval, state_.iteration)) report_interval(false);
   if (scaler_.is_exhausted()) end_exhausted();

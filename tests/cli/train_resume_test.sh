@@ -215,6 +215,9 @@ wait $job
 code=$?
 [ $code -eq 75 ] || fail "TERM: exit $code"
 expect_text signals.err '^mtl-train: ended by a signal after iteration [0-9]+; the same command continues from here'
+expect_text signals.err '^mtl-train: training [0-9,]+ parameters on a CPU process of [0-9]+ threads?: iterations 1 to 20,000, each of'
+expect_text signals.err '^mtl-train: USR1: finishing iteration [0-9]+, then saving$'
+expect_text signals.err '^mtl-train: TERM: finishing iteration [0-9]+, then saving and ending$'
 checkpoints=$(find signals/save -name 'iter_*' | wc -l)
 [ "$checkpoints" -eq 2 ] || fail "$checkpoints checkpoints after USR1 and TERM"
 # The signals arrive at random iterations. Both runs end 7 iterations later. (Later runs may pass that iteration before
@@ -224,6 +227,11 @@ LAST=$(printf 'iter_%07d/shard_00000.safetensors' $end)
 expect_exit 0 run_in signals --exit-interval $end
 expect_exit 0 run_in uninterrupted --exit-interval $end
 same_run signals uninterrupted 'USR1 and TERM'
+
+# A run whose first report is not near says when it comes.
+expect_exit 0 run_in slow --train-iters 100000 --log-interval 100000 --exit-interval 2
+expect_text err '; the first report comes after iteration 100,000$'
+expect_text err '^mtl-train: the first iteration took [0-9.]+ s; at this rate it is about [0-9hmins .]+ to the first report and '
 
 # Signals while the run is starting: it waits for its log's reader and has nothing to save.
 # start_waiting NAME: starts the run in the background and waits until it has its folder.

@@ -71,6 +71,37 @@ TEST_CASE("signals are requests, each taken once; a request to end persists") {
   CHECK(happens([&] { return others.end_requested(); }));
 }
 
+TEST_CASE("a request is answered at once with the iteration, once until it has been taken, and not before the run") {
+  for (const bool saves : {true, false}) {
+    CAPTURE(saves);
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    const int status = status_of([&] {
+      ::dup2(ends[1], STDERR_FILENO);
+      SignalRequests requests;
+      send(SIGUSR1);
+      if (!happens([&] { return requests.take_save(); })) return false;
+      requests.begin_run(true, saves);
+      requests.begin_iteration(7);
+      send(SIGUSR1);
+      if (!happens([&] { return requests.take_save(); })) return false;
+      requests.begin_iteration(8);
+      return records(requests, SIGTERM) && records(requests, SIGHUP);
+    });
+    ::close(ends[1]);
+    std::string text;
+    for (char c = 0; ::read(ends[0], &c, 1) == 1;) text += c;
+    ::close(ends[0]);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 3);
+    const std::string save = saves ? ", then saving\n" : "; without --save nothing is kept\n";
+    CHECK(text == "mtl-train: USR1: finishing iteration 7" + save + "mtl-train: TERM: finishing iteration 8" +
+                      (saves ? ", then saving and ending\n" : ", then ending; without --save nothing is kept\n") +
+                      "mtl-train: USR1: finishing iteration 8" + save + "mtl-train: USR1: finishing iteration 8" +
+                      save);
+  }
+}
+
 TEST_CASE("INT and HUP request the end, unless they were ignored at the start; TERM, XCPU and USR1 always count") {
   for (int number : {SIGHUP, SIGINT, SIGTERM, SIGXCPU}) {
     for (bool is_ignored : {false, true}) {
@@ -100,7 +131,7 @@ TEST_CASE("before the run begins, TERM ends the process at once with a request t
     const int status = status_of([&] {
       SignalRequests requests;
       requests.end_at_once("");
-      if (begins) requests.begin_run();
+      if (begins) requests.begin_run(false, false);
       send(SIGUSR1);
       bool saves = happens([&] { return requests.take_save(); });
       send(SIGTERM);
