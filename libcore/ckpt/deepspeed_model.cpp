@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "ckpt/deepspeed_names.h"
 #include "ckpt/deepspeed_universal.h"
+#include "ckpt/megatron_config.h"
 #include "ckpt/nested_tensors.h"
 #include "ckpt/rank_files.h"
 
@@ -177,6 +178,16 @@ void check_no_copy(const DeepSpeedModel& model, const ShardedParameters& paramet
 
 namespace {
 
+/// Throws if there are no files of the last tensor parallel ranks that the arguments count.
+void check_tensor_parallel(const DeepSpeedModel& model, const DeepSpeedFiles& files) {
+  const std::int64_t stated = megatron_parallel_sizes(model.find("args")).first;
+  if (stated <= model.tensor_parallel) return;
+  fail_at(Exit::bad_data, parent_folder(model.files.front()->path()), "the checkpoint was written by ",
+          count_of(stated, "tensor parallel rank"), ", but there are files of ", model.tensor_parallel,
+          "; copy all files of the checkpoint, such as those with ", files.layers.empty() ? "mp_rank" : "model",
+          format("_%02d in their names", model.tensor_parallel));
+}
+
 /// Throws if the files of layer_* lack blocks that the arguments count.
 void check_blocks(const DeepSpeedModel& model, const DeepSpeedFiles& files) {
   const std::optional<PickleValue> args = model.find("args");
@@ -204,7 +215,10 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
   model.ranks = files.ranks.size();
   for (const std::string& path : files.ranks) open_file(model, path);
   check_same_checkpoint(model.files);
-  if (!files.universal.empty()) read_universal_weights(model, files);
+  if (files.universal.empty())
+    check_tensor_parallel(model, files);
+  else
+    read_universal_weights(model, files);
   for (int rank = 0; files.universal.empty() && rank < model.tensor_parallel; ++rank) {
     const std::vector<NamedTensor> entries = entries_of_rank(model, files, rank);
     if (entries.empty())

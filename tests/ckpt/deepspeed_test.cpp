@@ -358,6 +358,9 @@ TEST_CASE("deepspeed: missing and foreign files are named") {
   CHECK(contains(error("neox_pipeline", "layer_02-model_01"), "module 2 has 1 files"));
   CHECK(contains(error("neox_pipeline", "mp_rank_01_model"), "model-parallel rank 1 is missing"));
   CHECK(contains(error("megatron_tensor", "mp_rank_00_model"), "model-parallel rank 0 is missing"));
+  CHECK(contains(error("megatron_tensor", "mp_rank_01_model"),
+                 "written by 2 tensor parallel ranks, but there are files of 1; copy all files of the checkpoint, such "
+                 "as those with mp_rank_01 in their names"));
   const std::string path = copy_deepspeed_case(scratch, "megatron_tensor");
   std::string bytes = read_file(path + "/mp_rank_01_model_states.pt");
   write_file_atomic(path + "/mp_rank_01_model_states.pt", bytes.substr(0, bytes.size() / 2));
