@@ -54,7 +54,8 @@ double OperatorTimes::Operands::distance(const Operands& other) const {
 }
 
 OperatorTimes OperatorTimes::read(const std::string& path) {
-  const Json profile = with_prefix([&] { return Json::parse(read_file(path)); }, path, " is not valid JSON: ");
+  const std::string text = read_file(path);
+  const Json profile = with_prefix([&] { return Json::parse(text); }, path, " is not valid JSON: ");
   return with_prefix(
       [&] {
         if (profile.find("rows") == nullptr || profile.find("roofline") == nullptr)

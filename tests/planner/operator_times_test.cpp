@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "planner/machine.h"
+#include "tests/error_of.h"
 #include "tests/planner/planner_fixtures.h"
 
 using namespace mtl;
@@ -66,6 +67,8 @@ TEST_CASE("time between operators and outside of them") {
 
 TEST_CASE("other files are not profiles") {
   CHECK(message_of("{}").find("is not a profile; give a file rankN.json") != std::string::npos);
+  CHECK(test::error_of([] { OperatorTimes::read("absent.json"); }, Exit::io) ==
+        "absent.json: cannot open: No such file or directory");
   CHECK(message_of("[1]") != "no error");
   CHECK(message_of(replaced(kProfile, "\"version\": 1", "\"version\": 2")).find("version 2") != std::string::npos);
   CHECK(message_of(replaced(kProfile, "\"steps\": 2", "\"steps\": 0")).find("has no operators") != std::string::npos);
