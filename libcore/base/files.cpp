@@ -367,6 +367,10 @@ void refuse_special_file(const std::string& path) {
   if (is_special(path)) fail(Exit::io, path, " is not a regular file; replace it with one");
 }
 
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\0", 2)) == name.npos;
+}
+
 bool file_exists(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error);

@@ -138,6 +138,9 @@ void refuse_special_file(const std::string& path);
 /// Reads an open descriptor until end of file. Error messages call it `name`. Throws Error(io) if it cannot be read.
 std::string read_descriptor(int descriptor, const std::string& name);
 
+/// Returns true if `name` cannot lead out of the folder that it is joined with: it is not empty, "." or "..", and has
+/// no slash and no zero byte, at which the system would end it.
+bool is_plain_name(std::string_view name);
 /// Returns true for a file or folder of any kind. Returns false if the path cannot be examined.
 bool file_exists(const std::string& path);
 /// Returns true for a regular file, also through a link. Returns false if the path cannot be examined.

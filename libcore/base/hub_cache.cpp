@@ -87,7 +87,7 @@ std::string resolve_hub_name(const std::string& path) {
   if (!file_exists(reference)) return path;
   const std::string hash(trim(read_regular_file(reference)));
   const std::string snapshot = cat(folder, "/snapshots/", hash);
-  return hash.empty() || hash.find('/') != std::string::npos || !is_directory(snapshot) ? path : snapshot;
+  return is_plain_name(hash) && is_directory(snapshot) ? snapshot : path;
 }
 
 std::string describe_missing_path(const std::string& path) {

@@ -5,6 +5,7 @@
 
 #include "base/count_of.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/printable.h"
 #include "base/str.h"
 #include "ckpt/pickle.h"
@@ -148,8 +149,7 @@ class MetadataReader {
            "save the checkpoint without extensions of the storage writer");
     const PickleValue path = attribute(info, "relative_path", key);
     const std::string name = path.is(PickleKind::text) ? std::string(path.as_text()) : "";
-    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
-        name.find('\0') != std::string::npos)
+    if (!is_plain_name(name))
       refuse_metadata("entry ", name_in_message(key), " is in a file ", name_in_message(name),
                       ", which is not a name in the folder");
     const auto [file, is_new] = file_index_.emplace(name, static_cast<std::uint32_t>(out_.files.size()));

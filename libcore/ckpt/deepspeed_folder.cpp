@@ -112,17 +112,19 @@ std::optional<std::string> current_deepspeed_checkpoint(const std::string& path,
   const std::string tracker = cat(path, "/", kTracker);
   std::string tracked;
   for (const std::string& file : {tracker, cat(path, "/", kUniversalTracker)}) {
-    if (!file_exists(file) || is_directory(file)) continue;
+    if (!is_regular_file(file)) continue;
     constexpr std::uint64_t kMostBytes = 4096;
     const std::string name = fs::file_size(file) <= kMostBytes ? std::string(trim(read_regular_file(file))) : "";
-    const bool is_name = !name.empty() && name.find('/') == std::string::npos && name != "..";
-    if (is_name && holds_deepspeed(cat(path, "/", name))) return cat(path, "/", name);
+    if (!is_plain_name(name)) continue;
+    if (holds_deepspeed(cat(path, "/", name))) return cat(path, "/", name);
     if (file == tracker) tracked = name;
   }
   const std::optional<std::string> newest = newest_numbered(path, "global_step", holds_deepspeed);
   if (!newest) return std::nullopt;
-  const std::string problem = tracked.empty() ? " does not name a checkpoint"
-                                              : cat(" names ", printable_text(tracked), ", which does not exist");
+  const std::string problem =
+      tracked.empty() ? " does not name a checkpoint"
+                      : cat(" names ", printable_text(tracked), ", which ",
+                            file_exists(cat(path, "/", tracked)) ? "is not a checkpoint" : "does not exist");
   console.warn(
       cat(tracker, file_exists(tracker) ? problem : " is missing", "; using ", fs::path(*newest).filename().string()));
   return newest;

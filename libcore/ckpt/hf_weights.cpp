@@ -45,7 +45,7 @@ NamesByFile read_weight_map(const std::string& path) {
   };
   with_prefix(read_names, path, ": ");
   for (const auto& [name, tensors] : names) {
-    if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos || name[0] == '.')
+    if (!is_plain_name(name) || name[0] == '.')
       fail(Exit::bad_data, path, ": weight_map lists ", Json(name).dump(),
            ", which is not the name of a file in this folder; download the index again");
   }

@@ -77,13 +77,6 @@ std::string to_hash(const Json& json) {
   return text;
 }
 
-/// True for a file name that cannot lead out of its folder. False for manifest.json, because a manifest cannot list
-/// itself.
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos && name != kManifestName;
-}
-
 Json piece_to_json(const ManifestPiece& piece) {
   Json out = Json::object({{"file", piece.file},
                            {"offset", integers(piece.slice.offset)},
@@ -172,7 +165,8 @@ void add_files(Manifest& manifest, const Json& files) {
   std::set<std::string> names;
   for (const auto& [name, file] : files.as_object()) {
     std::int64_t bytes = file.at("bytes").as_int();
-    if (!is_plain_name(name) || !names.insert(name).second || bytes < 0)
+    const bool can_be_listed = is_plain_name(name) && name != kManifestName;
+    if (!can_be_listed || !names.insert(name).second || bytes < 0)
       fail(Exit::bad_data, "file '", name, "' has an invalid name or size, or is listed twice");
     manifest.files.push_back(
         {.name = name, .bytes = static_cast<std::uint64_t>(bytes), .hash = to_hash(file.at("xxh3"))});

@@ -88,7 +88,8 @@ TEST_CASE("hub cache: paths stay, and so do names whose snapshot is incomplete")
   for (std::string path : {"./a/b", "a/b/", "/a/b", "a/b/c", "", ".", "..", "a//b", "../a/b"})
     CHECK(resolve_hub_name(path) == path);
   CHECK(resolve_hub_name(scratch / "hub") == scratch / "hub");
-  for (const char* hash : {"def", "", "../snapshots/abc"}) {
+  for (const std::string& hash :
+       {std::string("def"), std::string(), std::string("../snapshots/abc"), "abc" + std::string(3, '\0')}) {
     write(scratch / "hub/models--a--b/refs/main", hash);
     CHECK(resolve_hub_name("a/b") == "a/b");
   }

@@ -244,11 +244,14 @@ TEST_CASE("deepspeed: the tracker names the checkpoint of a folder") {
   fs::create_directories(folder + "/global_step10");
   fs::copy(folder + "/global_step2/mp_rank_00_model_states.pt", folder + "/global_step10");
   CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step2"));
-  write_file_atomic(folder + "/latest", "global_step3\n");
-  CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step10"));
-  write_file_atomic(folder + "/latest", "../copy/global_step2");
-  CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step10"));
+  for (const std::string& text : {std::string("global_step3\n"), std::string("../copy/global_step2"),
+                                  "global_step2" + std::string(3, '\0'), std::string(".."), std::string()}) {
+    write_file_atomic(folder + "/latest", text);
+    CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step10"));
+  }
   fs::remove(folder + "/latest");
+  CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step10"));
+  fs::create_symlink("/dev/null", folder + "/latest");
   CHECK(ends_with(open_deepspeed_case(folder).folder(), "/global_step10"));
 }
 

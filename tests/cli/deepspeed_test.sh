@@ -39,6 +39,18 @@ expect_exit 0 mtl-convert --load bare --save weights --vocab-size 32
 expect_text err 'converting the weights without the optimizer state: .*has 2 partitions'
 expect_text weights/config.json '"dtype": "bfloat16"'
 
+# What is wrong with the tracker is said, once: a tail of zeros after a power cut, a path, and a folder without files.
+cp -r "$CASES/megatron_plain" tracked
+chmod -R u+w tracked
+mkdir tracked/global_step1
+for wrong in '%s\0\0|does not name a checkpoint' './%s|does not name a checkpoint' '%.11s1|names global_step1, which is not a checkpoint' \
+  '%s0|names global_step20, which does not exist'; do
+  # shellcheck disable=SC2059  # a format
+  printf "${wrong%|*}" global_step2 >tracked/latest
+  expect_exit 0 mtl-convert --load tracked --save untracked --force --vocab-size 32
+  expect_same <(grep -E 'more than one|tracked/latest' err) <(echo "mtl-convert: warning: tracked/latest ${wrong#*|}; using global_step2")
+done
+
 # Malicious files are refused, without running what they contain.
 cp -r "$CASES/megatron_plain/global_step2" hostile
 chmod -R u+w hostile
