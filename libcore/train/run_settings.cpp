@@ -99,6 +99,10 @@ Json other_settings(const TrainOptions& options) {
                            {"--reset-attention-mask", options.data.reset_attention_mask}});
   if (!options.batch.rampup.empty()) out.set("--rampup-batch-size", join(options.batch.rampup, " "));
   if (!options.batch.schedule.empty()) out.set("--step-batch-size-schedule", options.batch.schedule);
+  // Ranks that share a permutation form other micro-batches of several samples than another number of ranks does.
+  const DataOptions& data = options.data;
+  if (data.sampler_kind() == SamplerKind::cyclic && !data.data_sharding && options.batch.micro_batch_size > 1)
+    out.set("data-parallel size", options.parallel.data());
   if (options.precision.has_constant_scale()) out.set("--loss-scale", *options.precision.loss_scale);
   return out;
 }

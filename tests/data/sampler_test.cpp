@@ -1,5 +1,8 @@
 #include "data/sampler.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/error.h"
 #include "tests/data/golden.h"
 
@@ -31,6 +34,28 @@ TEST_CASE("samplers return Megatron-LM's micro-batches") {
     for (const Json& batch : entry.at("batches").as_array())
       CHECK(sampler.next() == golden::numbers<std::int64_t>(batch));
     if (options.kind == SamplerKind::single) CHECK(sampler.next().empty());
+  }
+}
+
+TEST_CASE(
+    "without data sharding, ranks read one process's samples, and its micro-batches if those are single samples") {
+  for (const std::int64_t micro : {1, 2}) {
+    SamplerOptions options{.kind = SamplerKind::cyclic, .total = 64, .micro_batch_size = micro, .data_sharding = false};
+    Sampler alone(options);
+    options.dp_size = 2;
+    Sampler first(options);
+    options.dp_rank = 1;
+    Sampler second(options);
+    for (int step = 0; step < 4; ++step) {
+      std::vector<std::int64_t> whole, parts;
+      for (int i = 0; i < 4; ++i) std::ranges::copy(alone.next(), std::back_inserter(whole));
+      for (int i = 0; i < 2; ++i) {
+        std::ranges::copy(first.next(), std::back_inserter(parts));
+        std::ranges::copy(second.next(), std::back_inserter(parts));
+      }
+      CHECK((parts == whole) == (micro == 1));
+      CHECK(std::ranges::is_permutation(parts, whole));
+    }
   }
 }
 

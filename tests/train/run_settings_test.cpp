@@ -68,3 +68,20 @@ TEST_CASE("the manual page lists the settings that may change, and those that ne
   CHECK(needing.erase("--allow-data-change") == 1);
   CHECK(needing == order);
 }
+
+TEST_CASE("a resume says that another number of ranks forms other micro-batches of a shared permutation") {
+  for (const std::int64_t micro : {1, 2}) {
+    TrainOptions options;
+    options.data.dataloader_type = "cyclic";
+    options.data.data_sharding = false;
+    options.batch.micro_batch_size = micro;
+    options.batch.global_batch_size = 4;
+    const Json extra = Json::object({{"settings", settings_record(options, {})}});
+    options.parallel.world = 2;
+    const std::vector<std::string> changes = changed_settings(options, "run", extra, {});
+    if (micro == 1)
+      CHECK(changes.empty());
+    else
+      CHECK(changes == std::vector<std::string>{"run continues with other settings: data-parallel size 1, now 2"});
+  }
+}
