@@ -145,7 +145,9 @@ void resolve_zero_stage(Flags& flags, ParallelOptions& options) {
   if (options.zero_stage == 3 && options.pipeline > 1)
     flags.problem(first.flag, cat("cannot be combined with --pipeline-model-parallel-size ", options.pipeline,
                                   ": each of the many micro-batches would gather the stage's weights twice; use "
-                                  "--zero-stage 2, or one stage and --tensor-model-parallel-size"));
+                                  "--zero-stage ",
+                                  defers_weights(options.schedule_kind({})) ? 1 : 2,
+                                  ", or one stage and --tensor-model-parallel-size"));
 }
 
 void add_sharing_flags(Flags& flags, ParallelOptions& options) {

@@ -90,7 +90,8 @@ bool check_schedule_kind(const ParallelOptions& options, std::optional<std::int6
   const ScheduleKind kind = options.schedule_kind(num_layers);
   const std::int64_t chunks = options.chunks(num_layers);
   const bool interleaves = kind == ScheduleKind::interleaved, has_chunks = chunks > 1;
-  if (options.zero_stage >= 2 && defers_weights(kind))
+  const bool is_too_high = options.zero_stage == 3 && options.pipeline > 1;  // reported by the flag
+  if (options.zero_stage >= 2 && !is_too_high && defers_weights(kind))
     report(cat("--zero-stage ", options.zero_stage),
            cat("cannot be combined with ", flag, " ", *options.schedule,
                ", which leaves weight gradients for later; use --zero-stage 1, or ", flag,

@@ -313,6 +313,8 @@ expect_exit 0 mtl-train --model gpt2-345m --world-size 4 --use-megatron-fsdp --d
 expect_text out '^  main gradients +fp32, 4 bytes per parameter, sharded over 4 ranks$'
 expect_exit 2 mtl-train --model gpt2-345m --world-size 4 --pipeline-model-parallel-size 2 --zero-stage 2 --pipeline-schedule zb-h1 --dry-run
 expect_text err '^  --zero-stage 2 +cannot be combined with --pipeline-schedule zb-h1, .*--zero-stage 1'
+expect_exit 2 mtl-train --model gpt2-345m --world-size 4 --pipeline-model-parallel-size 2 --zero-stage 3 --pipeline-schedule zb-h1 --dry-run
+expect_same <(grep -oE -- 'use --zero-stage [0-9]' err) <(echo 'use --zero-stage 1')
 expect_exit 2 mtl-train --model gpt2-345m --world-size 4 --zero-stage 1 --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads --dry-run
 expect_text err '^  --zero-stage 1 +is not --data-parallel-sharding-strategy optim_grads, which is --zero-stage 2; '
 expect_exit 0 mtl-train --model gpt2-345m --num-layers 2 --zero-stage 1 --step-batch-size-schedule '0:2' --dump-config
