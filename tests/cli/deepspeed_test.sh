@@ -59,3 +59,5 @@ for bad in "$TESTS"/golden/megatron_ckpt/bad/*; do
   expect_exit 65 mtl-convert --load hostile --save no --num-attention-heads 4
   [ ! -e PWNED ] || fail "$bad was executed"
 done
+
+finish
