@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::size_t kShortPiece = 128;
 
+/// No UTF-8 text has the other 13 bytes. Vocabularies whose alphabet is what occurs in their corpus, such as that of
+/// GPT-NeoX, have no tokens for them.
+constexpr bool occurs_in_utf8(std::size_t byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
+
 bool is_merged(std::string_view token, const Merge& merge) {
   return token.size() == merge.left.size() + merge.right.size() && starts_with(token, merge.left) &&
          token.substr(merge.left.size()) == merge.right;
@@ -50,9 +54,11 @@ void refuse_missing_merges(const BpeVocabulary& vocabulary, const std::vector<bo
 class BpeModel::TokenEdges {
  public:
   TokenEdges(BpeModel& model, std::size_t tokens) : may_merge_(model.may_merge_), edges_(tokens) {
-    for (std::size_t byte = 0; byte < 256; ++byte)
-      edges_[model.byte_tokens_[byte]] = {
-          .first = static_cast<char>(byte), .last = static_cast<char>(byte), .known = true};
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      if (occurs_in_utf8(byte))
+        edges_[model.byte_tokens_[byte]] = {
+            .first = static_cast<char>(byte), .last = static_cast<char>(byte), .known = true};
+    }
   }
 
   void add(const MergeRule& rule) {
@@ -104,8 +110,11 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source, b
     return found;
   };
   for (std::size_t byte = 0; byte < 256; ++byte) {
+    const std::string& stand_in = byte_stand_ins()[byte];
+    const bool is_needed = occurs_in_utf8(byte) || ids.find(stand_in, nullptr) != StringIndex::kNone;
     byte_tokens_[byte] =
-        id_of(byte_stand_ins()[byte], nullptr, "which stands for byte ", byte, "; this is not a byte-level vocabulary");
+        is_needed ? id_of(stand_in, nullptr, "which stands for byte ", byte, "; this is not a byte-level vocabulary")
+                  : byte_tokens_[0];
   }
   std::vector<bool> is_made(vocabulary.tokens.size());
   for (std::int32_t token : vocabulary.special) is_made[static_cast<std::size_t>(token)] = true;

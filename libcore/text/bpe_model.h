@@ -24,9 +24,9 @@ namespace mtl {
 
 class BpeModel {
  public:
-  /// Throws Error(bad_data), with a message that starts with `source`, if a byte has no token, if a token has two ids,
-  /// if a merge contains or produces an unknown token, or if no merge makes a token that needs one.
-  /// With `ignore_merges`, which add_whole_piece() implements, only tokens without any merges are refused.
+  /// Throws Error(bad_data), with a message that starts with `source`, if a byte of UTF-8 text has no token, if a token
+  /// has two ids, if a merge contains or produces an unknown token, or if no merge makes a token that needs one. With
+  /// `ignore_merges`, which add_whole_piece() implements, only tokens without any merges are refused.
   BpeModel(const BpeVocabulary& vocabulary, const std::string& source, bool ignore_merges = false);
 
   /// Merges the tokens `left` and `right` into `merged`. The merge with the lowest rank is applied first.

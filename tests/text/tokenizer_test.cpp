@@ -250,6 +250,29 @@ TEST_CASE("vocabulary files: incomplete merges are refused; tokens that no merge
   load(vocab_json_text(trained), merges_text(trained));
 }
 
+TEST_CASE("vocabulary files: bytes that no UTF-8 text has need no token, as in GPT-NeoX's") {
+  const Json gpt2 = Json::read("../share/gpt2/vocab.json");
+  const std::string merges = read_file("../share/gpt2/merges.txt");
+  const auto without = [&](std::initializer_list<int> bytes) {
+    std::string vocab;
+    std::int32_t id = 0;
+    for (const auto& [token, number] : gpt2.as_object())
+      if (std::ranges::none_of(bytes, [&](int byte) { return byte_stand_ins()[byte] == token; }))
+        append_to(vocab, vocab.empty() ? "{" : ", ", Json(token).dump(), ": ", id++);
+    return BpeTokenizer(parse_vocab_and_merges({vocab + "}", "v.json"}, {merges, "m.txt"}), "v.json");
+  };
+  const auto whole = load_gpt2();
+  const BpeTokenizer neox = without({0xC0, 0xC1, 0xF5, 0xF6, 0xF7, 0xF8, 0xF9, 0xFA, 0xFB, 0xFC, 0xFD, 0xFE, 0xFF});
+  CHECK(neox.vocab_size() == whole->vocab_size() - 13);
+  for (const char* text : {"Where? \"Here\"", "\u00C0\u00E9\u4E2D\u6587", "\U0001F600 \U0010FFFF"}) {
+    CAPTURE(text);
+    const std::vector<std::int32_t> ids = neox.encode(text), expected = whole->encode(text);
+    REQUIRE(ids.size() == expected.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) CHECK(neox.decode({{ids[i]}}) == whole->decode({{expected[i]}}));
+  }
+  CHECK_THROWS_WITH_AS(without({0xF4}), doctest::Contains("which stands for byte 244"), Error);
+}
+
 TEST_CASE("vocabulary files: one in another encoding is named, with the command that converts it") {
   const auto utf16 = [](std::string_view text) {
     std::string out = "\xFF\xFE";
