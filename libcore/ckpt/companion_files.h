@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+
 namespace mtl {
 
 /// True for tokenizer.json, vocab.json, merges.txt and the other files that copy_companion_files() copies.
