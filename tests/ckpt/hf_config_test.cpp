@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ckpt/canonical.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/hf_keys.h"
 #include "ckpt/hf_names.h"
@@ -132,19 +133,33 @@ TEST_CASE("hf config: a configuration is written as the family that it was read 
 }
 
 TEST_CASE("hf config: absent keys have transformers' defaults") {
-  auto config_of = [](const char* model_type) {
-    return gpt_config_from_hf(Json::object({{"model_type", model_type}, {"num_hidden_layers", 2}}));
-  };
-  CHECK(config_of("llama").num_query_groups == 32);
-  CHECK(config_of("llama").ffn_hidden_size == 11008);
-  CHECK(config_of("mistral").num_query_groups == 8);
-  CHECK(config_of("mistral").sliding_window == 4096);
-  CHECK(config_of("qwen2").head_dim == 128);
-  CHECK(config_of("qwen2").sliding_window == 0);
-  CHECK(config_of("qwen3").head_dim == 128);
-  CHECK(config_of("gpt_neox").rotary.percent == 0.25);
-  CHECK(config_of("gpt_neox").parallel_residual);
-  CHECK(config_of("gpt2").vocab_size == 50257);
+  // The values in a manifest. The keys are those in canonical_test.cpp.
+  const std::string llama = R"("rmsnorm", "silu", "rotary", false, false, 1e-06, 0.02, )",
+                    rotary = R"({"base": 10000.0, "percent": 1.0, "interleaved": false})";
+  const std::pair<const char*, std::string> families[] = {
+      {"gpt2",
+       R"(50257, 12, 768, 12, 12, 64, 3072, 1024, "layernorm", "gelu_tanh", "learned", true, true, 1e-05, 0.02)"},
+      {"llama", cat("32000, 32, 4096, 32, 32, 128, 11008, 2048, ", llama, "false, false, false, true, ", rotary)},
+      {"mistral",
+       cat("32000, 32, 4096, 32, 8, 128, 14336, 131072, ", llama, "false, false, false, true, 4096, 0, ", rotary)},
+      {"ministral",
+       cat("32000, 32, 4096, 32, 8, 128, 14336, 131072, ", llama, "false, false, false, true, 4096, 0, ", rotary)},
+      {"qwen2", cat("151936, 32, 4096, 32, 32, 128, 22016, 32768, ", llama, "true, false, false, true, ", rotary)},
+      {"qwen3",
+       cat("151936, 32, 4096, 32, 32, 128, 22016, 32768, ", llama, "false, false, false, true, true, ", rotary)},
+      {"gpt_neox",
+       R"(50432, 44, 6144, 64, 64, 96, 24576, 2048, "layernorm", "gelu_erf", "rotary", true, false, 1e-05, )"
+       R"(0.02, true, {"base": 10000.0, "percent": 0.25, "interleaved": false})"}};
+  for (const auto& [model_type, expected] : families) {
+    std::vector<std::string> values;
+    const GptConfig config = gpt_config_from_hf(Json::object({{"model_type", model_type}}));
+    const Json manifest = config_to_json(config);
+    for (const auto& [key, value] : manifest.as_object()) values.push_back(value.dump());
+    CHECK(join(values, ", ") == expected);
+  }
+  Json large = Json::object({{"model_type", "qwen2"}, {"use_sliding_window", true}, {"num_hidden_layers", 30}});
+  CHECK(gpt_config_from_hf(large).first_window_layer == 28);
+  CHECK(gpt_config_from_hf(large).sliding_window == 4096);
   Json qwen3 = golden_config("family_model/qwen3");
   qwen3.set("layer_types", Json()).set("max_window_layers", 2);
   CHECK(gpt_config_from_hf(qwen3).first_window_layer == 2);
