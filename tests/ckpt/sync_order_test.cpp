@@ -23,6 +23,7 @@ struct SyncOrder {
   int appeared = 0, appeared_early = 0;
   int named = 0, named_early = 0;
   int removed = 0, removed_early = 0;
+  int renamed_early = 0;  // files
 
   void on_rename(const fs::path& from, const fs::path& to) {
     if (fs::is_directory(from)) {
@@ -33,6 +34,7 @@ struct SyncOrder {
       ++named;
       named_early += synced.count(to.parent_path().string()) == 0;
     }
+    renamed_early += fs::is_regular_file(from) && synced.count(from.string()) == 0;
     for (const fs::path& path : {from, to}) synced.erase(path.parent_path().string());
   }
   void on_remove(const fs::path& path) {
@@ -97,10 +99,13 @@ TEST_CASE("checkpoint: names are synced after their content, and removals follow
   SyncOrder order;
   observed = &order;
   save(directory, 3);
+  SelfCommunicator alone;
+  SaveDirectory(directory).replace_state(state_at(3), 0, alone);
   save(directory, 4);
   observed = nullptr;
   CHECK(order.appeared == 2);
   CHECK(order.appeared_early == 0);
+  CHECK(order.renamed_early == 0);
   CHECK(order.named == 2);
   CHECK(order.named_early == 0);
   CHECK(order.removed == 2);  // the copy above, and the replaced checkpoint

@@ -21,22 +21,6 @@ using namespace mtl::test;
 
 namespace {
 
-/// Calls `body` and returns what it writes to standard error.
-std::string stderr_of(const std::function<void()>& body) {
-  const ScratchFolder scratch;
-  std::FILE* file = std::fopen((scratch / "stderr").c_str(), "w");
-  REQUIRE(file != nullptr);
-  std::fflush(stderr);
-  const int before = ::dup(2);
-  ::dup2(::fileno(file), 2);
-  body();
-  std::fflush(stderr);
-  ::dup2(before, 2);
-  ::close(before);
-  std::fclose(file);
-  return read_file(scratch / "stderr");
-}
-
 /// Returns the iterations that appear in warnings.
 std::set<int> broken_iterations(const std::string& warnings) {
   constexpr std::string_view kWord = "iteration ";
