@@ -65,6 +65,16 @@ TEST_CASE("launch: srun's variables set the rank, also on hosts with different n
   CHECK(found.launcher == "srun");
   variables["SLURM_STEP_TASKS_PER_NODE"] = "4(x3)";
   CHECK(ranks_in(variables).local_size == 4);
+  // A list that is malformed or too short: at least the tasks up to this one.
+  for (const auto& [node, list, size] :
+       {std::tuple{"2", "2(x3),3", 2}, std::tuple{"3", "2(x3),3", 3}, std::tuple{"4", "2(x3),3", 2},
+        std::tuple{"1", "4,x,7", 2}, std::tuple{"1", "4(x,7", 2}, std::tuple{"0", "1", 2}}) {
+    CAPTURE(list);
+    variables["SLURM_NODEID"] = node;
+    variables["SLURM_STEP_TASKS_PER_NODE"] = list;
+    CHECK(ranks_in(variables).local_size == size);
+  }
+  CHECK(ranks_in({{"PMIX_RANK", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "2"}}).local_size == 1);
 }
 
 TEST_CASE("launch: impossible launches are refused with the reason") {
@@ -79,6 +89,13 @@ TEST_CASE("launch: impossible launches are refused with the reason") {
   CHECK(test::contains(torchrun, "srun --mpi=pmix -n 16 mtl-train"));
   CHECK(test::contains(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "8"}}), "mpirun -n 8 mtl-train"));
 
+  CHECK(test::contains(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "6"}, {"LOCAL_WORLD_SIZE", "2"}}),
+                       "-H HOST0:2,HOST1:2,HOST2:2 mtl"));
+  CHECK(ranks_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).world == 1);
+  CHECK(ranks_in({{"WORLD_SIZE", "8"}}).world == 1);
+  CHECK(ranks_in({{"PMI_SIZE", "4"}}).world == 1);
+  CHECK(ranks_in({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}).world == 1);
+
   std::string srun = refusal_in({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "1"}});
   CHECK(test::contains(srun, "srun --mpi=pmix -n 4 mtl-train"));
   CHECK(test::contains(refusal_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}), "another MPI"));
@@ -89,6 +106,19 @@ TEST_CASE("launch: inconsistent variables are refused") {
                        "OMPI_COMM_WORLD_RANK=x"));
   CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "4"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "rank 4 of 4"));
   CHECK(test::contains(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "many"}}), "WORLD_SIZE=many"));
+  CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "-1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "not an integer"));
+  CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1000000001"}}),
+                       "not an integer"));
+  CHECK(ranks_in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1000000000"}}).world == 1'000'000'000);
+  for (const auto& [rank, size] : {std::pair{"2", "2"}, std::pair{"0", "0"}})
+    CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "0"},
+                                     {"OMPI_COMM_WORLD_SIZE", "4"},
+                                     {"OMPI_COMM_WORLD_LOCAL_RANK", rank},
+                                     {"OMPI_COMM_WORLD_LOCAL_SIZE", size}}),
+                         cat("mpirun reports rank 0 of 4, local rank ", rank, " of ", size)));
+  CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "0"}}), "rank 0 of 0"));
+  CHECK(test::contains(refusal_in({{"PMIX_RANK", "4"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "4"}}),
+                       "srun reports rank 4 of 4"));
   CHECK(announced_rank([](const char* name) { return name == std::string("RANK") ? "3" : nullptr; }) == 3);
   auto announced = [](const Environment& variables) {
     return announced_ranks([&](const char* name) -> const char* {
@@ -101,6 +131,13 @@ TEST_CASE("launch: inconsistent variables are refused") {
   CHECK(announced({{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "4"}}).rank == 3);
   CHECK(announced({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).world == 1);  // in a batch script
   CHECK(announced({{"RANK", "1"}, {"WORLD_SIZE", "16"}}).launcher == "torchrun");
+  CHECK(announced({{"RANK", "5"}, {"WORLD_SIZE", "x"}}).rank == 5);
+  CHECK(announced({{"RANK", "x"}, {"WORLD_SIZE", "7"}}).world == 7);
+  CHECK(announced({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"RANK", "0"}, {"WORLD_SIZE", "9"}}).launcher == "mpirun");
   CHECK(announced({}).world == 1);
   CHECK(announced_rank([](const char*) -> const char* { return nullptr; }) == 0);
+  for (const char* known : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    CHECK(announced_rank([&](const char* name) {
+            return name == std::string(known) ? "2" : name == std::string("RANK") ? "4" : nullptr;
+          }) == 2);
 }

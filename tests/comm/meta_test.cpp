@@ -34,7 +34,10 @@ TEST_CASE("meta communicator: counts bytes, checks shapes") {
   CHECK(sent() == 0);
   CHECK(operations == 6);  // all but the receive
   CHECK_THROWS_AS(group.all_gather(stream, whole, whole), Error);
+  CHECK_THROWS_AS(group.reduce_scatter(stream, whole, whole), Error);
   CHECK_THROWS_AS(group.send(stream, part, 1, Channel::activations), Error);
+  CHECK_THROWS_AS(group.send(stream, part, -1, Channel::activations), Error);
+  CHECK_NOTHROW(group.send(stream, part, 0, Channel::activations));
   CHECK_THROWS_AS(group.receive(stream, part, 4, Channel::gradients), Error);
 }
 
@@ -109,6 +112,25 @@ TEST_CASE("traffic has the name of its group, and that of a group with two purpo
   CHECK(sent({.context = 2, .data = 2}, kReplicaAxes) == "tensor 0; pipeline 0; context 0; data 600; embedding 0; ");
   CHECK(sent({.context = 2, .data = 2}, Axis::context) == "tensor 0; pipeline 0; context 400; data 0; embedding 0; ");
   CHECK(sent({.context = 2}, kReplicaAxes) == "tensor 0; pipeline 0; context 400; embedding 0; ");
+}
+
+TEST_CASE("groups without a failed one are intact, also on one rank") {
+  CHECK(ProcessGroups().is_intact());
+  CHECK(meta_groups({.grid = RankGrid({.data = 2})}).is_intact());
+}
+
+TEST_CASE("a group of one rank copies, and has no peers") {
+  SelfCommunicator self;
+  Stream stream(Device::cpu);
+  std::vector<float> in = {1, 2}, gathered(2), scattered(2);
+  const auto tensor = [](std::vector<float>& values) { return Tensor(values.data(), DType::f32, {2}); };
+  self.all_gather(stream, tensor(gathered), tensor(in));
+  self.reduce_scatter(stream, tensor(scattered), tensor(in));
+  CHECK(gathered == in);
+  CHECK(scattered == in);
+  CHECK_THROWS(self.all_gather(stream, tensor(gathered), tensor(in).flat(0, 1)));
+  CHECK_THROWS(self.send(stream, tensor(in), 0, Channel::activations));
+  CHECK_THROWS(self.receive(stream, tensor(in), 0, Channel::activations));
 }
 
 TEST_CASE("a group of one rank gathers and broadcasts its own text, and agrees with itself") {

@@ -26,6 +26,7 @@ TEST_CASE("nccl environment: refuses an interface that this host lacks, and list
     CAPTURE(good);
     CHECK(problems_of({{"NCCL_SOCKET_IFNAME", good}}).empty());
   }
+  CHECK(nccl_problems([](const char*) { return "x"; }, {}).size() == 5);  // without interfaces, they are not compared
   for (const char* bad : {"eth1,eno2", "=eth", "^lo,eth,ib", "^=lo,eth0,ib0"}) {
     CAPTURE(bad);
     const std::vector<Problem> found = problems_of({{"NCCL_SOCKET_IFNAME", bad}});
@@ -42,6 +43,13 @@ TEST_CASE("nccl environment: refuses variables that would be ignored, accepts th
                      {"NCCL_DEBUG", "info"},
                      {"NCCL_IB_DISABLE", "1"}})
             .empty());
+  CHECK(problems_of({{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+                     {"CUDA_DEVICE_ORDER", "fastest_first"},
+                     {"NCCL_P2P_DISABLE", "0"},
+                     {"NCCL_IB_DISABLE", "0"}})
+            .empty());
+  for (const char* count : {"33", "-1", "x"}) CHECK(problems_of({{"CUDA_DEVICE_MAX_CONNECTIONS", count}}).size() == 1);
+  CHECK(problems_of({{"NCCL_P2P_DISABLE", "yes"}}).size() == 1);
   for (const char* level : {"VERSION", "WARN", "TRACE", "ABORT", "NONE"})
     CHECK(problems_of({{"NCCL_DEBUG", level}}).empty());
   for (const auto& [name, value] : std::map<std::string, std::string>{{"CUDA_DEVICE_MAX_CONNECTIONS", "0"},
@@ -67,6 +75,16 @@ TEST_CASE("nccl environment: errors name the remedy") {
             .find("--gpus-per-node") != std::string::npos);
   CHECK(nccl_fault_text("remote error", "socketProgress: Connection closed by remote peer").find("a rank has ended") !=
         std::string::npos);
+  for (const auto& [fault, remedy] :
+       {std::pair("Bootstrap : no route", "do not reach each other"), std::pair("Connection refused", "a firewall may"),
+        std::pair("Connection timed out", "a firewall may"), std::pair("remote process exited", "a rank has ended"),
+        std::pair("ibv_create_qp failed", "InfiniBand failed"), std::pair("shared memory segment", "/dev/shm is too"),
+        std::pair("open of /dev/shm/nccl-1", "/dev/shm is too"), std::pair("out of memory", "no memory left")}) {
+    CAPTURE(fault);
+    CHECK(nccl_fault_text("error", fault).find(cat("error: ", fault, "; ")) == 0);
+    CHECK(nccl_fault_text("error", fault).find(remedy) != std::string::npos);
+  }
+  CHECK(nccl_fault_text("internal error \n ", "") == nccl_fault_text("internal error", nullptr));
   CHECK(nccl_fault_text("internal error", nullptr) == "internal error; set NCCL_DEBUG=INFO to print NCCL's log");
 }
 

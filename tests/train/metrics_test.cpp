@@ -65,7 +65,74 @@ std::vector<std::string> read_records(std::string_view file) {
   return records;
 }
 
+/// A report in which every figure differs.
+IntervalReport full_report() {
+  IntervalReport report{.iteration = 3, .train_iterations = 10, .consumed_samples = 24};
+  report.elapsed_ms_per_iteration = 1500;
+  report.learning_rate = 0.5;
+  report.global_batch_size = 8;
+  report.lm_loss = 2.5;
+  report.loss_scale = 1024;
+  report.grad_norm = 0.25;
+  report.skipped_iterations = 1;
+  report.nan_iterations = 2;
+  report.tokens_per_second = 640;
+  report.tflops_per_device = 61;
+  report.mfu_a = 0.125;
+  report.mfu_b = 0.375;
+  report.lost_updates = 0.0625;
+  report.lost_updates_copy = 0.75;
+  report.data_stall_ms = 3;
+  report.communication_wait_ms = 5;
+  report.is_final = true;
+  return report;
+}
+
 }  // namespace
+
+TEST_CASE("metrics: a report has every figure in the log and in TensorBoard, there against iterations and samples") {
+  const test::ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path());
+  options.tensorboard_dir = folder.path() + "/tb";
+  options.world_size = 4;
+  Metrics metrics(options, quiet_console);
+  metrics.report(full_report());
+  metrics.report(ValidationReport{.iteration = 3, .consumed_samples = 24, .name = "test", .loss = 0, .is_final = true});
+  const std::vector<std::string> lines = split(read_file(options.log_jsonl), '\n');
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[1] == R"({"type": "step", "iteration": 3, "consumed_samples": 24, "lm_loss": 2.5, "learning_rate": 0.5, )"
+                    R"("grad_norm": 0.25, "loss_scale": 1024.0, "global_batch_size": 8, "skipped_iterations": 1, )"
+                    R"("nan_iterations": 2, "elapsed_ms_per_iteration": 1500.0, "tokens_per_second": 640.0, )"
+                    R"("tflops_per_device": 61.0, "mfu_a": 0.125, "mfu_b": 0.375, "lost_updates": 0.0625, )"
+                    R"("lost_updates_copy": 0.75, "data_stall_ms": 3.0, "communication_wait_ms": 5.0, "final": true})");
+  CHECK(lines[2] ==
+        R"({"type": "test", "iteration": 3, "consumed_samples": 24, "loss": 0.0, "ppl": 1.0, "final": true})");
+  const auto file = *fs::directory_iterator(options.tensorboard_dir);
+  const std::vector<std::string> records = read_records(read_file(file.path().string()));
+  const auto expect = [&](std::size_t at, std::int64_t step, const Scalars& scalars) {
+    // After the key of the time and its eight bytes.
+    CHECK(records.at(at).substr(9) == scalars_event(0, step, scalars).substr(9));
+  };
+  REQUIRE(records.size() == 5);
+  const Scalars both = {{"learning-rate", 0.5}, {"batch-size", 8}, {"lm loss", 2.5},
+                        {"loss-scale", 1024},   {"world-size", 4}, {"grad-norm", 0.25}};
+  Scalars by_iteration = both, by_samples = both;
+  for (auto& [tag, value] : by_samples) tag += " vs samples";
+  for (const auto& scalar : Scalars{{"iteration-time", 1.5},
+                                    {"throughput", 61},
+                                    {"tokens-per-second", 640},
+                                    {"mfu-a", 0.125},
+                                    {"mfu-b", 0.375},
+                                    {"lost-updates", 0.0625},
+                                    {"lost-updates-copy", 0.75},
+                                    {"data-stall", 0.003},
+                                    {"communication-wait", 0.005}})
+    by_iteration.push_back(scalar);
+  expect(1, 3, by_iteration);
+  expect(2, 24, by_samples);
+  expect(3, 3, {{"lm loss test", 0}, {"lm loss test ppl", 1}});
+  expect(4, 24, {{"lm loss test vs samples", 0}, {"lm loss test ppl vs samples", 1}});
+}
 
 TEST_CASE("metrics: JSON lines keep every digit and omit absent figures") {
   const test::ScratchFolder folder;
@@ -167,6 +234,7 @@ TEST_CASE("metrics: two runs write one log at the same time, and a resume of one
     for (std::int64_t k = 1; k <= last; ++k) steps.push_back(k);
     return steps;
   };
+  const double began = now_seconds();
   auto a = start("a", 0), b = start("b", 0);
   for (std::int64_t k = 1; k <= 6; ++k) {
     train(*a, k, k);
@@ -187,6 +255,7 @@ TEST_CASE("metrics: two runs write one log at the same time, and a resume of one
   a = start("a", 10);
   CHECK(steps_of("a") == up_to(10));
   CHECK(steps_of("b") == up_to(10));
+  CHECK(now_seconds() - began < SharedLog::kLockSeconds);  // no line waits for the lock of another
 }
 
 TEST_CASE("metrics: a log that is moved away is started again") {
@@ -211,6 +280,12 @@ TEST_CASE("rewind_log: a line that is kept after another run's keeps its start l
   const LogStart from{.run = "a", .iteration = 10, .train_iterations = 20};
   CHECK(rewind_log(b + step + a + validation + step, from, "log") == b + step + a + validation);
   CHECK(rewind_log(b + step + a + step + b + step, from, "log") == b + step + b + step);
+  // The start line is added once, and only after a line of another run.
+  const std::string early = "{\"type\": \"start\", \"iteration\": 4, \"run\": \"a\"}\n";
+  CHECK(rewind_log(a + validation + validation, from, "log") == validation + validation);
+  CHECK(rewind_log(b + a + validation + validation + b + step, from, "log") ==
+        b + a + validation + validation + b + step);
+  CHECK(rewind_log(b + early + a + validation, from, "log") == b + early + validation);
 }
 
 TEST_CASE("rewind_log: refuses text that is not a log, even without a newline") {
@@ -242,6 +317,12 @@ TEST_CASE("rewind_log: removes what a resume repeats, and nothing else") {
   CHECK(rewound(last_step + validation + last_validation, end) == start + last_step + validation);
   CHECK(rewound(last_step + validation + last_validation, extended) == start + validation);
   CHECK(rewound(step + validation, in_validation) == start + step);
+  // An earlier session's final lines, and lines that do not say that they are not final.
+  const std::string early_final = "{\"type\": \"step\", \"iteration\": 9, \"final\": true}\n";
+  const std::string early_step = "{\"type\": \"step\", \"iteration\": 9}\n",
+                    late = "{\"type\": \"x\", \"iteration\": 11}\n";
+  CHECK(rewound(early_final + early_step + late, end) == start + early_step);
+  CHECK_THROWS_WITH(rewound("\nno", end), doctest::Contains("log:3 is not a line of a training log"));
   CHECK(rewound(step + "{\"type\": \"st", end) == start + step);  // incomplete line
   // The log does not identify its run.
   CHECK(rewind_log(step, {.run = "a", .iteration = 0, .train_iterations = 10}, "log") == step);
@@ -369,6 +450,47 @@ TEST_CASE("tensorboard: a resumed session drops the points of later iterations, 
   CHECK(restart_records(folder.path() + "/none", 4, 32).empty());
   OutputFile(names().at(4), true).write("damaged");
   CHECK(restart_records(options.tensorboard_dir, 4, 32).empty());
+  // START at step 5 leaves iterations up to 4. It drops them only if it comes after them.
+  CHECK(restart_records(options.tensorboard_dir, 3, 24).size() > 0);
+}
+
+TEST_CASE("tensorboard: files are read in the order of their names, and points up to START are beyond no iteration") {
+  const test::ScratchFolder folder;
+  const auto file = [&](const std::string& name) { return LogFile(cat(folder.path(), "/events.out.tfevents.", name)); };
+  const std::string version = tensorboard_record(
+      "\x1a\x0d"
+      "brain.Event:2");
+  const auto point = [](std::int64_t step) { return tensorboard_record(scalars_event(0, step, {{"loss", 1}})); };
+  const std::string time = std::string("\x09", 1) + std::string(8, '\0');
+  const auto start = [&](char step) {
+    return tensorboard_record(time + "\x10" + step + std::string("\x3a\x02\x08\x01", 4));
+  };
+  file("2").write(version + start(4) + point(4));
+  file("1").write(version + point(6));
+  CHECK(restart_records(folder.path(), 4, 0).empty());
+  CHECK_FALSE(restart_records(folder.path(), 3, 0).empty());
+  file("3").write(version + start(3));
+  CHECK(restart_records(folder.path(), 2, 0).empty());
+  CHECK_FALSE(restart_records(folder.path(), 1, 0).empty());
+  // Other fields of an event are skipped: here 4 bytes, 8 bytes, text, and a number as field 5's.
+  std::string foreign =
+      "\x4d"
+      "abcd"
+      "\x51"
+      "abcdefgh"
+      "\x5a\x02"
+      "ab"
+      "\x10\x09";
+  file("4").write(tensorboard_record(foreign + std::string("\x2a\x00", 2)));
+  CHECK_FALSE(restart_records(folder.path(), 8, 0).empty());
+  CHECK(restart_records(folder.path(), 9, 0).empty());
+  // What is no event is skipped, too: an end in the middle of a field, and a kind of field that does not exist.
+  for (const std::string& wrong : {std::string("\x10"),
+                                   std::string("\x10\x0b\x2a\x05"
+                                               "a"),
+                                   std::string("\x10\x0b\x2b")})
+    file("5").write(tensorboard_record(wrong));
+  CHECK(restart_records(folder.path(), 9, 0).empty());
 }
 
 TEST_CASE("tensorboard: a point that START keeps is not repeated") {
