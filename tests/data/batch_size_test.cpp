@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tests/data/golden.h"
+#include "tests/error_of.h"
 
 using namespace mtl;
 
@@ -77,16 +78,43 @@ TEST_CASE("counting iterations and counting samples agree") {
       CHECK(sizes.count_iterations(consumed + read) == iteration);
     consumed += sizes.running(consumed);
   }
+  CHECK(sizes.count_iterations(98, 32) == 11);  // from 32 to 98, at 6 samples each
+  CHECK(sizes.count_iterations(10, 32) == 0);
+}
+
+TEST_CASE("the possible sizes are in ascending order, each once and rounded down") {
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(BatchSizes({.schedule = "0:8 10:4 20:8"}).sizes() == Sizes{4, 8});
+  CHECK(BatchSizes({.global_batch_size = 7, .micro_batch_size = 3, .decrease_if_needed = true}).sizes() == Sizes{6});
+  const BatchSizes ramp({.global_batch_size = 8, .rampup = Sizes{2, 3, 10}});
+  CHECK(ramp.sizes() == Sizes{2, 5, 8});
+  CHECK(ramp.largest() == 8);
+  CHECK(BatchSizes({.global_batch_size = 8, .rampup = Sizes{2, 3, 0}}).nominal(0) == 8);
+  // Exact above 2^53.
+  const BatchSizes late({.schedule = "0:4 9007199254740993:8"});
+  CHECK(late.nominal(9007199254740992) == 4);
+  CHECK(late.nominal(9007199254740993) == 8);
+  CHECK(BatchSizes({.schedule = "0:4 1.5T:8"}).nominal(1'500'000'000'000) == 8);
 }
 
 TEST_CASE("impossible batch sizes, ramps and schedules are refused") {
   const auto refused = [](BatchSizeOptions options) { CHECK_THROWS_AS(BatchSizes{options}, Error); };
-  for (const char* text : {"10:4", "0:4 0:8", "0:4 20:8 10:16", "0:x", "0", ":4", "0:4 1Q:8", "0:0", " ", "0:4 -1:8"})
+  for (const char* text : {"10:4", "0:4 0:8", "0:4 20:8 10:16", "0:x", "0", ":4", "0:4 1Q:8", "0:0", " ", "0:4 -1:8",
+                           "x:4", "-0.5:4", "0:4 20000000T:8", "nan:4"})
     refused({.schedule = text});
   refused({.micro_batch_size = 4, .schedule = "0:8 10:10"});
   refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 4, 100}, .schedule = "0:4"});
   refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 4}});
-  refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 0, 10}});
+  for (const std::vector<std::int64_t>& ramp : std::initializer_list<std::vector<std::int64_t>>{
+           {4, 0, 10}, {0, 4, 10}, {4, 4, -1}, {20, 4, 10}, {4, 5, 10}, {4, 4, 10, 0}, {-4, 4, 10}})
+    refused({.global_batch_size = 16, .rampup = ramp});
+  refused({.global_batch_size = INT64_C(1) << 31});
+  refused({.global_batch_size = 4, .data_parallel_size = 0});
+  const auto message = [](std::int64_t size) {
+    return test::error_of([&] { BatchSizes({.global_batch_size = size, .micro_batch_size = 4}); }, Exit::usage);
+  };
+  CHECK(test::contains(message(3), "use at least 4"));
+  CHECK(test::contains(message(10), "use --decrease-batch-size-if-needed to round it down to 8"));
   const std::int64_t half = std::int64_t{1} << 62;  // four times this overflows to 0 in 64 bits
   refused({.global_batch_size = 1, .micro_batch_size = half, .data_parallel_size = 4});
   refused({.global_batch_size = half, .micro_batch_size = half});

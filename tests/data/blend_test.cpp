@@ -8,6 +8,7 @@
 #include "data/blended_dataset.h"
 #include "tests/data/data_folder.h"
 #include "tests/data/golden.h"
+#include "tests/error_of.h"
 
 using namespace mtl;
 
@@ -103,8 +104,13 @@ void check_end_to_end(const Json& entry) {
       CHECK(blend->datasets()[d]->size() == want.at("available").as_array()[d].as_int());
     REQUIRE(blend->order().has_value());
     check_order(*blend->order(), want);
-    for (std::int64_t k = 0; k < blend->size(); ++k)
-      CHECK(blend->read_tokens(k).front() == static_cast<std::int32_t>(blend->describe(k).dataset));
+    for (std::int64_t k = 0; k < blend->size(); ++k) {
+      const SampleSource source_of_k = blend->describe(k);
+      CHECK(blend->read_tokens(k).front() == static_cast<std::int32_t>(source_of_k.dataset));
+      const SampleSource alone = blend->datasets()[source_of_k.dataset]->describe(blend->order()->sample(k));
+      CHECK(source_of_k.sample == alone.sample);
+      CHECK(source_of_k.documents == alone.documents);
+    }
   }
 }
 
@@ -162,6 +168,22 @@ TEST_CASE("the weights of 128 data sets are added in eight sums, as in NumPy") {
   for (std::size_t d = 0; d < weights.size(); ++d) CHECK(normalized[d] == weights[d] / sum);
 }
 
+TEST_CASE("a blend has at most 65536 data sets, and numbers all of them") {
+  const std::vector<std::int64_t> ones(257, 1);  // more than 8 bits can number
+  const BlendOrder all = BlendOrder::exhaustive(ones);
+  for (std::int64_t i = 0; i < all.size(); ++i) CHECK(all.dataset(i) == i);
+  CHECK_THROWS_AS(all.dataset(257), Error);
+  CHECK_THROWS_AS(all.dataset(-1), Error);
+  CHECK(BlendOrder::weighted(std::vector<double>(65536, 1.0), 1).size() == 1);
+  CHECK_THROWS_WITH_AS(BlendOrder::weighted(std::vector<double>(65537, 1.0), 1), doctest::Contains("65537 data sets"),
+                       Error);
+  const std::int64_t two[] = {9000, 3000};
+  const BlendOrder longer = BlendOrder::exhaustive(two);  // than a block
+  std::array<std::int64_t, 2> counts{};
+  for (std::int64_t i = 0; i < longer.size(); ++i) REQUIRE(longer.sample(i) == counts[longer.dataset(i)]++);
+  CHECK(counts == std::array<std::int64_t, 2>{9000, 3000});
+}
+
 TEST_CASE("a long blend of many data sets keeps to its weights") {
   std::vector<double> weights;
   for (int d = 0; d < 300; ++d) weights.push_back(1.0 + d % 7);
@@ -198,12 +220,45 @@ TEST_CASE("every flag that names the splits' data is read, and contradictory fla
   CHECK_FALSE(sources[1].has_value());
   CHECK(sources[2]->blend.is_blended());
 
+  sources = read_split_sources({.data_path = {"0.3 a\t0.7 b"}, .split = "1"}, none);  // a quoted list
+  CHECK(sources[0]->blend == DataBlend{{"a", "b"}, std::vector<double>{0.3, 0.7}});
+  CHECK(sources[0]->flag == "--data-path");
+  write_file_atomic(folder.path + "0.3 a.bin", "");  // a name with a blank
+  sources = read_split_sources({.data_path = {folder.path + "0.3 a"}, .split = "1"}, none);
+  CHECK(sources[0]->blend.prefixes == std::vector<std::string>{folder.path + "0.3 a"});
+
   CHECK(problems({.data_path = {"a"}, .train_data_path = {"b"}}).contains("--data-path"));
+  CHECK(problems({.valid_data_path = {"b"}, .data_args_path = "words"}).contains("--data-args-path"));
   CHECK(problems({.data_path = {"a"}, .data_args_path = folder.path + "words"}).contains("--data-args-path"));
   CHECK(problems({.data_args_path = folder.path + "nosuch"}).contains("--data-args-path " + folder.path + "nosuch"));
   CHECK(problems({.data_path = {"1", "a", "x", "b"}}).contains("--data-path"));
   CHECK(problems({.data_path = {"a"}, .split = "1,2,3,4"}).contains("--split 1,2,3,4"));
+  CHECK(problems({.split = "1,2,3,4"}).contains("--split 1,2,3,4"));  // also without data
+  CHECK(problems({.split = "9,1"}).empty());
+  for (const char* split : {"-1,2,0", "+1", "1e3", "nan,1,1"})
+    CHECK(problems({.data_path = {"a"}, .split = split})
+              .at(cat("--split ", split))
+              .ends_with("is not allowed in weights; write them as 969,30,1"));
   CHECK(problems({.valid_data_path = {"0", "a"}}).contains("--valid-data-path"));
+  CHECK(problems({.test_data_path = {"inf", "a"}}).contains("--test-data-path"));
+
+  // The file of all splits.
+  const std::string path = folder.path + "splits.json", flag = "--per-split-data-args-path " + path;
+  const auto problem_of = [&](const char* content, DataPathOptions options = {}) {
+    write_file_atomic(path, content);
+    options.per_split_data_args_path = path;
+    const auto found = problems(options);
+    return found.contains(flag) ? found.at(flag) : "";
+  };
+  CHECK(problem_of(R"({"train": null, "test": ["a"]})") == "");
+  CHECK(problem_of(R"({"train": "a"})", {.valid_data_path = {"b"}}) ==
+        "cannot be used with --valid-data-path; use only one of them");
+  CHECK(problem_of(R"({"train": 5})") == "\"train\" is neither a string nor a list of words");
+  CHECK(problem_of("[1]") == "is not a JSON object with the keys train, valid, test");
+  CHECK(problem_of(R"({"validation": "a"})") == "has an unknown key \"validation\"; did you mean valid?");
+  CHECK(problem_of(R"({"tset": "a"})") == "has an unknown key \"tset\"; did you mean test?");
+  CHECK(problem_of(R"({"corpus": "a"})") == "has an unknown key \"corpus\"; the keys are train, valid, test");
+  CHECK(problem_of(R"({"test": "1 a x b"})").starts_with("expected a weight before 'b', not 'x'; "));
 }
 
 TEST_CASE("an empty share is refused with the name of its data set") {
@@ -214,6 +269,32 @@ TEST_CASE("an empty share is refused with the name of its data set") {
                            .share = {.begin = 0.9, .end = 0.91}};
   CHECK_THROWS_WITH_AS(open_split(files, source, 4, {.seq_length = 8}), doctest::Contains("set0: sequences 2 to 2"),
                        Error);
+}
+
+TEST_CASE("files are opened once, and data sets without weights provide one epoch") {
+  const Folder folder;
+  DataFiles files;
+  const std::string a = write_documents(folder, 0, {17}), b = write_documents(folder, 1, {9});
+  CHECK(files.open(a + ".bin") == files.open(a + ".idx"));
+  CHECK(files.all().size() == 1);
+  SplitSource source{.flag = "--data-path", .blend = {.prefixes = {a}, .weights = {}}, .share = {.begin = 0, .end = 1}};
+  CHECK(open_split(files, source, 5, {.seq_length = 8})->item(4).tokens == std::vector<std::int32_t>(8, 0));
+  source.blend.prefixes.push_back(b);
+  for (const auto samples : {std::optional<std::int64_t>(), std::optional<std::int64_t>(99)}) {
+    const auto blend = open_split(files, source, samples, {.seq_length = 8});
+    CHECK(blend->size() == 3);
+    std::int32_t sum = 0;
+    for (std::int64_t i = 0; i < 3; ++i) sum += blend->item(i).labels[0];
+    CHECK(sum == 1);  // two samples of the first, one of the second
+    CHECK_NOTHROW(require_samples(source, Split::valid, *blend, 3));
+    CHECK(test::contains(test::error_of([&] { require_samples(source, Split::valid, *blend, 4); }, Exit::bad_data),
+                         "--data-path: without weights the 2 data sets provide one epoch, 3 samples for valid, but the "
+                         "run needs 4; "));
+  }
+  CHECK(test::contains(test::error_of([&] { open_split(files, source, 1, {.seq_length = 9}); }, Exit::bad_data),
+                       "set1: one epoch is shorter than a sample of 9 tokens"));
+  source.blend.weights = {1, 1};
+  CHECK_THROWS_AS(open_split(files, source, {}, {.seq_length = 8}), Error);
 }
 
 TEST_CASE("a blend that would exhaust a data set is refused") {

@@ -50,6 +50,19 @@ TEST_CASE("a changed file has another identity, a moved file keeps it") {
     flip_byte(prefix + ".bin", at);
   }
   CHECK(sample_hash(MappedFile(prefix + ".bin")) == whole);
+
+  // Checkpoints store these hashes.
+  std::string bytes(6'000'001, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i / 4096 * 37 + i);
+  const auto hash_of = [&](std::size_t size) {
+    write_file_atomic(folder.path + "bytes", bytes.substr(0, size));
+    return hash_text(sample_hash(MappedFile(folder.path + "bytes")));
+  };
+  CHECK(hash_of(bytes.size()) == "9f961c8cfffadd18");
+  for (const std::size_t size : {0, 10, 10'000}) {
+    const std::string hash = hash_of(size);
+    CHECK(hash == hash_text(hash_file(folder.path + "bytes")));
+  }
 }
 
 TEST_CASE("swapped, missing and reordered data sets are reported") {
@@ -62,7 +75,20 @@ TEST_CASE("swapped, missing and reordered data sets are reported") {
     return Json::object({{"files", files}, {"order", Json::object({{"--seed", seed}})}});
   };
   CHECK(data_difference(data({"a", "b"}, "1"), data({"a", "b"}, "1")).empty());
-  CHECK(data_difference(data({"a", "b"}, "1"), data({"b", "a"}, "1")).find("b: idx_hash is \"b\", but was \"a\"") == 0);
+  CHECK(data_difference(data({"a", "b"}, "1"), data({"b", "a"}, "1")) ==
+        "b: idx_hash is \"b\", but was \"a\" (a); a: idx_hash is \"a\", but was \"b\" (b)");
+  CHECK(data_difference(data({}, "1"), data({"a"}, "1")) ==
+        "tokens are read from files, but were generated (--mock-data)");
+  CHECK(data_difference(data({"a"}, "1"), data({}, "1")) ==
+        "tokens are generated (--mock-data), but were read from files");
+  // Only what both have is compared.
+  const Json more = file("a").set("idx_bytes", 5).set("bin_hash", "x");
+  CHECK(data_difference(file("a"), more).empty());
+  CHECK(data_difference(more, file("a")).empty());
+  CHECK(data_difference(more, file("a").set("idx_bytes", 6)) == "a: idx_bytes is 6, but was 5 (a)");
+  const Json with_order = data({"a"}, "1").set("order", Json::object({{"--seed", "1"}, {"--new", 1}}));
+  CHECK(data_difference(data({"a"}, "1"), with_order).empty());
+  CHECK(data_difference(with_order, data({"a"}, "1")).empty());
   CHECK(data_difference(data({"a", "b"}, "1"), data({"a"}, "1")) == "1 data set, but there were 2");
   CHECK(data_difference(data({"a"}, "1"), data({"a"}, "2")) == "--seed is \"2\", but was \"1\"");
   CHECK(data_difference(file("a"), data({"a"}, "2")).empty());  // from an older checkpoint

@@ -53,6 +53,7 @@ TEST_CASE("documents are divided by numbers, one of which may be the rest") {
   for (const std::int64_t many : {std::int64_t{8}, INT64_MAX})
     CHECK(test::contains(test::error_of([&] { divide_by_counts(ten, {3, many}); }, Exit::usage), "more than the 10"));
   CHECK(test::contains(test::error_of([&] { divide_by_counts(ten, {3, 6}); }, Exit::usage), "fewer than the 10"));
+  CHECK(test::contains(test::error_of([&] { divide_by_counts(ten, {3, std::nullopt, 8}); }), "; use smaller numbers"));
 }
 
 TEST_CASE("tokens are divided at the nearest end of a document") {
@@ -64,12 +65,14 @@ TEST_CASE("tokens are divided at the nearest end of a document") {
   CHECK(divide_tokens(data, {5, 35}) == PartBounds{0, 0, 6});  // halfway between: picks the earlier end
   CHECK(divide_tokens(data, {6, 34}) == PartBounds{0, 1, 6});
   CHECK(divide_tokens(data, {1, 1, 1, 1}) == PartBounds{0, 1, 5, 5, 6});
+  CHECK(divide_tokens(documents_of(folder, {5, 5, 0, 0}), {1, 1}) == PartBounds{0, 1, 4});
 }
 
 TEST_CASE("shuffled documents follow NumPy's permutation") {
   // numpy.random.RandomState(1234).permutation(10)
   CHECK(shuffled_documents(10, 1234) == std::vector<std::uint32_t>{7, 2, 9, 1, 0, 8, 4, 5, 6, 3});
   CHECK(shuffled_documents(0, 1).empty());
+  CHECK_THROWS_AS(shuffled_documents(INT64_C(1) << 32, 1), Error);
 }
 
 TEST_CASE("a random sample of documents is distinct and sorted, repeats for the same seed, and can be all of them") {
@@ -83,6 +86,10 @@ TEST_CASE("a random sample of documents is distinct and sorted, repeats for the 
     CHECK(std::all_of(drawn.begin(), drawn.end(), [](std::int64_t i) { return i >= 0 && i < 1000; }));
   }
   CHECK_THROWS_AS(sample_documents(3, 4, 1), Error);
+  // The documents of a seed stay the same. Of numbers that are nearly as large as draws, many draws are rejected.
+  CHECK(sample_documents(1000, 5, 3) == PartBounds{101, 349, 403, 583, 791});
+  CHECK(sample_documents(INT64_C(3) << 61, 3, 6) ==
+        PartBounds{3414452427424513901, 5063037658077946386, 6409718480720517074});
 }
 
 TEST_CASE("every set of documents is drawn about equally often") {

@@ -24,7 +24,9 @@ const CopyProgress kQuiet = [](std::uint64_t) {};
 /// files.
 void copy(const std::string& prefix, const IndexedDataset& like, const DocumentList& list, int threads = 2) {
   DocumentCopy out(prefix, like.type(), like.is_multimodal());
-  out.write(list, threads, kQuiet);
+  std::uint64_t done = 0;
+  out.write(list, threads, [&](std::uint64_t bytes) { done += bytes; });
+  CHECK(done == out.written().bin_bytes);
   out.files().commit();
   CHECK(out.written().bin_hash == hash_file(prefix + ".bin"));
   CHECK(out.written().idx_hash == hash_file(prefix + ".idx"));
@@ -132,7 +134,21 @@ TEST_CASE("modes follow their sequences, and mixed types or modes are refused") 
   CHECK_THROWS_WITH_AS(mergeable({2, 0}), doctest::Contains("modal.idx has modes (multimodal), but"), Error);
   CHECK_THROWS_WITH_AS(mergeable({2, 3}), doctest::Contains("wide.idx stores tokens as i32, but"), Error);
   CHECK_THROWS_WITH_AS(mergeable({2, 3}), doctest::Contains("add --token-type i32"), Error);
-  CHECK_THROWS_AS(copy(folder.path + "x", *data[2], list_of({{data[0].get(), 0, 1}})), Error);
+  for (const auto& [like, from, what] : {std::tuple(2, 0, "has modes (multimodal)"), {0, 2, "has no modes"}})
+    CHECK(test::contains(test::error_of([&] {
+                           copy(folder.path + "x", *data[like], list_of({{data[from].get(), 0, 1}}));
+                         }),
+                         what));
+  // The type that holds both, if there is one.
+  for (const auto& [a, b, remedy] : {std::tuple(DataType::u8, DataType::i8, "--token-type i32"),
+                                     {DataType::u8, DataType::u16, "--token-type u16"},
+                                     {DataType::i32, DataType::i64, "--token-type i64"}}) {
+    write_documents(folder.path + "one", a, {{{1}}});
+    write_documents(folder.path + "two", b, {{{1}}});
+    std::vector<std::unique_ptr<IndexedDataset>> inputs;
+    for (const char* name : {"one", "two"}) inputs.push_back(std::make_unique<IndexedDataset>(folder.path + name));
+    CHECK(test::error_of([&] { check_mergeable(inputs, {}); }, Exit::bad_data).ends_with(remedy));
+  }
   CHECK(mergeable({2, 3}, DataType::i32).type == DataType::i32);
   CHECK_FALSE(file_exists(folder.path + "x.bin"));
 }
@@ -168,7 +184,9 @@ TEST_CASE("tokens of other types are converted, and those that do not fit are re
       if (!is_integer(to)) continue;
       const std::string converted = cat(prefix, "_as_", name_of(to)), written = cat(prefix, "_want");
       DocumentCopy out(converted, to, false);
-      out.write(list_of({{&data, 0, 1}, {&data, 1, 3}}), 2, kQuiet);
+      std::uint64_t done = 0;
+      out.write(list_of({{&data, 0, 1}, {&data, 1, 3}}), 2, [&](std::uint64_t bytes) { done += bytes; });
+      CHECK(done == out.written().bin_bytes);
       out.files().commit();
       write_documents(written, to, documents);
       CHECK(same_files(converted, written));

@@ -42,6 +42,8 @@ TEST_CASE("a keyed permutation maps to every number once") {
   std::set<std::int64_t> seen;
   for (std::int64_t i = 0; i < 1000; ++i) CHECK(seen.insert(large(i)).second);
   CHECK_THROWS_AS(KeyedPermutation(0, 1), Error);
+  CHECK_NOTHROW(KeyedPermutation(INT64_C(1) << 62, 1));
+  CHECK_THROWS_AS(KeyedPermutation((INT64_C(1) << 62) + 1, 1), Error);
 }
 
 TEST_CASE("images of a keyed permutation look random") {
@@ -108,6 +110,12 @@ TEST_CASE("the feistel order returns every cut of an epoch once, and no token tw
     starts.insert(first % tokens % kLength);
   }
   CHECK(starts.size() > 1);  // the cuts shift from epoch to epoch
+  std::set<std::int64_t> offsets;
+  const std::vector<std::int32_t> twelve = {12};
+  const SampleOrder shifted = order_of(twelve, 4, 200);  // 3 of 12 tokens are left over
+  for (std::int64_t sample = 0; sample < shifted.samples(); ++sample)
+    offsets.insert(shifted.first_token(sample).offset % 4);
+  CHECK(offsets == std::set<std::int64_t>{0, 1, 2, 3});
 }
 
 TEST_CASE("the feistel order depends on the seed, not on the number of samples") {
@@ -120,6 +128,14 @@ TEST_CASE("the feistel order depends on the seed, not on the number of samples")
     equal += few.shuffled(i) == other.shuffled(i);
   }
   CHECK(equal < 20);
+  // A resumed run needs the same order: splitmix64's first number from 0, and the first samples.
+  CHECK(mix_bits(0x9e3779b97f4a7c15u) == 0xe220a8397b1dcdafu);
+  std::vector<std::int64_t> first;
+  for (const std::int64_t i : {0, 1, 2, 1000, 1001}) {
+    const StreamPlace at = many.first_token(many.shuffled(i));
+    first.insert(first.end(), {at.position, at.offset});
+  }
+  CHECK(first == std::vector<std::int64_t>{39, 0, 97, 14, 36, 31, 211, 10, 210, 7});
   CHECK_THROWS_AS(order_of({3}, 8, 1), Error);  // shorter than one sample
   CHECK_THROWS_AS(order_of(lengths, 8, INT64_MAX), Error);
 }

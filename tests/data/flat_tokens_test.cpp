@@ -10,6 +10,7 @@
 
 #include "data/export_tokens.h"
 #include "data/import_tokens.h"
+#include "data/npy.h"
 #include "data/provenance.h"
 #include "tests/data/data_folder.h"
 #include "tests/error_of.h"
@@ -67,13 +68,23 @@ Documents import_as(const Import& import, const std::string& prefix) {
   import_tokens(options, inputs, console);
   const IndexedDataset data(prefix);
   CHECK(check_provenance(data) == ProvenanceCheck::content);
+  Json sources = Json::array();
+  for (const std::string& file : import.files) sources.push(describe_input(file, file_size(file), hash_file(file)));
+  CHECK(read_provenance(prefix)->at("inputs") == sources);
   return read_documents(prefix);
 }
 
 std::string export_as(const std::string& prefix, const std::string& output, TokenFormat format,
                       std::optional<IntegerType> type = {}) {
   Console console = silent_console();
-  export_tokens({.output = output, .format = format, .type = type}, IndexedDataset(prefix), console);
+  const IndexedDataset data(prefix);
+  const Json made = export_tokens({.output = output, .format = format, .type = type}, data, console);
+  CHECK(made.at("output").as_string() == output);
+  CHECK(made.at("format").as_string() == name_of(format));
+  CHECK(made.at("tokens").as_int() == data.tokens());
+  CHECK(made.at("bytes").as_int() == static_cast<std::int64_t>(file_size(output)));
+  CHECK(made.at("xxh3").as_string() == hash_text(hash_file(output)));
+  if (type) CHECK(made.at("dtype").as_string() == name_of(*type));
   return read_file(output);
 }
 
@@ -137,6 +148,8 @@ TEST_CASE("flat tokens: without a document token, each file is a document; with 
   // The widest input decides the type.
   CHECK(import_as({{shards[0], kGolden + "llmq.bin"}}, out).size() == 2);
   CHECK(IndexedDataset(out).type() == DataType::i32);
+  import_as({{kGolden + "npy_u1.npy", kGolden + "npy_i1.npy"}}, out);
+  CHECK(IndexedDataset(out).type() == DataType::i16);
   // Tokens next to each other, at the start and at the end, and a last document without its token.
   write_file_atomic(folder.path + "ids.bin", {"\7\1\7\7\2\3", 6});
   const IntegerType byte{1, false};
@@ -176,6 +189,25 @@ TEST_CASE("flat tokens: export writes the files that the other tools' code write
   same("llm_c_llama3.bin", TokenFormat::llm_c);
   write_documents(out, DataType::i32, documents_of(kGolden + "large.txt"));
   same("nanogpt_u32.bin", TokenFormat::nanogpt);
+  // More than a block of conversion, as they are stored and in another type; floats only as they are.
+  std::vector<std::int32_t> ids(300'000);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 60'000);
+  write_documents(out, DataType::i32, {{ids}});
+  const std::string wide = read_file(out + ".bin");
+  CHECK(export_as(out, flat, TokenFormat::npy) == npy_header(kI32, 300'000) + wide);
+  CHECK(export_as(out, flat, TokenFormat::npy, kU32) == npy_header(kU32, 300'000) + wide);
+  ids[299'999] = 70'000;
+  write_documents(out, DataType::i32, {{{1}, ids}});
+  CHECK(
+      test::contains(test::error_of([&] { export_as(out, flat, TokenFormat::npy, kU16); }, Exit::bad_data),
+                     "token 299999 of sequence 1, in document 0, is 70000, which does not fit in u16 (byte 1200000)"));
+  write_documents(out, DataType::i32, {{{1, 2}}});
+  std::string idx = read_file(out + ".idx");
+  idx[17] = 7;  // f32
+  write_file_atomic(out + ".idx", idx);
+  CHECK(export_as(out, flat, TokenFormat::npy) == npy_header(DataType::f32, 2) + read_file(out + ".bin"));
+  CHECK(test::contains(test::error_of([&] { export_as(out, flat, TokenFormat::nanogpt); }, Exit::bad_data),
+                       "stores f32 values, not token ids; use --format npy without --token-type"));
 
   const auto message = [&](TokenFormat format, IntegerType type) {
     return test::error_of([&] { export_as(out, folder.path + "none", format, type); }, Exit::bad_data);
@@ -190,6 +222,10 @@ TEST_CASE("flat tokens: export writes the files that the other tools' code write
   CHECK_FALSE(file_exists(folder.path + "none"));
   CHECK(test::contains(test::error_of([&] { flat_header(TokenFormat::llm_c, kU16, INT64_C(1) << 31); }, Exit::bad_data),
                        "up to 2^31 - 1 tokens, but there are 2,147,483,648"));
+  CHECK(flat_header(TokenFormat::llm_c, kU16, INT32_MAX).size() == 1024);
+  CHECK(flat_header(TokenFormat::nanogpt, kU16, 5).empty());
+  CHECK_THROWS_AS(flat_header(TokenFormat::llmq, kU16, 5), Error);
+  CHECK(test::contains(test::error_of([&] { flat_header(TokenFormat::llm_c, kI32, 5); }, Exit::usage), "not i32"));
 }
 
 TEST_CASE("flat tokens: ids that cannot be stored are refused by place") {
@@ -212,7 +248,13 @@ TEST_CASE("flat tokens: ids that cannot be stored are refused by place") {
                     place + "65536, which does not fit in u16; choose a larger --token-type"));
   CHECK(starts_with(message(100, {.raw_type = kI32, .vocab_size = 100}),
                     place + "100, but the ids of the vocabulary are 0 to 99; select the tokenizer"));
+  CHECK(message(-1, {.raw_type = kU32, .type = DataType::i64}) ==
+        place + "4294967295, but ids have at most 31 bits; make the file again, or choose another --input-type");
   CHECK(message(99, {.raw_type = kI32, .vocab_size = 100}) == "");
+  const std::string named =
+      test::error_of([&] { import_as({.files = {kGolden + "npy_u2.npy"}, .vocab_size = 5}, out); }, Exit::bad_data);
+  CHECK(test::contains(named, cat("npy_u2.npy: token 0 (byte ", npy_header(kU16, 281).size(), ") is ")));
+  CHECK(named.ends_with("are 0 to 4; select the tokenizer that made the data"));
   CHECK(message(65535, {.raw_type = kI32, .type = DataType::u16}) == "");
 }
 
@@ -239,7 +281,7 @@ TEST_CASE("flat tokens: broken headers are refused") {
   const auto message = [&](const std::string& content, std::optional<TokenFormat> format = {}, IntegerType raw = kU16) {
     write_file_atomic(path, content);
     const std::string text = test::error_of([&] { FlatTokenFile(path, format, raw); }, Exit::bad_data);
-    CHECK(starts_with(text, path + ": "));
+    CHECK((text.empty() || starts_with(text, path + ": ")));
     return text;
   };
   const auto with_number = [&](std::string content, std::size_t index, std::int32_t number) {
@@ -279,11 +321,21 @@ TEST_CASE("flat tokens: broken headers are refused") {
   CHECK(test::contains(message(text, TokenFormat::nanogpt), "is text, not token ids; make token files"));
   CHECK_NOTHROW(FlatTokenFile(path, TokenFormat::nanogpt, IntegerType{1, false}));  // ids of bytes may be text
   const std::pair<std::string_view, const char*> others[] = {
-      {"\x1F\x8B\x08", "is compressed"},    {"\x28\xB5\x2F\xFD", "is compressed"},
-      {"PK\x03\x04", "is compressed"},      {"PAR1", "is a table"},
-      {"\x80\x04\x95", "is a Python pick"}, {"TNTIDX", "is the .idx of fairseq's token files"}};
+      {"\x1F\x8B\x08", "is compressed"},     {"\x28\xB5\x2F\xFD", "is compressed"},
+      {"PK\x03\x04", "is compressed"},       {"PAR1", "is a table"},
+      {"\x80\x04\x95", "is a Python pick"},  {"TNTIDX", "is the .idx of fairseq's token files"},
+      {"\xFD\x37zXZ", "is compressed"},      {"BZh91AY&SY", "is compressed"},
+      {"\x04\x22\x4D\x18", "is compressed"}, {"ARROW1", "is a table"},
+      {"\xFF\xFF\xFF\xFF", "is a table"},    {"\x89HDF\r\n", "is a table"},
+      {"\x80\x05\x95", "is a Python pick"}};
   for (const auto& [magic, what] : others)
-    CHECK(test::contains(message(cat(magic, std::string(100, '\0')), TokenFormat::nanogpt), what));
+    CHECK(test::contains(message(cat(magic, std::string(101 - magic.size() % 2, '\0')), TokenFormat::nanogpt), what));
+  // Ids that only begin like these, and files too short to tell.
+  for (const std::string& ids : {"\x1F\x8B\x08 " + std::string(100, '\0'), "\x1F\x8B\x08\x80" + std::string(100, '\0'),
+                                 std::string("\x1F\x8B\x08\0\0\0\0\0\1", 9) + std::string(101, '\0'),
+                                 "PAR1" + std::string(58, '\0'), std::string(62, 'a'), std::string(100, 'a') + "\1 "})
+    CHECK(message(ids, TokenFormat::nanogpt).empty());
+  CHECK(test::contains(message(std::string(60, '~') + "\r\t \n", TokenFormat::nanogpt), "is text, not token ids"));
   CHECK(test::contains(message("abc", TokenFormat::npy), "has no header, not that of npy"));
   CHECK(test::contains(message(""), "no header of a known format"));
   CHECK(test::contains(message(test::lfs_pointer(1000), TokenFormat::nanogpt), "git lfs pull"));
@@ -330,4 +382,8 @@ TEST_CASE("integer types: ranges and conversion agree with plain arithmetic on e
   }
   for (const std::string name : {"", "u1", "f32", "u128", "U8"}) CHECK_FALSE(parse_integer_type(name));
   CHECK_FALSE(indexed_type(kU32));
+  CHECK_FALSE(indexed_type({8, false}));
+  CHECK(indexed_type(kU16) == DataType::u16);
+  CHECK(indexed_type(kI64) == DataType::i64);
+  CHECK_THROWS_AS(integer_type(DataType::f64), Error);
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/mock_tokens.h"
+#include "tests/data/data_folder.h"
 #include "tests/data/golden.h"
 
 using namespace mtl;
@@ -207,6 +208,21 @@ TEST_CASE("an id beyond the vocabulary is refused") {
   };
   CHECK_NOTHROW(read_all(91));  // the largest id is 90
   CHECK_THROWS_AS(read_all(90), Error);
+  // A padding id outside the vocabulary is none of its ids, and a negative id is in no vocabulary.
+  Folder folder;
+  const auto open_ids = [&] {
+    return GptDataset(std::make_shared<IndexedDataset>(folder.path + "ids"),
+                      {.seq_length = 4, .range = {0, 1}, .pad = 95, .vocab_size = 91});
+  };
+  const auto item_of = [&](std::int32_t id) {
+    write_documents(folder.path + "ids", DataType::i32, {{{1, id, 2, 3, 4}}});
+    return open_ids().item(0);
+  };
+  CHECK(item_of(95).tokens == std::vector<std::int32_t>{1, 0, 2, 3});
+  CHECK_THROWS_AS(item_of(94), Error);
+  CHECK_THROWS_AS(item_of(-5), Error);
+  write_file_atomic(folder.path + "ids.idx", read_file(folder.path + "ids.idx") + '\1');
+  CHECK_THROWS_WITH_AS(open_ids(), doctest::Contains("multimodal"), Error);
 }
 
 TEST_CASE("a run needs the samples of its training, of all its evaluations and of one test") {
@@ -222,6 +238,12 @@ TEST_CASE("a run needs the samples of its training, of all its evaluations and o
   CHECK(count_samples(
             {.train_iters = 7, .global_batch_size = 8, .eval_interval = 2, .eval_iters = 1, .train_samples = 35}) ==
         Counts{35, 32, 8});  // a ramp splits the same samples into more updates
+  const std::int64_t many = INT64_MAX / 8;
+  for (const RunLength& run :
+       {RunLength{.train_iters = many, .global_batch_size = 9},
+        RunLength{.train_iters = 1, .global_batch_size = 9, .eval_iters = many},
+        RunLength{.train_iters = 2, .global_batch_size = 8, .eval_interval = 1, .eval_iters = many}})
+    CHECK_THROWS_WITH_AS(count_samples(run), doctest::Contains("overflow the 64-bit sample count"), Error);
 }
 
 TEST_CASE("data that cannot fill a sample is refused") {
@@ -234,6 +256,17 @@ TEST_CASE("data that cannot fill a sample is refused") {
   CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 3}, .samples = INT64_MAX}), Error);
   CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 3}, .samples = INT64_MAX / 16}), Error);
   CHECK_THROWS_AS(build({.seq_length = 8, .seed = -1, .range = {0, 3}, .samples = 1}), Error);
+  CHECK_THROWS_AS(build({.seq_length = 8, .seed = INT64_C(1) << 32, .range = {0, 3}, .samples = 1}), Error);
+  CHECK(build({.seq_length = 8, .seed = (INT64_C(1) << 32) - 1, .range = {0, 3}, .samples = 1}).samples() == 6);
+  for (const SplitRange range : {SplitRange{-1, 3}, SplitRange{2, 1}, SplitRange{0, 4}})
+    CHECK_THROWS_AS(build({.seq_length = 8, .range = range, .samples = 1}), Error);
+  CHECK_THROWS_AS(build({.seq_length = 0, .range = {0, 3}, .samples = 1}), Error);
+  CHECK_THROWS_AS(
+      build({.kind = OrderKind::feistel, .seq_length = 8, .range = {0, 3}, .samples = 1, .drop_last_partial = false}),
+      Error);
+  const SampleOrder feistel = build({.kind = OrderKind::feistel, .seq_length = 50, .range = {0, 3}});
+  CHECK(feistel.samples() == 1);  // 51 tokens are just enough
+  CHECK(build({.seq_length = 8, .range = {1, 1}}).samples() == 0);
   CHECK(build({.seq_length = 8, .range = {1, 1}, .samples = 0}).samples() == 0);
   CHECK(build({.seq_length = 8, .range = {0, 3}, .samples = 0}).samples() == 6);
 }
@@ -314,6 +347,8 @@ TEST_CASE("mock tokens: sequences count up to the end-of-document token, in any 
       mock.read(sequence, length / 2, part);
       CHECK(part[0] == all[length / 2]);
     }
+    if (vocab_size == 50257)
+      CHECK(std::vector{mock.lengths()[0], mock.lengths()[1], mock.lengths()[99'999]} == std::vector{810, 1810, 2543});
     CHECK(longest > 1000);
     CHECK(longest <= 4095);
   }

@@ -8,7 +8,9 @@
 #include <random>
 
 #include "base/error.h"
+#include "data/indexed_format.h"
 #include "tests/data/data_folder.h"
+#include "tests/error_of.h"
 
 using namespace mtl;
 
@@ -53,6 +55,13 @@ TEST_CASE("written sequences read back, in every integer type") {
     CHECK(token == 3);
     CHECK_THROWS_AS(data.read(0, 3, {&token, 1}), Error);
     CHECK_THROWS_AS(data.read(3, 0, {&token, 1}), Error);
+    CHECK_THROWS_AS(data.read(0, -1, {&token, 1}), Error);
+    CHECK_THROWS_AS(data.read(-1, 0, {&token, 1}), Error);
+    CHECK(data.idx_bytes() == file_size(prefix + ".idx"));
+    CHECK(data.token_begin(1) == 3);
+    CHECK(data.token_begin(3) == 6);
+    CHECK(data.modes().empty());
+    data.prefetch(2, 1, 1);
   }
 }
 
@@ -103,6 +112,47 @@ TEST_CASE("a token id that does not fit its type is an error and leaves no file"
     CHECK_THROWS_AS(writer.add_sequence(std::vector<std::int32_t>{-1}), Error);
   }
   CHECK(std::filesystem::is_empty(folder.path));
+  const std::uint16_t narrow[] = {1, 127, 200};
+  for (const auto& [type, what] : {std::pair(DataType::u8, ""),
+                                   {DataType::i8, "the token id 200 does not fit in 8 bits"},
+                                   {DataType::i16, ""},
+                                   {DataType::u16, ""},
+                                   {DataType::i32, ""},
+                                   {DataType::i64, ""}}) {
+    IndexedDatasetWriter writer(prefix, type);
+    const std::string error = test::error_of([&] { writer.add_sequence(narrow); }, Exit::bad_data);
+    CHECK(test::contains(error, what));
+    if (!error.empty()) continue;
+    writer.end_document();
+    writer.finish();
+    CHECK(read_sequence(IndexedDataset(prefix), 0) == std::vector<std::int32_t>{1, 127, 200});
+  }
+  IndexedDatasetWriter writer(prefix, DataType::u16);
+  CHECK(test::contains(test::error_of([&] {
+                         writer.add_sequence(std::vector<std::int32_t>{5, 65536, -1});
+                       }),
+                       "the token id 65536 does not fit in 16 unsigned bits; check the vocabulary size"));
+  CHECK_THROWS_AS(IndexedDatasetWriter(prefix, DataType::f32), Error);
+  CHECK(token_type_for_vocab(65499) == DataType::u16);
+  CHECK(token_type_for_vocab(65500) == DataType::i32);
+}
+
+TEST_CASE("a stored id beyond 32 bits is refused") {
+  Folder folder;
+  const std::string prefix = folder.path + "wide";
+  write_documents(prefix, DataType::i64, {{{1, 2}}});
+  for (const std::int64_t id : {INT64_C(1) << 31, -(INT64_C(1) << 31) - 1, std::int64_t{INT32_MIN}}) {
+    write_file_atomic(prefix + ".bin", to_little_endian(7, 8) + to_little_endian(static_cast<std::uint64_t>(id), 8));
+    const IndexedDataset data(prefix);
+    if (id == INT32_MIN)
+      CHECK(read_sequence(data, 0) == std::vector<std::int32_t>{7, INT32_MIN});
+    else
+      CHECK(test::contains(test::error_of([&] { read_sequence(data, 0); }, Exit::bad_data),
+                           cat("wide.bin: the token id ", id, " does not fit in 32 bits")));
+    CHECK_THROWS_AS(data.stored_tokens(0, 2), Error);
+    CHECK_THROWS_AS(data.stored_lengths(1, 0), Error);
+    CHECK_THROWS_AS(data.stored_tokens(-1, 0), Error);
+  }
 }
 
 TEST_CASE("rewriting Megatron-LM's files reproduces every byte") {
@@ -248,6 +298,16 @@ struct LongFiles {
 
 TEST_CASE("a broken rule is found in every block of a long file, also at its edges") {
   Folder folder;
+  {
+    IndexedDatasetWriter writer(folder.path + "unequal", DataType::u16);
+    for (std::int32_t i = 0; i < LongFiles::kSequences; ++i)
+      writer.add_sequence(std::vector<std::int32_t>(static_cast<std::size_t>(1 + i % 7), i));
+    writer.end_document();
+    writer.finish();
+    const IndexedDataset unequal(folder.path + "unequal");
+    for (const std::int32_t i : {0, 4095, 4096, 9999})
+      CHECK(read_sequence(unequal, i) == std::vector<std::int32_t>(static_cast<std::size_t>(1 + i % 7), i));
+  }
   const LongFiles files(folder);
   const std::size_t pointers = 34 + 4 * LongFiles::kSequences, documents = pointers + 8 * LongFiles::kSequences;
   for (const std::size_t i : {0, 1, 4094, 4095, 4096, 4097, 8191, 8192, 9998, 9999}) {
@@ -315,6 +375,7 @@ TEST_CASE("an .idx with one mode per sequence is multimodal") {
   const IndexedDataset data(
       write_files(folder, read_file(folder.path + "good.idx") + modes, read_file(folder.path + "good.bin")));
   CHECK(data.is_multimodal());
+  CHECK(data.modes().size() == 3);
   CHECK(read_sequence(data, 2) == std::vector<std::int32_t>{5, 127});
 }
 
@@ -323,7 +384,7 @@ TEST_CASE("reading tokens from a data set of floats is refused") {
   write_corpus(folder.path + "good", DataType::i32);
   const std::string idx = with_field(read_file(folder.path + "good.idx"), 17, std::uint8_t{7});
   const IndexedDataset data(write_files(folder, idx, read_file(folder.path + "good.bin")));
-  CHECK_THROWS_AS(read_sequence(data, 0), Error);
+  CHECK(test::contains(test::error_of([&] { read_sequence(data, 0); }, Exit::bad_data), "stores f32 values"));
 }
 
 TEST_CASE("truncated and bit-flipped files are refused or read safely") {

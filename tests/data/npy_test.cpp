@@ -60,6 +60,12 @@ TEST_CASE("npy: broken headers are refused") {
   CHECK(test::contains(message(cat(kNpyMagic, std::string_view("\2\0\xFF\xFF\xFF\xFF", 6))),
                        "text has 4294967295 bytes"));
   CHECK(test::contains(message(with_text(std::string(10'001, ' '))), "at most 10,000"));
+  std::string longest = dictionary("'<u2'", "(5,)");
+  longest.resize(10'000, ' ');
+  CHECK(read_npy_header(with_text(longest)).bytes == 10'010);
+  version[6] = 1;
+  version[7] = 1;
+  CHECK(test::contains(message(version), "format version is 1.1"));
   const std::string kBroken = "is not a dictionary as NumPy writes it";
   for (const char* text :
        {"", "{", "[]", "{'descr'}", "{'descr': '<u2' 'shape': (1,)}", "{'shape': (1,", "{'shape': (x,)}",
@@ -72,7 +78,13 @@ TEST_CASE("npy: broken headers are refused") {
   CHECK(test::contains(message(with_text("{'eval': '<u2'}")), "unknown key 'eval'"));
   CHECK(test::contains(message(with_text(dictionary("'<u2'", "(5,)", "True"))), "Fortran order"));
   CHECK(test::contains(message(with_text(dictionary("'<u2'", "(-5,)"))), "-5 elements"));
-  for (const char* descr : {"''", "'<'", "'<u3'", "'<u16'", "'<u'", "'u2'", "'<b1'", "'<u9223372036854775807'"})
+  for (const char* descr :
+       {"''", "'<'", "'<u3'", "'<u16'", "'<u'", "'u2'", "'<b1'", "'<u9223372036854775807'", "'<u22'"})
     CHECK(test::contains(message(with_text(dictionary(descr, "(5,)"))), "not an integer type"));
-  CHECK(test::contains(message(with_text(dictionary("'|u2'", "(5,)"))), "unknown byte order"));
+  for (const char* descr : {"'|u2'", "'=u1'", "'=u2'"})
+    CHECK(test::contains(message(with_text(dictionary(descr, "(5,)"))), "unknown byte order"));
+  for (const char* descr : {"'|u1'", "'<u1'", "'>u1'"})
+    CHECK(read_npy_header(with_text(dictionary(descr, "(0,)"))).type == IntegerType{1, false});
+  for (const char* descr : {"'O'", "'|O'"})
+    CHECK(test::contains(message(with_text(dictionary(descr, "(5,)"))), "the array's type is "));
 }

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "base/error.h"
 #include "tests/data/golden.h"
 
 using namespace mtl;
@@ -65,6 +66,11 @@ TEST_CASE("random streams equal NumPy's and torch's") {
     CAPTURE(entry.at("seed").as_int());
     check_stream(entry);
   }
+}
+
+TEST_CASE("sizes for which torch permutes in another way are refused") {
+  CHECK_THROWS_WITH_AS(torch_randperm(1, (INT64_C(1) << 32) / 20), doctest::Contains("only up to 214748363"), Error);
+  CHECK_THROWS_AS(torch_randperm(1, -1), Error);
 }
 
 TEST_CASE("a permutation does not depend on the type of its items") {
