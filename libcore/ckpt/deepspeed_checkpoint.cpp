@@ -172,9 +172,8 @@ class DeepSpeedReader : public MappedReader {
 
   void set_config(const DeepSpeedFiles& files, const ModelSupplement& given, std::vector<std::string>& notes) {
     const std::optional<PickleValue> args = model_.find("args");
-    is_neox_ = model_.is_neox || !files.configs.empty();
     has_padded_vocabulary = !given.vocab_size && !model_.has_stripped_vocabulary;
-    if (is_neox_) {
+    if (model_.is_neox || !files.configs.empty()) {
       const NeoxSettings settings = read_neox_settings(files.configs, args);
       config = neox_config(settings, shapes(), given, notes);
       dropout = neox_dropout(settings);
@@ -234,7 +233,7 @@ class DeepSpeedReader : public MappedReader {
         tensor_kind != "param.")
       return std::nullopt;
     const bool is_linear = ends_with(canonical.name, ".out.bias") || ends_with(canonical.name, ".down.bias");
-    const bool is_sum = is_neox_ && config.parallel_residual && is_linear;
+    const bool is_sum = config.parallel_residual && is_linear;
     const bool is_same = std::ranges::all_of(parameter.shards, [&](const FlatShard& s) { return is_equal(s, first); });
     if (is_same && !is_sum) return std::nullopt;
     if (!is_sum) ++averaged;
@@ -364,7 +363,6 @@ class DeepSpeedReader : public MappedReader {
   ShardedParameters main_;  // fp32 weights in the optimizer's files; empty: none
   mutable std::set<std::string> checked_main_;
   std::string path_;
-  bool is_neox_ = false;
   bool has_up_first_ = false;                  // a rank's rows of a gated MLP are [up | gate]
   bool has_heads_apart_ = false;               // a rank's rows of the attention are [queries | keys | values]
   std::deque<std::vector<std::byte>> merged_;  // vectors that differ between ranks
