@@ -46,6 +46,10 @@ TEST_CASE("deepspeed: the golden cases equal their models and moments bit for bi
     CHECK(source.state()->iteration == 2);
     CHECK(source.state()->optimizer_steps == 2);
     CHECK(source.state()->skipped_iterations == 0);
+    CHECK(!source.has_padded_vocabulary());
+    REQUIRE(source.dropout());
+    const bool has_dropout = main.config().norm == Norm::layernorm && starts_with(name, "megatron");
+    CHECK(*source.dropout() == (has_dropout ? ModelDropout{0.1, 0.1, 0.1} : ModelDropout{}));
   }
 }
 
@@ -171,6 +175,9 @@ TEST_CASE("deepspeed: a universal checkpoint that is damaged or merged in anothe
   copy();
   fs::create_directories(path + "/zero/2.mlp.experts.weight");
   CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "'2.mlp.experts.weight' is not a GPT parameter"));
+  copy();
+  fs::copy(path + "/zero/4.weight", path + "/zero/4.bias");
+  CHECK(contains(error_of([&] { open_deepspeed_case(path); }), "4.bias' does not fit the model"));
   copy();
   write_file_atomic(path + "/zero_pp_rank_0_mp_rank_01_model_states.pt", "");
   CHECK(
