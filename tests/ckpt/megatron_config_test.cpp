@@ -170,3 +170,109 @@ TEST_CASE("megatron config: an interpolation factor of 1 is linear scaling, as w
     CHECK(config.rotary.factor == 1);
   }
 }
+
+TEST_CASE("megatron config: every argument that is read, and its default") {
+  const auto rope = [](const AddArgs& add) {
+    return config_with([&](PickleWriter& pickle) {
+      pickle.text("position_embedding_type"), pickle.text("rope");
+      pickle.text("max_position_embeddings"), pickle.integer(32);
+      add(pickle);
+    });
+  };
+  using Scaling = RotaryOptions::Scaling;
+  GptConfig expected = rope([](PickleWriter&) {});
+  CHECK(expected.rotary == RotaryOptions{.base = 10000, .percent = 1});
+  CHECK(expected.num_query_groups == 2);
+  CHECK(expected.head_dim == 4);
+  CHECK(expected.norm_eps == 1e-5);
+  CHECK(expected.init_std == 0.02);
+  CHECK(expected.activation == Activation::gelu_erf);
+  const GptConfig read = rope([](PickleWriter& pickle) {
+    for (const auto& [name, value] : {std::pair("rope_theta", 500.0), std::pair("rotary_percent", 0.5),
+                                      std::pair("init_method_std", 0.5), std::pair("norm_epsilon", 0.25)})
+      pickle.text(name), pickle.number(value);
+    for (const char* name : {"rotary_interleaved", "use_rope_scaling", "swiglu", "group_query_attention"})
+      pickle.text(name), pickle.boolean(true);
+    for (const char* name : {"num_query_groups", "num_key_value_heads"}) pickle.text(name), pickle.integer(1);
+    pickle.text("kv_channels"), pickle.integer(8);
+    pickle.text("normalization"), pickle.text("layernorm");
+  });
+  expected.rotary = {.base = 500, .percent = 0.5, .interleaved = true, .scaling = Scaling::llama3, .factor = 8};
+  expected.init_std = 0.5;
+  expected.norm_eps = 0.25;
+  expected.gated_mlp = true;
+  expected.activation = Activation::silu;
+  expected.ffn_hidden_size = 16;
+  expected.num_query_groups = 1;
+  expected.head_dim = 8;
+  CHECK(read == expected);
+  for (const auto& [glu, activation] :
+       {std::pair("geglu", Activation::gelu_erf), {"reglu", Activation::relu}, {"swiglu", Activation::silu}}) {
+    const GptConfig config = config_with([&](PickleWriter& p) { p.text("glu_activation"), p.text(glu); });
+    CHECK(config.gated_mlp);
+    CHECK(config.activation == activation);
+  }
+  for (const auto& [name, activation] : {std::pair("squared_relu", Activation::squared_relu),
+                                         {"openai_gelu", Activation::gelu_tanh},
+                                         {"onnx_safe", Activation::gelu_erf}})
+    CHECK(config_with([&](PickleWriter& p) { p.text(name), p.boolean(true); }).activation == activation);
+  CHECK(config_with([&](PickleWriter& p) {
+          for (const char* name : {"openai_gelu", "onnx_safe"}) p.text(name), p.boolean(true);
+        }).activation == Activation::gelu_erf);
+}
+
+TEST_CASE("megatron config: arguments that contradict the tensors or are out of range are named") {
+  const std::pair<const char*, double> wrong[] = {{"num_layers", 3},
+                                                  {"hidden_size", 9},
+                                                  {"padded_vocab_size", 10},
+                                                  {"ffn_hidden_size", 31},
+                                                  {"num_layers", -1},
+                                                  {"num_layers", 1e10},
+                                                  {"max_position_embeddings", 7},
+                                                  {"hidden_size", 7},
+                                                  {"init_method_std", -1},
+                                                  {"init_method_std", 1e3},
+                                                  {"norm_epsilon", 0},
+                                                  {"mtp_num_layers", 1},
+                                                  {"softmax_scale", 1},
+                                                  {"rotary_base_per_layer", 1},
+                                                  {"hybrid_override_pattern", 1},
+                                                  {"heterogeneous_layers_config_path", 1},
+                                                  {"heterogeneous_layers_config_encoded_json", 1}};
+  for (const auto& [name, value] : wrong) {
+    CAPTURE(name);
+    CAPTURE(value);
+    const std::string problem = problem_with([&, name = name, value = value](PickleWriter& pickle) {
+      pickle.text(name);
+      value == std::int64_t(value) ? pickle.integer(std::int64_t(value)) : pickle.number(value);
+    });
+    CHECK(test::contains(problem, cat("args.", name, " is ")));
+  }
+  for (const char* name : {"embed_layernorm", "apply_residual_connection_post_layernorm", "quick_geglu"})
+    CHECK(test::contains(problem_with([&](PickleWriter& p) { p.text(name), p.boolean(true); }), cat(name, " is on")));
+  for (const char* name : {"normalization", "glu_activation", "position_embedding_type"})
+    CHECK(test::contains(problem_with([&](PickleWriter& p) { p.text(name), p.text("other"); }), cat("args.", name)));
+  CHECK(test::contains(
+      problem_with([](PickleWriter& p) { p.text("untie_embeddings_and_output_weights"), p.boolean(true); }),
+      "args.untie_embeddings_and_output_weights is "));
+}
+
+TEST_CASE("megatron config: one missing dropout is Megatron-LM's default, and sizes of ranks have an older name") {
+  const auto pickled = [](const char* name, double value) {
+    return namespace_with(
+        [&](PickleWriter& p) { p.text(name), value < 1 ? p.number(value) : p.integer(std::int64_t(value)); });
+  };
+  const std::string hidden = pickled("hidden_dropout", 0.5), attention = pickled("attention_dropout", 0.25),
+                    older = pickled("model_parallel_size", 4), newer = pickled("tensor_model_parallel_size", 2),
+                    stages = pickled("pipeline_model_parallel_size", 3);
+  const auto dropout = [](const std::string& text) { return *megatron_dropout(Pickle(text, torch_global_use).root()); };
+  CHECK(dropout(hidden) == ModelDropout{.hidden = 0.5, .attention = 0.1, .embedding = 0.5});
+  CHECK(dropout(attention) == ModelDropout{.hidden = 0.1, .attention = 0.25, .embedding = 0.1});
+  const auto sizes = [](const std::string& text) {
+    return megatron_parallel_sizes(Pickle(text, torch_global_use).root());
+  };
+  using Sizes = std::pair<std::int64_t, std::int64_t>;
+  CHECK(sizes(older) == Sizes(4, 0));
+  CHECK(sizes(newer) == Sizes(2, 0));
+  CHECK(sizes(stages) == Sizes(0, 3));
+}
