@@ -205,6 +205,10 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
       {"llama_model/llama", "vocab_size", "many", "vocab_size is \"many\"; it must be a whole number"},
       {"llama_model/llama", "rope_parameters", "fast", "rope_parameters is \"fast\"; it must be an object"},
       {"llama_model/llama", "tie_word_embeddings", 1, "tie_word_embeddings is 1; it must be true or false"},
+      {"llama_model/llama", "rms_norm_eps", 1, "rms_norm_eps is 1; it must be above 0 and below 1"},
+      {"llama_model/llama", "layer_types", Json(std::string(90, 'x')), "layer_types is a value of 92 bytes; "},
+      {"llama_model/llama", "layer_types", Json::array().push(std::string(90, 'x')),
+       "layer_types is a list of 94 bytes"},
       {"family_model/gpt2_relu", "scale_attn_weights", false, "scale_attn_weights is false"}};
   for (const Refusal& entry : refusals) {
     CAPTURE(entry.message);
@@ -214,6 +218,14 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
     CAPTURE(error);
     CHECK(contains(error, entry.message));
   }
+  Json once = golden_config("llama_model/llama");
+  once.set("vocab_size", "many").set("partial_rotary_factor", 0.5);
+  CHECK(refusal(once.set("rope_scaling", once.at("rope_parameters"))) ==
+        "vocab_size is \"many\"; it must be a whole number; partial_rotary_factor is 0.5, but mtl supports only 1 for "
+        "models of this type");
+  Json layers = golden_config("family_model/qwen3");
+  CHECK(
+      contains(refusal(layers.set("layer_types", Json()).set("max_window_layers", -1)), "max_window_layers is -1; it"));
   Json several = golden_config("llama_model/llama");
   several.set("hidden_act", "mish").set("quantization_config", Json::object()).set("rope_parameters", rope("axial"));
   for (const char* part : {"mish", "quantized", "axial"}) CHECK(contains(refusal(several), part));
@@ -352,7 +364,29 @@ TEST_CASE("hf config: a model that fits no family is refused with what the close
   CHECK(contains(error, "mlp_bias true"));
   config = gpt_config_from_hf(golden_config("llama_model/llama"));
   config.rotary.interleaved = true;
-  CHECK(contains(error_of([&] { hf_family_for(config); }), "\"interleaved\": true"));
+  error = error_of([&] { hf_family_for(config); });
+  CHECK(contains(error, "the closest, llama, does not have: rotary {"));  // the first of several
+  CHECK(contains(error, "\"interleaved\": true"));
+  config = gpt_config_from_hf(golden_config("llama_model/llama"));
+  config.norm_eps = 2;
+  CHECK(contains(error_of([&] { hf_family_for(config); }), "does not have: rms_norm_eps is 2"));
+  config = gpt_config_from_hf(golden_config("llama_model/llama"));
+  config.position_embedding = PositionEmbedding::learned;
+  CHECK(contains(error_of([&] { hf_family_for(config); }), "no rotary"));
+}
+
+TEST_CASE("hf config: a description is read from a folder or a file, with its dropout") {
+  const ScratchFolder scratch;
+  const Json json = golden_config("gpt2_model/a").set("resid_pdrop", 0.25);
+  write_text(scratch / "config.json", json.dump());
+  for (const std::string& path : {scratch.path(), scratch / "config.json"}) {
+    const HfDescription read = read_hf_description(path);
+    CHECK(read.path == scratch / "config.json");
+    CHECK(read.hf_config == json);
+    CHECK(read.config == gpt_config_from_hf(json));
+    CHECK(read.dropout == dropout_from_hf(json));
+    CHECK(read.dropout.hidden == 0.25);
+  }
 }
 
 TEST_CASE("hf names: qkv, gated mlp, norms, embedding and output layer have the family's names and shapes") {

@@ -196,6 +196,10 @@ TEST_CASE("hf families: a stored output layer must equal the token embedding if 
   change_tensor(folder, "lm_head.weight", embedding.shape, values);
   change_tensor(folder, "model.layers.0.self_attn.rotary_emb.inv_freq", {8}, std::span(values).first(16));
   CHECK(same_model(open_quietly(folder), open_quietly("golden/llama_model/qwen2")));
+  change_tensor(folder, "lm_head.weight", {embedding.shape[1], embedding.shape[0]}, values);
+  CHECK(contains(error_of([&] { open_quietly(folder); }), "tensor 'lm_head.weight' differs from the token embedding"));
+  change_tensor(folder, "lm_head.weight", embedding.shape, values, StoredDType::bf16);
+  CHECK(contains(error_of([&] { open_quietly(folder); }), "tensor 'lm_head.weight' differs from the token embedding"));
   values[100] ^= std::byte{1};
   change_tensor(folder, "lm_head.weight", embedding.shape, values);
   CHECK(contains(error_of([&] { open_quietly(folder); }), "tensor 'lm_head.weight' differs from the token embedding"));

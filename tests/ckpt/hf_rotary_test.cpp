@@ -139,6 +139,12 @@ TEST_CASE("hf rotary: original_max_position_embeddings at the top level takes pr
 TEST_CASE("hf rotary: --rope-parameters refuse what has no effect, and keep the model's other values") {
   CHECK(problems_of(R"({"rope_type": "default", "rope_theta": 500})").empty());
   CHECK(problems_of(R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16})").empty());
+  CHECK(problems_of(R"({"rope_type": "yarn", "factor": 4, "attention_factor": 1, "truncate": false,
+                       "original_max_position_embeddings": 16})")
+            .empty());
+  CHECK(contains(problems_of(R"({"rope_type": "longrope", "short_factor": [1, "1"], "long_factor": [1, 1],
+                                 "original_max_position_embeddings": 16})"),
+                 "it must be a list of numbers"));
   CHECK(contains(problems_of(R"({"rope_type": "yarn", "factor": 4})"), "has no original_max_position_embeddings; add"));
   CHECK(contains(problems_of(R"({"rope_type": "linear"})"), "has no factor; add it"));
   CHECK(

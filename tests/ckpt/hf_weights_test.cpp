@@ -197,6 +197,38 @@ TEST_CASE("hf weights: PyTorch's tensors that do not match their CRC-32 are not 
   TestStore store(damaged.config(), false);
   const std::string error = error_of([&] { damaged.load_values(store.store); }, Exit::bad_data);
   for (const char* part : {"pytorch_model.bin", "CRC-32"}) CHECK(contains(error, part));
+  CHECK(contains(error_of([&] { damaged.verify(); }, Exit::bad_data), "CRC-32"));
+}
+
+TEST_CASE("hf weights: an index names files in the folder, which have its tensors; model.safetensors comes before it") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch / "m";
+  copy_renamed("gpt2_model/a", folder, kSameName);
+  const auto write_index = [&](const char* tensor, const char* file) {
+    const Json map = Json::object({{"transformer.wte.weight", "part"}, {tensor, file}});
+    write_text(folder + "/model.safetensors.index.json", Json::object({{"weight_map", map}}).dump());
+  };
+  write_index("x", "absent");
+  CHECK(same_weights("gpt2_model/a", folder));
+  fs::rename(folder + "/model.safetensors", folder + "/part");
+  for (const char* file : {"", ".part", "../part", "a/part"}) {
+    CAPTURE(file);
+    write_index("x", file);
+    CHECK(
+        contains(error_of([&] { open_quietly(folder); }, Exit::bad_data), "is not the name of a file in this folder"));
+  }
+  write_index("x", "part");
+  CHECK(
+      contains(error_of([&] { open_quietly(folder); }, Exit::bad_data), "part: tensor 'x' is missing, although model"));
+  write_index("transformer.wpe.weight", "part");
+  CHECK(same_weights("gpt2_model/a", folder));
+  Json config = Json::read(folder + "/config.json");
+  write_text(folder + "/config.json", config.set("n_layer", 100).dump());
+  CHECK(contains(error_of([&] { open_quietly(folder); }, Exit::bad_data), "tensors, too few for the 100 layers"));
+  copy_renamed(
+      "gpt2_model/a", scratch / "two", kSameName, {},
+      {{"transformer.a.weight", "transformer.wpe.weight"}, {"transformer.b.weight", "transformer.wpe.weight"}});
+  CHECK(contains(error_of([&] { open_quietly(scratch / "two"); }, Exit::bad_data), "and neither are others (1)"));
 }
 
 TEST_CASE("hf weights: a state dict inside a dict is found, or the error lists the dict's keys") {
