@@ -375,3 +375,183 @@ TEST_CASE("a loaded model with rotary positions continues with another scaling, 
   given.rope_parameters = R"({"rope_type": "yarn", "factor": 2})";
   CHECK(resolve(given, longer).problems.size() == 1);
 }
+
+TEST_CASE("every flag changes its part of a new model, agrees with that model, and contradicts the plain one") {
+  struct Case {
+    const char* flag;  // in the contradiction; "": the plain model may continue with it
+    void (*give)(ArchitectureOptions&);
+    void (*expect)(GptConfig&);
+  };
+  using Options = ArchitectureOptions;
+  using Scaling = RotaryOptions::Scaling;
+  const auto rotary = [](GptConfig& c) { c.position_embedding = PositionEmbedding::rotary; };
+  const Case cases[] = {
+      {"--num-layers 3", [](Options& o) { o.num_layers = 3; }, [](GptConfig& c) { c.num_layers = 3; }},
+      {"--kv-channels 16", [](Options& o) { o.kv_channels = 16; }, [](GptConfig& c) { c.head_dim = 16; }},
+      {"--ffn-hidden-size 200", [](Options& o) { o.ffn_hidden_size = 200; },
+       [](GptConfig& c) { c.ffn_hidden_size = 200; }},
+      {"--group-query-attention", [](Options& o) { o.group_query_attention = true; },
+       [](GptConfig& c) { c.num_query_groups = 1; }},
+      {"--num-query-groups 2", [](Options& o) { o.group_query_attention = true, o.num_query_groups = 2; },
+       [](GptConfig& c) { c.num_query_groups = 2; }},
+      {"--normalization RMSNorm", [](Options& o) { o.normalization = "RMSNorm"; },
+       [](GptConfig& c) { c.norm = Norm::rmsnorm; }},
+      {"--norm-epsilon 0.5", [](Options& o) { o.norm_epsilon = 0.5; }, [](GptConfig& c) { c.norm_eps = 0.5; }},
+      {"", [](Options& o) { o.init_method_std = 0.5; }, [](GptConfig& c) { c.init_std = 0.5; }},
+      {"--activation gelu_erf", [](Options& o) { o.activation = "gelu_erf"; },
+       [](GptConfig& c) { c.activation = Activation::gelu_erf; }},
+      {"--activation relu", [](Options& o) { o.activation = "relu"; },
+       [](GptConfig& c) { c.activation = Activation::relu; }},
+      {"--activation squared_relu", [](Options& o) { o.activation = "squared_relu"; },
+       [](GptConfig& c) { c.activation = Activation::squared_relu; }},
+      {"--activation silu", [](Options& o) { o.activation = "silu"; },
+       [](GptConfig& c) { c.activation = Activation::silu; }},
+      {"", [](Options& o) { o.activation = "gelu_tanh"; }, [](GptConfig&) {}},
+      {"", [](Options& o) { o.openai_gelu = true; }, [](GptConfig&) {}},
+      {"--squared-relu", [](Options& o) { o.squared_relu = true; },
+       [](GptConfig& c) { c.activation = Activation::squared_relu; }},
+      {"--no-bias-gelu-fusion", [](Options& o) { o.no_bias_gelu_fusion = true; },
+       [](GptConfig& c) { c.activation = Activation::gelu_erf; }},
+      {"--swiglu", [](Options& o) { o.swiglu = true; },
+       [](GptConfig& c) { c.activation = Activation::silu, c.gated_mlp = true, c.ffn_hidden_size = 256; }},
+      {"--qk-layernorm", [](Options& o) { o.qk_layernorm = true; }, [](GptConfig& c) { c.qk_norm = true; }},
+      {"--window-size 7,0", [](Options& o) { o.window_size = "7,0"; }, [](GptConfig& c) { c.sliding_window = 8; }},
+      {"--disable-bias-linear", [](Options& o) { o.disable_bias_linear = true; },
+       [](GptConfig& c) {
+         c.bias = {false, false, false};
+       }},
+      {"", [](Options& o) { o.add_qkv_bias = true; }, [](GptConfig&) {}},
+      {"--untie-embeddings-and-output-weights", [](Options& o) { o.untie_embeddings = true; },
+       [](GptConfig& c) { c.tied_embeddings = false; }},
+      {"--parallel-residual", [](Options& o) { o.parallel_residual = true; },
+       [](GptConfig& c) { c.parallel_residual = true; }},
+      {"--use-rotary-position-embeddings", [](Options& o) { o.rotary_embeddings = true; }, rotary},
+      {"--position-embedding-type rope", [](Options& o) { o.position_embedding_type = "rope"; }, rotary},
+      {"", [](Options& o) { o.position_embedding_type = "learned_absolute"; }, [](GptConfig&) {}},
+      {"--max-position-embeddings 256", [](Options& o) { o.max_position_embeddings = 256; },
+       [](GptConfig& c) { c.max_positions = 256; }},
+      {"--rotary-base 500", [](Options& o) { o.rotary_base = 500; }, [](GptConfig& c) { c.rotary.base = 500; }},
+      {"--rotary-percent 0.5", [](Options& o) { o.rotary_percent = 0.5; },
+       [](GptConfig& c) { c.rotary.percent = 0.5; }},
+      {"--rotary-interleaved", [](Options& o) { o.rotary_interleaved = true; },
+       [](GptConfig& c) { c.rotary.interleaved = true; }},
+      {"--rotary-seq-len-interpolation-factor 3", [](Options& o) { o.rotary_interpolation = 3; },
+       [](GptConfig& c) { c.rotary.scaling = Scaling::linear, c.rotary.factor = 3; }},
+      {"--use-rope-scaling", [](Options& o) { o.rope_scaling = true, o.rope_scaling_factor = 3; },
+       [](GptConfig& c) { c.rotary.scaling = Scaling::llama3, c.rotary.factor = 3; }},
+  };
+  const GptConfig plain = resolve(small()).config;
+  for (const Case& each : cases) {
+    const std::ptrdiff_t row = &each - cases;
+    CAPTURE(row);
+    ArchitectureOptions given = small();
+    each.give(given);
+    const Resolved found = resolve(given);
+    CHECK(found.problems.empty());
+    GptConfig expected = plain;
+    each.expect(expected);
+    CHECK(found.config == expected);
+    const bool acts = expected.position_embedding == PositionEmbedding::rotary ||
+                      (expected.rotary.base == plain.rotary.base && expected.rotary.scaling == plain.rotary.scaling);
+    CHECK(resolve(given, expected).problems.empty() == acts);  // a loaded model with learned positions rotates nothing
+    CHECK(resolve({}, expected).config == expected);
+    ArchitectureOptions alone;
+    each.give(alone);
+    const Resolved other = resolve(alone, plain);
+    CHECK(other.config == plain);
+    if (*each.flag == '\0') {
+      CHECK(other.problems.empty());
+    } else {
+      REQUIRE(other.problems.size() == 1);
+      CHECK(other.problems[0].starts_with(cat(each.flag, ": ")));
+      CHECK(other.problems[0].ends_with("; leave the flag out"));
+    }
+  }
+}
+
+TEST_CASE("a new model needs its sizes; flags that exclude each other, and values of another form are reported") {
+  const auto flags_of = [](const ArchitectureOptions& given) {
+    std::string out;
+    for (const std::string& problem : resolve(given).problems) out += problem.substr(0, problem.find(": ")) + "; ";
+    return out;
+  };
+  CHECK(flags_of({}) == "--num-layers; --hidden-size; --num-attention-heads; --max-position-embeddings; ");
+  using Options = ArchitectureOptions;
+  const std::pair<void (*)(Options&), const char*> cases[] = {
+      {[](Options& o) { o.openai_gelu = o.squared_relu = true; }, "--squared-relu, --openai-gelu; "},
+      {[](Options& o) { o.activation = "relu", o.swiglu = true; }, "--activation relu, --swiglu; "},
+      {[](Options& o) { o.rotary_embeddings = true, o.position_embedding_type = "learned_absolute"; },
+       "--use-rotary-position-embeddings; "},
+      {[](Options& o) { o.rotary_embeddings = true, o.position_embedding_type = "rope"; }, ""},
+      {[](Options& o) { o.yarn_round_pairs = o.yarn_no_round_pairs = true; },
+       "--no-yarn-correction-range-round-to-int; "},
+      {[](Options& o) { o.rope_scaling = true, o.position_embedding_type = "yarn"; },
+       "--use-rope-scaling, --position-embedding-type yarn; "},
+      {[](Options& o) { o.rotary_interpolation = 2, o.rope_parameters = "{}", o.rotary_embeddings = true; },
+       "--rotary-seq-len-interpolation-factor 2, --rope-parameters; "},
+      {[](Options& o) { o.rope_parameters = "[1]"; }, "--rope-parameters; "},
+      {[](Options& o) { o.rope_parameters = "{"; }, "--rope-parameters; "},
+      {[](Options& o) { o.rope_parameters = "{}", o.rotary_base = 5; }, "--rotary-base 5; "},
+      {[](Options& o) { o.rope_parameters = "{}", o.rotary_percent = 0.5; }, "--rotary-percent 0.5; "},
+      {[](Options& o) { o.window_size = "2147483647,0"; }, ""},
+      {[](Options& o) { o.window_size = "2147483648,0"; }, "--window-size 2147483648,0; "},
+      {[](Options& o) { o.window_size = "(3,0"; }, "--window-size (3,0; "},
+      {[](Options& o) { o.window_size = "3,0,0"; }, "--window-size 3,0,0; "},
+  };
+  for (const auto& each : cases) {
+    const std::ptrdiff_t row = &each - cases;
+    CAPTURE(row);
+    ArchitectureOptions given = small();
+    each.first(given);
+    CHECK(flags_of(given) == std::string(each.second));
+  }
+}
+
+TEST_CASE("yarn's flags: the first one names the problem of a loaded model without yarn, and all of them act") {
+  ArchitectureOptions given = small();
+  given.rotary_embeddings = true;
+  const GptConfig rotary = resolve(given).config;
+  using Options = ArchitectureOptions;
+  for (const auto& [flag, give] :
+       {std::pair<const char*, void (*)(Options&)>{"--rotary-scaling-factor 2",
+                                                   [](Options& o) { o.rotary_scaling_factor = 2; }},
+        {"--mscale 2", [](Options& o) { o.mscale = 2; }},
+        {"--mscale-all-dim 2", [](Options& o) { o.mscale_all_dim = 2; }},
+        {"--yarn-beta-fast 2", [](Options& o) { o.yarn_beta_fast = 2; }},
+        {"--yarn-beta-slow 2", [](Options& o) { o.yarn_beta_slow = 2; }},
+        {"--yarn-original-max-position-embeddings 2", [](Options& o) { o.yarn_original_positions = 2; }},
+        {"--yarn-correction-range-round-to-int", [](Options& o) { o.yarn_round_pairs = true; }},
+        {"--no-yarn-correction-range-round-to-int", [](Options& o) { o.yarn_no_round_pairs = true; }}}) {
+    CAPTURE(std::string(flag));
+    ArchitectureOptions alone;
+    give(alone);
+    const std::vector<std::string> problems = resolve(alone, rotary).problems;
+    REQUIRE(problems.size() == 1);
+    CHECK(problems[0].starts_with(cat(flag, ": needs --position-embedding-type yarn")));
+  }
+  given = small();
+  given.position_embedding_type = "yarn";
+  given.rotary_scaling_factor = 4;
+  given.yarn_beta_fast = 20;
+  given.yarn_beta_slow = 3;
+  given.yarn_original_positions = 77;
+  given.yarn_no_round_pairs = true;
+  const RotaryOptions expected{.scaling = RotaryOptions::Scaling::yarn,
+                               .factor = 4,
+                               .beta_fast = 20,
+                               .beta_slow = 3,
+                               .round_pairs = false,
+                               .attention_factor = yarn_attention_factor(4),
+                               .original_positions = 77};
+  const GptConfig yarn = resolve(given).config;
+  CHECK(yarn.rotary == expected);
+  given = {};
+  given.yarn_round_pairs = true;
+  CHECK(resolve(given, yarn).config.rotary.round_pairs);
+  given = {};
+  given.mscale = 2;
+  CHECK(resolve(given, yarn).config.rotary.attention_factor == yarn_attention_factor(4, 2, 0));
+  given = {};
+  given.mscale_all_dim = 2;
+  CHECK(resolve(given, yarn).config.rotary.attention_factor == yarn_attention_factor(4, 1, 2));
+}

@@ -79,9 +79,11 @@ TEST_CASE("a feed returns samples in order, also if the batch grows or the run s
           CHECK(one.samples.data<std::int64_t>()[r] == consumed);
           CHECK(row(one.tokens, r) == numbers.dataset->item(consumed).tokens);
           CHECK(row(one.labels, r) == numbers.dataset->item(consumed).labels);
+          CHECK(row(one.positions, r) == numbers.dataset->item(consumed).position_ids);
         }
         for (std::int64_t i = 0; i < one.loss_weights.numel(); ++i)
           weights += double{one.loss_weights.data<float>()[i]};
+        CHECK(batch.unmasked[m] == 2 * kLength);
       }
       CHECK(weights == doctest::Approx(1).epsilon(1e-5));  // the mean over this step's micro-batches
     }
@@ -174,6 +176,70 @@ TEST_CASE("flags that separate documents act on generated tokens, with the token
     }
     CHECK(masked > 0);
   }
+}
+
+TEST_CASE("the identity of the data says what the order depends on, and a sample that moves is described") {
+  const Numbers numbers(10);
+  TrainOptions options;
+  options.data.seq_length = kLength;
+  options.data.paths.data_path = {"1", numbers.folder + "numbers", "3", numbers.folder + "numbers"};
+  options.data.paths.split = "80,20,0";
+  options.batch.micro_batch_size = 2;
+  options.batch.train_iters = 4;
+  options.batch.eval_iters = 2;
+  options.seed = 5;
+  const TrainingData data(options, {.vocab_size = 1000});
+  CHECK(data.dataset(Split::test) == nullptr);
+  CHECK(data.identity().at("files").as_array().size() == 1);
+  const std::string order =
+      R"({"--seed": 5, "--seq-length": 8, "--data-order": "megatron", "--dataloader-type": "single", )"
+      R"("--no-data-sharding": false, "--split": "80,20,0", "weights of train": [1.0, 3.0], "data sets of train": [0, )"
+      R"(0], "weights of valid": [1.0, 3.0], "data sets of valid": [0, 0]})";
+  CHECK(data.identity().at("order").dump() == order);
+  CHECK(std::ranges::count(data.identity_lines(), '\n') == 1 + 10 - 1);
+  CHECK(data.identity_lines().find("\n--seed 5\n--seq-length 8\n") != std::string::npos);
+  // Of 32 places, the first and the last sample are among them.
+  const Json& probes = data.identity().at("probes");
+  CHECK(probes.as_object().front().first == "0");
+  CHECK(probes.as_object().back().first == cat(data.dataset(Split::train)->size() - 1));
+  CHECK(probes.at("0").as_string() == data.place_of_sample(0));
+  CHECK(data.moved_sample(data.identity()) == "");
+  CHECK(data.moved_sample(Json::object()) == "");
+  const auto saved = [](const std::string& number) {
+    return Json::object({{"probes", Json::object({{number, "data set 7, document 1 + 2"}})}});
+  };
+  CHECK(data.moved_sample(saved("1")) ==
+        cat("sample 1 is ", data.place_of_sample(1), ", but was data set 7, document 1 + 2"));
+  for (const std::string& unknown : {std::string("-1"), std::string("x"), cat(data.dataset(Split::train)->size())})
+    CHECK(data.moved_sample(saved(unknown)) == "");
+  // A cyclic order depends on the ranks' parts, if they have parts. Flags' effects on items reach the data set.
+  options.data.dataloader_type = "cyclic";
+  options.data.eod_mask_loss = options.data.reset_position_ids = options.data.reset_attention_mask = true;
+  const std::int32_t eod = data.dataset(Split::train)->item(0).tokens[3];
+  const TrainingData cyclic(options, {.vocab_size = 1000, .eod = eod});
+  CHECK(cyclic.identity().at("order").at("--micro-batch-size times data-parallel size").as_int() == 2);
+  bool found = false;
+  for (std::int64_t i = 0; i < cyclic.dataset(Split::train)->size(); ++i) {
+    const Sample sample = cyclic.dataset(Split::train)->item(i);
+    for (std::size_t at = 0; at + 1 < sample.tokens.size(); ++at) {
+      if (sample.tokens[at] != eod) continue;
+      found = true;
+      CHECK(sample.loss_mask[at] == 0);
+      CHECK(sample.position_ids[at + 1] == 0);
+      CHECK(sample.document_start[at + 1] == static_cast<std::int32_t>(at + 1));
+    }
+  }
+  CHECK(found);
+  options.data.data_sharding = false;
+  const Json unsharded = TrainingData(options, {.vocab_size = 1000}).identity().at("order");
+  CHECK(unsharded.find("--micro-batch-size times data-parallel size") == nullptr);
+  CHECK(unsharded.at("--no-data-sharding").as_bool());
+  options.data.mock = true;
+  const TrainingData mock(options, {.vocab_size = 1000});
+  CHECK(mock.identity().at("order").dump() ==
+        R"({"--seed": 5, "--seq-length": 8, "--data-order": "megatron", "--dataloader-type": "cyclic", )"
+        R"("--no-data-sharding": true, "--mock-data": true})");
+  CHECK(mock.dataset(Split::train)->item(0).tokens != mock.dataset(Split::valid)->item(0).tokens);
 }
 
 TEST_CASE("a micro-batch without a token that counts has weights of zero") {

@@ -11,6 +11,7 @@
 #include "nn/model_params.h"
 #include "tests/error_of.h"
 #include "tests/gpt_of_size.h"
+#include "tests/scratch_folder.h"
 #include "train/disk_fit.h"
 #include "train/run_plan.h"
 
@@ -243,6 +244,70 @@ TEST_CASE("memory: a smaller model is suggested for a new run, and the lack of a
   CHECK_FALSE(test::contains(text, "\n"));
 }
 
+TEST_CASE("memory: the need of a host's ranks, and the larger one of two hosts") {
+  TrainOptions options = tiny_options();
+  options.parallel.world = options.parallel.pipeline = 4;
+  options.parallel.offload_optimizer = "DIR";
+  const std::vector<RankPlan> plans = plan_run(options, fresh_start().config);
+  const auto by_rank = plans_by_rank(plans);
+  REQUIRE(by_rank.size() == 4);
+  const auto host = [&](int rank) -> std::uint64_t { return by_rank[rank]->total_bytes(Space::host); };
+  const auto files = [&](int rank) -> std::uint64_t { return by_rank[rank]->total_bytes(Space::file); };
+  for (const auto& [first, count] : {std::pair(0, 1), std::pair(1, 2), std::pair(3, 1), std::pair(2, 9)}) {
+    const MemoryNeed need = MemoryNeed::of(by_rank, {.first = first, .count = count});
+    MemoryNeed expected;
+    for (int rank = first; rank < std::min(4, first + count); ++rank) {
+      expected.host_bytes += host(rank), expected.host_file_bytes += files(rank);
+      expected.rank_bytes = std::max(expected.rank_bytes, host(rank));
+      expected.rank_file_bytes = std::max(expected.rank_file_bytes, files(rank));
+    }
+    CHECK(need.host_bytes == expected.host_bytes);
+    CHECK(need.rank_bytes == expected.rank_bytes);
+    CHECK(need.host_file_bytes == expected.host_file_bytes);
+    CHECK(need.rank_file_bytes == expected.rank_file_bytes);
+    CHECK(need.gpu_bytes == 0);
+  }
+  CHECK(files(0) > 0);
+  MemoryNeed need{.rank_bytes = 1 * kMiB, .host_bytes = 9 * kMiB, .gpu_bytes = 3 * kMiB, .host_file_bytes = 5};
+  need.enlarge({.rank_bytes = 2 * kMiB, .host_bytes = 8 * kMiB, .gpu_bytes = 4 * kMiB, .rank_file_bytes = kMiB});
+  CHECK(need.text() == "4.0 MiB of GPU memory, 2.0 MiB of host memory, 1.0 MiB in files per rank");
+  CHECK(need.host_bytes == 9 * kMiB);
+  CHECK(need.host_file_bytes == 5);
+  CHECK(need.fits({{{9 * kMiB, "host"}}, MemoryLimit{4 * kMiB, "GPU"}}));
+  CHECK_FALSE(need.fits({{{9 * kMiB - 1, "host"}}, {}}));
+  CHECK_FALSE(need.fits({{{9 * kMiB, "host"}}, MemoryLimit{4 * kMiB - 1, "GPU"}}));
+  need.gpu_bytes = need.rank_file_bytes = 0;
+  CHECK(need.text() == "2.0 MiB per rank");
+  const auto ranks = [](const RankEnvironment& launched) {
+    const HostRanks found = HostRanks::of(launched);
+    return std::pair(found.first, found.count);
+  };
+  CHECK(ranks({.rank = 5, .world = 8, .local_rank = 1, .local_size = 4, .launcher = ""}) == std::pair(4, 4));
+  CHECK(ranks({.rank = 0, .world = 8, .local_rank = 1, .local_size = 0, .launcher = ""}) == std::pair(0, 1));
+}
+
+TEST_CASE("space: the files of --offload-optimizer need their folder, and room beside a checkpoint on one disk") {
+  const test::ScratchFolder folder, other;
+  constexpr std::uint64_t kTooMuch = std::uint64_t{1} << 60;
+  TrainOptions options = tiny_options();
+  options.checkpoint.save = folder.path() + "/new/ck";
+  const auto save_with = [&](const std::string& state_folder, std::uint64_t state_bytes) {
+    options.parallel.offload_optimizer = state_folder;
+    return test::error_of([&] { check_save_folder(options, fresh_start().config, 0, state_bytes); }, Exit::io);
+  };
+  CHECK(save_with(other.path(), 0) == "");
+  CHECK(test::contains(save_with(other.path(), kTooMuch), "/new/ck: a checkpoint takes "));
+  CHECK(save_with("/proc", kTooMuch) == "");                 // another disk
+  CHECK(save_with(other.path() + "/none", kTooMuch) == "");  // its own error comes later
+  const auto offload_to = [](const std::string& path, std::uint64_t bytes) {
+    return test::error_of([&] { check_offload_folder(path, bytes); }, Exit::io);
+  };
+  CHECK(offload_to(folder.path(), 1) == "");
+  CHECK(test::contains(offload_to(folder.path(), kTooMuch), "the files of this host's ranks take "));
+  CHECK(offload_to(folder.path() + "/none", 1) != "");
+  CHECK(fs::is_empty(folder.path()));
+}
+
 TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
   TrainOptions options = tiny_options();
   const GptConfig config = fresh_start().config;
@@ -252,6 +317,9 @@ TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
   CHECK(space_need(options, config, 0, 0).checkpoint_bytes == 12 * static_cast<std::uint64_t>(parameter_count(config)));
   CHECK(count(0, 0) == 1);
   CHECK(count(100, 5) == 0);
+  CHECK(count(101, 5) == 0);
+  options.checkpoint.save_interval = 0;
+  CHECK(count(99, 5) == 1);
   options.checkpoint.save_interval = 30;  // at 30, 60, 90 and 100
   CHECK(count(0, 0) == 4);
   CHECK(count(60, 2) == 2);

@@ -39,6 +39,10 @@ TEST_CASE("precision options: presets by name or switch, and dtypes that overrid
   CHECK(precision_flags({.main_grads = "bf16"}) == Names{"--main-grads-dtype bf16"});
   CHECK(precision_flags({.preset = "bf16", .fp32_residual = true}) ==
         Names{"--precision bf16", "--fp32-residual-connection"});
+  CHECK(precision_flags({.preset = "bf16", .bf16 = true}) == Names{"--precision bf16"});
+  CHECK(precision_flags({.fp16 = true, .exp_avg = "bf16"}) == Names{"--fp16", "--exp-avg-dtype bf16"});
+  CHECK(precision_flags({.bf16 = true, .grad_reduce_in_bf16 = true, .stochastic_rounding = true}) ==
+        Names{"--bf16", "--grad-reduce-in-bf16", "--stochastic-rounding"});
   changed = find_precision("bf16");
   changed.main_grads = DType::bf16;
   changed.residual = DType::f32;
@@ -70,6 +74,17 @@ TEST_CASE("precision options: contradictions and unsupported dtypes are reported
   CHECK(problems_of({.fp16 = true, .initial_loss_scale = 0.5}) == "--initial-loss-scale 0.5;");
   CHECK(problems_of({.fp16 = true, .loss_scale = 128, .initial_loss_scale = 0.5}) == "");
   CHECK(problems_of({.bf16 = true, .initial_loss_scale = 0.5}) == "");
+  CHECK(problems_of({.fp16 = true, .initial_loss_scale = 2, .min_loss_scale = 2}) == "");
+  CHECK(problems_of({.main_grads = "bf16", .accumulate_grads_in_fp32 = true}) == fp32_grads);
+  const auto message_of = [](const PrecisionOptions& options) {
+    std::string out;
+    check_precision(options, [&](const std::string&, const std::string& what) { out += what.substr(0, 16) + ";"; });
+    return out;
+  };
+  CHECK(message_of({.exp_avg = "fp16", .exp_avg_sq = "fp8"}) == "is not supported;is not supported;");
+  CHECK(message_of({.exp_avg = "x"}) == "must be fp32 or ;");
+  CHECK(message_of({.preset = "fp32", .bf16 = true}) == "excludes --bf16;;");
+  CHECK(message_of({.preset = "fp32", .fp16 = true}) == "excludes --fp16;;");
 }
 
 TEST_CASE("precision options: the loss scale is dynamic in fp16 unless constant by flag, and 1 otherwise") {
@@ -89,6 +104,9 @@ TEST_CASE("precision options: the loss scale is dynamic in fp16 unless constant 
   CHECK(scaler.scale() == 8);
   for (int i = 0; i < 2; ++i) scaler.update(false);
   CHECK(scaler.scale() == 16);
+  for (int i = 0; i < 3; ++i) scaler.update(true);
+  CHECK(scaler.scale() == 8);
+  CHECK(scaler.is_exhausted());
 }
 
 TEST_CASE("precision options: a run reports how it differs from the checkpoint's record") {
@@ -103,6 +121,9 @@ TEST_CASE("precision options: a run reports how it differs from the checkpoint's
   const Json low = precision_record(rounded);
   rounded.stochastic_rounding = true;
   CHECK(precision_difference(&low, rounded) == "no stochastic rounding");
+  const Json stochastic = precision_record(rounded);
+  CHECK(precision_difference(&stochastic, find_precision("fsdp-low")) == "stochastic rounding");
+  CHECK(precision_difference(&stochastic, rounded) == "");
   const Json broken("bf16");
   CHECK(precision_difference(&broken, kPrecisionFp32) == "");
 }

@@ -85,3 +85,39 @@ TEST_CASE("a resume says that another number of ranks forms other micro-batches 
       CHECK(changes == std::vector<std::string>{"run continues with other settings: data-parallel size 1, now 2"});
   }
 }
+
+TEST_CASE("settings: a record has every setting, and a difference says both values") {
+  TrainOptions options;
+  options.data.seq_length = 64;
+  options.data.eod_mask_loss = true;
+  options.batch.global_batch_size = 8;
+  options.optimizer.adam_beta1 = 0.5;
+  options.optimizer.adam_beta2 = 0.75;
+  options.optimizer.adam_eps = 0.125;
+  options.optimizer.clip_grad = 2;
+  options.hidden_dropout = 0.25;
+  options.attention_dropout = 0.375;
+  options.seed = 99;
+  const Json record = settings_record(options, {});
+  CHECK(record.at("other").dump() ==
+        R"({"--global-batch-size": 8, "--seq-length": 64, "--adam-beta1": 0.5, "--adam-beta2": 0.75, )"
+        R"("--adam-eps": 0.125, "--clip-grad": 2.0, "--hidden-dropout": 0.25, "--attention-dropout": 0.375, )"
+        R"("--seed": 99, "--eod-mask-loss": true, "--reset-position-ids": false, "--reset-attention-mask": false})");
+  options.batch.rampup = {"2", "2", "16"};
+  options.batch.schedule = "0:8";
+  options.precision.fp16 = true;
+  options.precision.loss_scale = 4;
+  const std::string grown = settings_record(options, {}).at("other").dump();
+  CHECK(grown.find(R"("--rampup-batch-size": "2 2 16", "--step-batch-size-schedule": "0:8", "--loss-scale": 4.0})") !=
+        std::string::npos);
+
+  const Json before = Json::parse(
+      R"({"same": 1, "number": 2, "text": "a", "switch": true, "fraction": 0.5, "large": 1e16, "kind": 1, "gone": 3})");
+  const Json now = Json::parse(
+      R"({"same": 1.0, "number": 3.0, "text": "b", "switch": false, "fraction": 2.5, "large": 2, "kind": "1", "new": 4})");
+  CHECK(
+      differences_of(before, now) ==
+      "number 2, now 3; text a, now b; switch true, now false; fraction 0.5, now 2.5; large 1e+16, now 2; kind 1, now "
+      "1; gone 3, now not set; new not set, now 4");
+  CHECK(differences_of(before, before) == "");
+}
