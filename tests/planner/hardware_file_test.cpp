@@ -92,6 +92,10 @@ TEST_CASE("hardware: mistakes are refused with their line") {
           cat("mine.json: line 11: \"memory.bandwidth\" is \"", rate, "\"; it must be from 1e-06 to 1000000000"));
   CHECK(with("5 us", "1e308 us").ends_with("is \"1e308 us\"; it must be from 0 to 1000000000"));
   CHECK(with("\"8\"", "\"2.5\"") == "mine.json: line 33: \"devices_per_node\" is \"2.5\"; write an integer");
+  for (const char* devices : {"\"0\"", "\"1025\""})
+    CHECK(with("\"8\"", devices).ends_with("; it must be from 1 to 1024"));
+  CHECK(with("\"8\"", "\"8 GPUs\"").ends_with("is \"8 GPUs\"; write it without a unit"));
+  CHECK(with("  \"memory\": {", "  \"peak\": {").ends_with("\"peak\" occurs twice"));
   CHECK(with("\"8\"", "8") ==
         "mine.json: line 33: \"devices_per_node.value\" is neither an object nor text in quotes, such as \"80 GB\"");
   CHECK(with("the usual server", "") == "mine.json: line 33: \"devices_per_node.source\" is empty");

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
+
 using namespace mtl;
 
 namespace {
@@ -26,6 +28,13 @@ TEST_CASE("places: groups inside a node and across nodes") {
   CHECK(data.nodes == 2);
   CHECK(data.per_node == 2);
   const GroupPlace embedding = place_of_group(layout, "embedding", 8);
+  for (const auto& [name, ranks, nodes] : {std::tuple("context", 1, 1), {"pipeline", 2, 2}}) {
+    CHECK(place_of_group(layout, name, 8).size == ranks);
+    CHECK(place_of_group(layout, name, 8).nodes == nodes);
+  }
+  CHECK(place_of_group(layout_of({.context = 3, .data = 2}), "context", 8).size == 3);
+  CHECK(place_of_group(layout_of({.context = 3, .data = 2}), "data", 8).size == 6);  // all replicas
+  CHECK_THROWS_AS(place_of_group(layout, "expert", 8), Error);
   CHECK(embedding.size == 2);
   CHECK(embedding.nodes == 2);
   CHECK(embedding.per_node == 1);
@@ -54,6 +63,10 @@ TEST_CASE("operations take their bytes and the latency of a ring") {
   // With 16 ranks on each node, the links inside are the slower ones.
   const GroupPlace many{.size = 32, .nodes = 2, .per_node = 16};
   CHECK(operation_ms(OperationKind::all_gather, 1e6, many, kLinks) == doctest::Approx(0.010 + 0.007 + 30 * 0.002));
+  for (const OperationKind kind : {OperationKind::send, OperationKind::receive}) {
+    CHECK(operation_ms(kind, 1e6, inside, kLinks) == message_ms(1e6, false, kLinks));
+    CHECK(operation_ms(kind, 1e6, across, kLinks) == message_ms(1e6, true, kLinks));
+  }
   CHECK(message_ms(1e6, false, kLinks) == doctest::Approx(0.010 + 0.002));
   CHECK(message_ms(1e6, true, kLinks) == doctest::Approx(0.100 + 0.007));
   CHECK(operation_ms(OperationKind::all_reduce, 1e6, {.size = 1}, kLinks) == 0);

@@ -45,6 +45,19 @@ TEST_CASE("operators take as long as in the profile, or as the most similar ones
   CHECK(times.ms("gemm", "64x16x64 bfloat16, B^T", {5e5, 5e3}) == doctest::Approx(1));  // by its work
 }
 
+TEST_CASE(
+    "operators without FLOPs take their time for a call's bytes, and calls too short for the clock do not count") {
+  const std::string slow = replaced(kProfile, R"("ms": 2, "flops": 0)", R"("ms": 8, "flops": 0)");
+  CHECK(times_of(slow).ms("layernorm_forward", "(32, 64) float32", {0, 1e5}) == doctest::Approx(2));
+  CHECK(times_of(slow).ms("copy", "(64) float32", {0, 1.2e6}) == doctest::Approx(9));  // 2.4e6 bytes in 18 ms
+  // A call without work takes as long as the nearest one.
+  CHECK(times_of(kProfile).ms("gemm", "64x0x64 float32, B^T", {0, 0}) == doctest::Approx(1));
+  const OperatorTimes without = times_of(replaced(kProfile, R"("calls": 2, "ms": 10)", R"("calls": 0, "ms": 0)"));
+  CHECK_FALSE(without.has("adamw_step"));
+  CHECK(without.has("gemm"));
+  CHECK(without.between_ms() == doctest::Approx(6.0 / 10));
+}
+
 TEST_CASE("no operator is faster than the fastest in the profile, so bounds hold") {
   const OperatorTimes times = times_of(kProfile);
   CHECK(times.most_flops_per_ms() == doctest::Approx(1e6));
@@ -56,10 +69,47 @@ TEST_CASE("no operator is faster than the fastest in the profile, so bounds hold
   CHECK(machine.memory * machine.device.dram_gbs * 1e6 == doctest::Approx(2e5));
 }
 
+TEST_CASE("operators take their FLOPs at the share of their class, or their bytes") {
+  // In ms: 1 GFLOP, 1 MB.
+  const Machine machine{.device = {.name = "test", .dram_gbs = 1, .tflops_16 = 4, .tflops_tf32 = 2, .tflops_f32 = 1},
+                        .gemm = 0.5,
+                        .attention_forward = 0.25,
+                        .attention_backward = 0.125,
+                        .memory = 0.5,
+                        .launch_us = 10};
+  const auto ms = [&](OperatorClass kind, Counters work, DType dtype = DType::f32, bool tf32 = false) {
+    return machine.work_ms({.operator_class = kind, .dtype = dtype, .work = work}, tf32) - 0.01;
+  };
+  constexpr Counters kFlops{1e9, 1e6};
+  CHECK(ms(OperatorClass::gemm, kFlops) == doctest::Approx(2));
+  CHECK(ms(OperatorClass::memory, kFlops) == doctest::Approx(2));
+  CHECK(ms(OperatorClass::attention_forward, kFlops) == doctest::Approx(4));
+  CHECK(ms(OperatorClass::attention_backward, kFlops) == doctest::Approx(8));
+  CHECK(ms(OperatorClass::attention_backward, kFlops, DType::f32, true) == doctest::Approx(4));
+  CHECK(ms(OperatorClass::attention_backward, kFlops, DType::bf16) == doctest::Approx(2));
+  CHECK(ms(OperatorClass::gemm, {1e9, 3e6}) == doctest::Approx(6));  // by its bytes
+  CHECK(machine.best_share() == 0.5);
+  CHECK(machine.outside_ms() == 0);
+  Machine measured = machine;
+  measured.use(std::make_shared<const OperatorTimes>(times_of(kProfile)), DType::bf16, false);
+  CHECK(measured.outside_ms() == doctest::Approx(3));
+  CHECK(measured.attention_backward * 4e9 == doctest::Approx(1e6));
+  CHECK(measured.work_ms({.name = "gemm", .operands = "64x64x64 float32, B^T", .work = {2e6, 25e3}}, false) ==
+        doctest::Approx(2 + 0.5));
+}
+
 TEST_CASE("time between operators and outside of them") {
   const OperatorTimes times = times_of(kProfile);
   CHECK(times.between_ms() == doctest::Approx(6.0 / 12));
   CHECK(times.outside_ms() == doctest::Approx(3));
+  const OperatorTimes others =
+      times_of(replaced(replaced(kProfile, R"("phase": "communication", "ms": 9)", R"("phase": "report", "ms": 9)"),
+                        R"("phase": "forward", "ms": 50)", R"("phase": "forward", "ms": 40)"));
+  CHECK(others.between_ms() == 0);  // the clock's error, not less than nothing
+  CHECK(others.outside_ms() == doctest::Approx(3 + 4.5));
+  CHECK(times.device().dram_gbs == 10);
+  CHECK(times.device().tflops_16 == 0.1);
+  CHECK(times.device().source.empty());
   CHECK(times.device().name == "CPU, 1 thread");
   CHECK(times.has_products(DType::f32));
   CHECK_FALSE(times.has_products(DType::bf16));

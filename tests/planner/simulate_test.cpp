@@ -3,8 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
+#include "base/error.h"
+#include "base/str.h"
 #include "engine/memory_plan.h"
 #include "engine/place_durations.h"
 #include "layout/schedule_times.h"
@@ -131,9 +135,131 @@ TEST_CASE("messages between stages, by hand") {
   CHECK(time.stages[0].compute == doctest::Approx(2));
   CHECK(time.stages[0].idle == doctest::Approx(6));  // until the last stage sends
   CHECK(time.stages[0].message_wait == doctest::Approx(4));
+  CHECK(time.stages[0].sent == 1);
   CHECK(time.stages[1].idle == doctest::Approx(1 + 5));
   CHECK(time.stages[1].message_wait == doctest::Approx(4));
   CHECK(simulate_step(traces, layout, 1, machine, false).ms == doctest::Approx(1 + 8 + 2 + 8 + 1));
+}
+
+TEST_CASE("operations of several stages start when the last has come to them, by hand") {
+  Layout layout;
+  layout.grid = RankGrid({.pipeline = 3});
+  Machine machine = arithmetic_machine();
+  machine.links = {.inside_gbs = 1, .between_gbs = 1, .inside_us = 0, .between_us = 0};
+  for (const bool has_all : {false, true}) {
+    const std::string group = has_all ? kPipelineGroup : "embedding";  // of the first and the last stage
+    std::vector<StepTrace> traces = traces_of_stages(layout);
+    for (std::size_t stage = 0; stage < 3; ++stage)
+      if (has_all || stage != 1)
+        traces[stage].update = {{.kind = TraceEvent::Kind::start, .group = group, .bytes = 2e6},
+                                {.kind = TraceEvent::Kind::wait, .group = group, .started = 0}};
+    Timeline timeline;
+    const StepTime time = simulate_step(traces, layout, 3, machine, false, &timeline);
+    check_sums(time);
+    // Without the operation, the last stage ends after 12 ms, the second after 17 ms, and the first after 22 ms.
+    CHECK(time.ms == doctest::Approx(22 + 2));
+    CHECK(time.stages[0].waits.at(group) == doctest::Approx(2));
+    CHECK(time.stages[1].waits.contains(group) == has_all);
+    CHECK(time.stages[2].waits.at(group) == doctest::Approx(2));
+    CHECK(time.stages[0].idle == doctest::Approx(24 - 2 - 2 - time.stages[0].message_wait));
+    for (const std::size_t stage : {0, 2}) {
+      const auto& lanes = timeline.stages[stage].links;
+      const auto lane = std::ranges::find(lanes, group, &LinkLane::name);
+      REQUIRE(lane != lanes.end());
+      CHECK_FALSE(lane->between_nodes);
+      CHECK(lane->spans.back().end - lane->spans.back().start == doctest::Approx(2));
+    }
+  }
+}
+
+TEST_CASE("operations of a group follow each other, those of two groups overlap, by hand") {
+  const auto start = [](const char* group) {
+    return TraceEvent{
+        .kind = TraceEvent::Kind::start, .operation = OperationKind::all_gather, .group = group, .bytes = 1e6};
+  };
+  const auto wait = [](const char* group, int started) {
+    return TraceEvent{
+        .kind = TraceEvent::Kind::wait, .operation = OperationKind::all_gather, .group = group, .started = started};
+  };
+  Layout layout;
+  layout.grid = RankGrid({.tensor = 2, .data = 2});
+  StepTrace trace;
+  trace.update = {start("tensor"), start("tensor"), wait("tensor", 0), wait("tensor", 1)};
+  CHECK(simulate_step({trace}, layout, 4, links_machine(), false).ms == doctest::Approx(2));
+  trace.update = {start("tensor"), start("data"), wait("tensor", 0), wait("data", 1)};
+  CHECK(simulate_step({trace}, layout, 4, links_machine(), false).ms == doctest::Approx(1));
+  // Of two that outlive the step, each wait of the next step ends one.
+  trace.update = {wait("tensor", -1), wait("tensor", -1), start("tensor"), start("tensor")};
+  for (TraceEvent& event : trace.update) event.outlives = event.kind == TraceEvent::Kind::start;
+  CHECK(simulate_step({trace}, layout, 4, links_machine(), false).ms == doctest::Approx(2));
+}
+
+TEST_CASE("a schedule that deadlocks, and a disk whose rate is not known, are errors") {
+  Layout layout;
+  layout.grid = RankGrid({.pipeline = 2});
+  std::vector<StepTrace> traces = traces_of_stages(layout);
+  std::erase_if(traces[1].schedule, [](const Action& action) { return action.kind == ActionKind::send_backward; });
+  CHECK_THROWS_WITH_AS(simulate_step(traces, layout, 2, arithmetic_machine(), false),
+                       "stage 0 deadlocks in its schedule", Error);
+  StepTrace trace;
+  trace.update_file_bytes = 3e6;
+  CHECK_THROWS_WITH_AS(simulate_step({trace}, Layout{}, 1, arithmetic_machine(), false),
+                       "the rate of the disk is not known", Error);
+  Machine machine = arithmetic_machine();
+  machine.links.disk_gbs = 2;
+  const StepTime time = simulate_step({trace}, Layout{}, 1, machine, false);
+  CHECK(time.ms == doctest::Approx(1.5));
+  CHECK(time.stages[0].waits.at(kFiles) == doctest::Approx(1.5));
+}
+
+TEST_CASE("recorded steps have the model's operators, by unit") {
+  GptConfig config = small_model();
+  config.num_layers = 2;
+  RunShape shape = shape_of({.tensor = 2, .data = 2}, 6);
+  const StepTrace trace = trace_step(config, {}, shape, {});
+  CHECK(trace.micro_batches == 6);
+  CHECK(trace.recorded_micro_batches == 4);
+  // A micro-batch of the middle is recorded once.
+  const int recorded_as[] = {0, 1, 2, 2, 2, 3};
+  for (int micro_batch = 0; micro_batch < 6; ++micro_batch)
+    CHECK(trace.recorded[trace.index_of({ActionKind::backward, micro_batch, 0})].action ==
+          Action{ActionKind::backward, recorded_as[micro_batch], 0});
+  CHECK_THROWS_AS(trace.index_of({ActionKind::weight, 0, 0}), Error);
+
+  std::map<int, double> products, attention;  // FLOPs by unit
+  std::map<int, std::string> operations;
+  const auto add = [&](ActionKind kind) {
+    for (const TraceEvent& event : trace.recorded[trace.index_of({kind, 1, 0})].events) {
+      if (event.kind == TraceEvent::Kind::start) {
+        operations[event.unit] += cat(name_of(event.operation), " of ", event.group, " ", event.bytes, "; ");
+        CHECK_FALSE(event.outlives);
+      }
+      if (event.kind != TraceEvent::Kind::work) continue;
+      CHECK(event.dtype == DType::f32);
+      CHECK((event.name == "gemm") == (event.operator_class == OperatorClass::gemm));
+      if (event.name == "gemm") {
+        CHECK(event.operands.find("x16") != std::string::npos);
+        products[event.unit] += event.work.flops;
+      } else if (event.operator_class != OperatorClass::memory) {
+        const bool is_forward = event.operator_class == OperatorClass::attention_forward;
+        CHECK(event.name == (is_forward ? "attention_forward" : "attention_backward"));
+        attention[event.unit] += event.work.flops;
+      }
+    }
+  };
+  // Of a rank: 16 rows; half of the products of width 16, of the MLP's 64, and of the 64 ids. The output layer does all
+  // its work in backward.
+  const double layer = 2 * 16 * (16 * 48 + 16 * 16 + 2 * 16 * 64) / 2.0, head = 2 * 16 * 16 * 64 / 2.0;
+  const std::string sum = "all-reduce of tensor 1024; ", rows = "all-gather of tensor 192; ";
+  add(ActionKind::forward);
+  CHECK(products == std::map<int, double>{{1, layer}, {2, layer}});
+  CHECK(operations == std::map<int, std::string>{{0, sum}, {1, sum + sum}, {2, sum + sum}});
+  operations.clear();
+  add(ActionKind::backward);
+  CHECK(products == std::map<int, double>{{1, 3 * layer}, {2, 3 * layer}, {3, 3 * head}});
+  CHECK(operations == std::map<int, std::string>{{1, sum + sum}, {2, sum + sum}, {3, rows + sum}});
+  CHECK(attention.size() == 2);
+  CHECK(attention[1] == attention[2]);
 }
 
 TEST_CASE("a message takes as long as in the slowest pipeline") {
