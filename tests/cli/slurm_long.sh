@@ -106,8 +106,9 @@ command_of whole
 expect_exit 0 mpirun --oversubscribe -n 2 "${COMMAND[@]}"
 
 command_of turns
+sed '/gpus-per-node/d' "$SHARE/slurm/one-node.sbatch" >cpu.sbatch
 job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --time=10 --output=turns.log \
-  "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}") || { fail 'sbatch refused the job'; finish; }
+  cpu.sbatch "${COMMAND[@]}") || { fail 'sbatch refused the job'; finish; }
 
 # end_turn N COMMAND...: runs COMMAND in turn N and waits for the requeue.
 end_turn() {
@@ -148,7 +149,7 @@ done
 [ "$(find whole/save/iter_0000500 -name '*.safetensors' | wc -l)" -eq 2 ] || fail 'not one shard per rank'
 
 # If another job is started for a completed run, it ends immediately with 0 and is not requeued.
-job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --output=again.log "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}")
+job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --output=again.log cpu.sbatch "${COMMAND[@]}")
 wait_for 60 'the end of a complete run' job_has 'JobState=COMPLETED'
 job_has 'Restarts=0 .*ExitCode=0:0' || fail 'a complete run was requeued'
 expect_text again.log 'already complete: 500 of 500'
