@@ -132,13 +132,16 @@ std::string plan_script(const LayoutPlans& plans, const PlanRequest& request, co
     out += cat("#SBATCH --nodes=", nodes, "\n#SBATCH --ntasks-per-node=", request.node_size, "\n");
     if (!is_on_cpu) out += cat("#SBATCH --gpus-per-node=", request.node_size, "\n");
     if (!is_last_full) out += cat("#SBATCH --ntasks=", world, "\n");
+    out += "#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --signal=USR1@300\n";
   }
   out +=
       format("# Planned by mtl-topo: a step of %.1f ms on %s. Add the data and the length of the run as arguments.\n",
              plans.best[0].time->ms, request.machine.device.name.c_str());
-  // By default, srun starts equally many ranks on all nodes.
-  out += nodes > 1 ? cat("exec srun", is_last_full ? "" : " --distribution=block,Pack", " mtl-train \\\n")
-                   : cat("exec mpirun -n ", world, " mtl-train \\\n");
+  // The job is that of share/slurm/several-nodes.sbatch. By default, srun starts equally many ranks on all nodes.
+  out += nodes == 1 ? cat("exec mpirun -n ", world, " mtl-train \\\n")
+                    : cat("# It saves before its time ends, and goes back to the queue until the run is complete.\n",
+                          "trap : TERM\nsrun --distribution=block", is_last_full ? "" : ",Pack",
+                          " --mpi=pmix --kill-on-bad-exit=1 mtl-train \\\n");
   std::vector<std::string> flags;
   for (const std::string& word : given) flags.push_back(shell_word(word));
   for (const std::string& word : candidate_flags(plans.best[0]))
@@ -155,7 +158,9 @@ std::string plan_script(const LayoutPlans& plans, const PlanRequest& request, co
     }
     line += " " + flags[i];
   }
-  return out + line + " \"$@\"\n";
+  out += line + " \"$@\"\n";
+  if (nodes > 1) out += "code=$?\n[ \"$code\" -ne 75 ] || scontrol requeue \"$SLURM_JOB_ID\"\nexit \"$code\"\n";
+  return out;
 }
 
 }  // namespace mtl

@@ -66,7 +66,7 @@ accepts "${flags[@]}"
 # The script repeats the model's flags, and is a job for Slurm on several nodes.
 bash -n run.sh || fail 'run.sh is no script'
 expect_text run.sh '^#SBATCH --nodes=2$'
-expect_text run.sh '^exec srun mtl-train '
+expect_text run.sh '^srun --distribution=block --mpi=pmix --kill-on-bad-exit=1 mtl-train '
 expect_text run.sh ' --hidden-size 256 '
 ! grep -q -- --hardware run.sh || fail 'run.sh has flags of the plan'
 expect_exit 0 "${plan[@]}" --world-size 2 --gpus-per-node 4 --output one.sh
@@ -74,7 +74,14 @@ expect_text one.sh '^exec mpirun -n 2 mtl-train '
 # The last of several nodes may have fewer ranks.
 expect_exit 0 "${plan[@]}" --world-size 6 --gpus-per-node 4 --global-batch-size 48 --output six.sh
 expect_text six.sh '^#SBATCH --ntasks=6$'
-expect_text six.sh '^exec srun --distribution=block,Pack mtl-train '
+expect_text six.sh '^srun --distribution=block,Pack --mpi=pmix --kill-on-bad-exit=1 mtl-train '
+# As in share/slurm, status 75 puts the job back into the queue, and the job ends with srun's status.
+mkdir slurm
+printf '#!/bin/bash\nexit 75\n' >slurm/srun
+printf '#!/bin/bash\necho "$@" >requeued\n' >slurm/scontrol
+chmod +x slurm/*
+expect_exit 75 env PATH="$WORK/slurm:$PATH" SLURM_JOB_ID=7 bash six.sh
+[ "$(cat requeued)" = 'requeue 7' ] || fail 'the job is not requeued'
 ! grep -q -e --ntasks= -e Pack run.sh || fail 'full nodes are packed'
 
 # It has the model's flags however they were given, and no others: mtl-train accepts them.

@@ -202,7 +202,8 @@ TEST_CASE("plan reports: scripts for one node, for several, and for CPUs") {
   CHECK(partial.find(
             "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n#SBATCH --ntasks=12\n") !=
         std::string::npos);
-  CHECK(partial.find("\nexec srun --distribution=block,Pack mtl-train \\\n") != std::string::npos);
+  CHECK(partial.find("\nsrun --distribution=block,Pack --mpi=pmix --kill-on-bad-exit=1 mtl-train \\\n") !=
+        std::string::npos);
   request.run.device = Device::cpu;
   CHECK(plan_script(made_up(request), request, given).find("gpus") == std::string::npos);
   request.run.parallel.world = 8;
