@@ -345,7 +345,8 @@ double StepBounds::traffic_ms(const LayoutChoice& choice, const std::vector<doub
   const double share = (ranks - 1) / ranks, gradients = share * double(size_of(precision.main_grads)),
                values = share * double(size_of(precision.compute)), steps = double(micro_batches(choice));
   // A group is one unit, or ends with the first unit that makes it as large as the flag says (bucket_layout.h).
-  const double unit = std::max({model.embedding.elements, model.head.elements, model.layer[0].elements});
+  const double unit =
+      std::max({model.embedding.elements, model.head.elements, model.layer[0].elements, model.layer[1].elements});
   const std::optional<std::int64_t> bucket = request_.run.parallel.bucket_elements;
   const double joined = bucket ? double(*bucket) + unit : 0, group = unit + joined;
   // The group that has a tied embedding is reduced once a step, whatever the stage.

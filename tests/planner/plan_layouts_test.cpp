@@ -298,6 +298,7 @@ TEST_CASE("plans: bounds hold where stages are cheaper than a model without repl
     double least;             // the mean bound, as a share of the time
     std::int64_t bucket = 0;  // elements; 0: the default
     bool is_tied = true;
+    std::int64_t window = 0;  // of all layers; 0: none
   };
   for (const Row& row : std::initializer_list<Row>{
            {"a tensor-parallel group on two nodes overlaps copies, which cores make within a node", 4, 3, 256, 3, 50,
@@ -306,11 +307,14 @@ TEST_CASE("plans: bounds hold where stages are cheaper than a model without repl
            {"the ring holds parameters from one pass to the next", 6, 2, 1024, 6, 3, 0.784},
            {"the ring holds groups of several layers", 4, 6, 256, 4, 0.3, 0.774, 1'000'000, false},
            {"layers in the group of a tied embedding are reduced once a step", 4, 6, 256, 4, 3, 0.742, 1'000'000},
+           {"a layer with a window is the largest unit", 6, 2, 1024, 6, 3, 0.784, 0, true, 64},
        }) {
     PlanRequest request = request_for(row.world, 80);
     request.config =
         gpt_of_size({.vocab = 100, .layers = row.layers, .hidden = row.hidden, .heads = 4, .positions = 512});
     request.config.tied_embeddings = row.is_tied;
+    request.config.sliding_window = row.window;
+    request.config.first_window_layer = 0;
     request.run.batch.global_batch_size = 12;
     request.run.data.seq_length = 512;
     if (row.bucket > 0) request.run.parallel.bucket_elements = row.bucket;
