@@ -163,7 +163,7 @@ Exit Trainer::run_to_end() {
     return Exit::ok;
   }
   prepare();
-  signals_.begin_iteration(state_.iteration + 1);
+  signals_.begin_iteration(state_.iteration + (validation_is_due_ ? 0 : 1));
   signals_.begin_run(!console_.quiet, save_directory_ != nullptr);
   if (state_.iteration < last) print_begin();
   while (state_.iteration < last || validation_is_due_) {

@@ -51,8 +51,9 @@ void Trainer::finish_oldest_step() {
   const bool gradients_remain = step_queue_.empty();
   if (report_.found_inf != 0) to_repeat = step_queue_.drop(step_memory_);
   end_step(step, gradients_remain);
-  if (!buffers_made_) {                                                                // the first step
-    for (const std::string& line : stream_.choices().refusals()) console_.warn(line);  // it measured all candidates
+  if (!buffers_made_) {
+    // The first step has measured all candidates.
+    for (const std::string& line : stream_.choices().refusals()) console_.warn(line);
     if (!totals_.ends()) print_times();
   }
   check_buffers();
