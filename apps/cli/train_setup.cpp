@@ -13,12 +13,12 @@ void prepare_training(TrainOptions& options, Flags& flags, bool is_rank_zero, Tr
   Console console(flags.program());
   console.quiet = flags.quiet;
   const CheckpointOptions& checkpoint = options.checkpoint;
-  check_data(options, findings);
+  if (is_rank_zero || !options.dry_run) check_data(options, findings, console);
   bool found = check_outputs(options, is_rank_zero, findings);
   std::string from = checkpoint.load.empty() ? "--save " + checkpoint.save : "--load " + checkpoint.load;
   bool absent = !checkpoint.load.empty() && !is_same_path(checkpoint.load, checkpoint.save) &&
                 !file_exists(resolve_hub_name(checkpoint.load));
-  if (!found && absent) findings.problem(from, describe_missing_path(checkpoint.load));
+  if (!found && absent) findings.missing(from, describe_missing_path(checkpoint.load));
   found =
       found && is_rank_zero && findings.attempt(from, [&] { setup.start = find_start(options, nullptr, {}, console); });
   if (found && checkpoint.exit_on_missing && !checkpoint.load.empty() && !setup.start.source) {

@@ -29,38 +29,48 @@ std::string message_of(const std::string& where, const Error& error) {
 /// Reports a file that a flag names but that does not exist.
 bool check_exists(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
   if (path.empty() || file_exists(path)) return true;
-  findings.problem(cat(flag, " ", path), cat("does not exist", remedy));
+  findings.missing(cat(flag, " ", path), cat("does not exist", remedy));
   return false;
 }
 
-/// Throws if a split gets no sequences from a data set. For example, 1/1000 of a small data set can be rounded down to
-/// none.
-void check_share(const SplitSource& source, Split split, const std::string& given, const IndexedDataset& files) {
-  SplitRange range = range_of(source.share, files.sequences());
-  if (range.begin < range.end) return;
-  fail_at(Exit::bad_data, files.prefix(), "--split ", given, " leaves no sequences for ",
-          kSplitNames[enum_index(split)], ", because the data set has only ", count_of(files.sequences(), "sequence"),
-          "; use more data, or another --split (100,0,0 trains on all, without validation)");
+/// Says that a split gets no sequences from a data set, or returns "". For example, 1/1000 of a small data set can be
+/// rounded down to none.
+std::string describe_shortage(const SplitSource& source, Split split, const std::string& given,
+                              const IndexedDataset& files) {
+  const SplitRange range = range_of(source.share, files.sequences());
+  if (range.begin < range.end) return "";
+  return cat("--split ", given, " leaves no sequences for ", kSplitNames[enum_index(split)],
+             ", because the data set has only ", count_of(files.sequences(), "sequence"),
+             "; use more data, or another --split (100,0,0 trains on all, without validation)");
 }
 
-/// Opens one data set's files. If a file is missing or damaged, reports it and returns null.
-std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const std::string& path, DataFiles& files,
-                                                  Findings& findings) {
-  std::string prefix = dataset_prefix(path), where = cat(flag.substr(0, flag.find(' ')), " ", prefix);
-  bool has_idx = file_exists(prefix + ".idx"), has_bin = file_exists(prefix + ".bin");
-  std::shared_ptr<const IndexedDataset> out;
-  if (has_idx && has_bin) {
-    findings.attempt(where, [&] { out = files.open(prefix); });
-    return out;
-  }
+/// Explains why a data set has no token files. Returns nullopt if it has them.
+std::optional<MissingIndex> explain_missing_files(const std::string& path, const std::string& prefix) {
+  const bool has_idx = file_exists(prefix + ".idx"), has_bin = file_exists(prefix + ".bin");
+  if (has_idx && has_bin) return std::nullopt;
   if (!has_idx) {
-    if (const auto missing = explain_missing_index(path)) return findings.problem(where, missing->message), out;
+    if (auto missing = explain_missing_index(path)) return missing;
   }
-  bool has_suffix = file_exists(prefix + "_text_document.idx");
-  findings.problem(where, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " or ",
-                              has_bin ? "" : prefix + ".bin",
-                              has_suffix ? "; did you mean " + prefix + "_text_document?"
-                                         : "; make token files with mtl-preprocess"));
+  const bool has_suffix = file_exists(prefix + "_text_document.idx");
+  return MissingIndex{Exit::io, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " or ",
+                                    has_bin ? "" : prefix + ".bin",
+                                    has_suffix ? "; did you mean " + prefix + "_text_document?"
+                                               : "; make token files with mtl-preprocess")};
+}
+
+/// Opens one data set's files. If a file is missing or damaged, reports it and returns null. To a dry run, which may
+/// plan for another machine, a missing file is a warning.
+std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const std::string& path, bool dry_run,
+                                                  DataFiles& files, Findings& findings, Console& console) {
+  const std::string prefix = dataset_prefix(path), where = cat(flag.substr(0, flag.find(' ')), " ", prefix);
+  const std::optional<MissingIndex> missing = explain_missing_files(path, prefix);
+  std::shared_ptr<const IndexedDataset> out;
+  if (!missing)
+    findings.attempt(where, [&] { out = files.open(prefix); });
+  else if (dry_run && missing->code == Exit::io)
+    console.warn(cat(where, " was not checked: ", missing->message));
+  else
+    findings.fault(where, Error(missing->code, where, missing->message));
   return out;
 }
 
@@ -206,10 +216,9 @@ std::vector<Problem> Findings::finish(bool flags_are_valid) const {
   return all;
 }
 
-void check_data(const TrainOptions& options, Findings& findings) {
+void check_data(const TrainOptions& options, Findings& findings, Console& console) {
   if (options.data.mock) return;
   const SplitSources sources = read_split_sources(options.data.paths, std::bind_front(&Findings::problem, &findings));
-  if (options.dry_run) return;
   DataFiles files;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path, to report each fault once
   for (Split split : {Split::train, Split::valid, Split::test}) {
@@ -218,11 +227,15 @@ void check_data(const TrainOptions& options, Findings& findings) {
     const bool is_used = split == Split::train || options.batch.eval_iters != 0;
     for (const std::string& path : source->blend.prefixes) {
       auto [at, is_new] = seen.emplace(path, nullptr);
-      if (is_new) at->second = check_files(source->flag, path, files, findings);
+      if (is_new) at->second = check_files(source->flag, path, options.dry_run, files, findings, console);
       const IndexedDataset* data = at->second.get();
       if (data == nullptr || !is_used) continue;
-      findings.attempt(cat(source->flag, " ", dataset_prefix(path)),
-                       [&] { check_share(*source, split, options.data.paths.split, *data); });
+      const std::string shortage = describe_shortage(*source, split, options.data.paths.split, *data);
+      if (shortage.empty()) continue;
+      if (options.dry_run)
+        console.warn(cat(data->prefix(), ": ", shortage, ". The run would be refused."));
+      else
+        findings.fault(cat(source->flag, " ", dataset_prefix(path)), Error(Exit::bad_data, data->prefix(), shortage));
     }
   }
 }
@@ -245,7 +258,7 @@ bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings
       check_exists(findings, "--merge-file", tokenizer.merge_file, "; use the merges that belong to --vocab-file");
   const std::string& name = tokenizer.tokenizer_model;
   const bool model = name.empty() || file_exists(resolve_hub_name(name));
-  if (!model) findings.problem("--tokenizer-model " + name, describe_missing_path(name));
+  if (!model) findings.missing("--tokenizer-model " + name, describe_missing_path(name));
   return vocab && merges && model;
 }
 

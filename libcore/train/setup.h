@@ -22,6 +22,10 @@ struct TrainSetup {
 class Findings {
  public:
   void problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
+  /// Reports an input that does not exist.
+  void missing(const std::string& where, const std::string& what) { fault(where, Error(Exit::io, where, what)); }
+  /// Reports an error of an input file, which a flag names.
+  void fault(std::string where, Error error) { faults_.emplace_back(std::move(where), std::move(error)); }
   /// Runs part of the preparation. If it throws an Error, stores the error and returns false. If no more files can be
   /// opened, throws that error instead, because every further file would fail like this one.
   template <class Part>
@@ -31,12 +35,12 @@ class Findings {
       return true;
     } catch (const Error& error) {
       if (const auto* system = dynamic_cast<const SystemError*>(&error); system && system->number() == EMFILE) throw;
-      faults_.emplace_back(std::move(where), error);
+      fault(std::move(where), error);
       return false;
     }
   }
-  /// Returns all problems. If the command line is valid (`flags_are_valid`) and only attempts failed, instead throws
-  /// their errors, combined into one Error.
+  /// Returns all problems. If the command line is valid (`flags_are_valid`) and only inputs are missing or attempts
+  /// failed, instead throws their errors, combined into one Error.
   std::vector<Problem> finish(bool flags_are_valid) const;
 
  private:
@@ -44,9 +48,10 @@ class Findings {
   std::vector<std::pair<std::string, Error>> faults_;  // flag or file, and error
 };
 
-/// Checks the data paths, unless tokens are generated. Except in a dry run, also checks that the token files exist, are
-/// valid, and have sequences for every split that the run uses.
-void check_data(const TrainOptions& options, Findings& findings);
+/// Checks the data paths, unless tokens are generated, and that the token files exist, are valid, and have sequences
+/// for every split that the run uses. A dry run, which may be for another machine, only warns of missing files and of
+/// splits without sequences.
+void check_data(const TrainOptions& options, Findings& findings, Console& console);
 /// Checks that the run can write its output files, and that rank 0's log does not overwrite another file. Returns false
 /// if --save cannot be written.
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings);

@@ -116,10 +116,10 @@ for file in llm_c_train_000000.bin llm_c_train_000000 llmq.bin lit_gpt_i32.bin n
   done
   expect_exit 2 mtl-data $file
   expect_text err "convert it: mtl-data import $file"
-  expect_exit 2 mtl-train "${train[@]}" --data-path "$file"
+  expect_exit 65 mtl-train "${train[@]}" --data-path "$file"
   expect_text err "--data-path .*: this is a token file of the format .*; convert it: mtl-data import $file"
 done
-expect_exit 2 mtl-train "${train[@]}" --data-path train
+expect_exit 74 mtl-train "${train[@]}" --data-path train
 expect_text err 'train.idx is missing, but train.bin exists; .*mtl-data import --format nanogpt train.bin --eod ID'
 
 # --- full disks and interrupts leave nothing ---

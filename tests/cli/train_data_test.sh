@@ -120,7 +120,7 @@ done
 expect_exit 2 run_in none "${SHARED[@]}" --train-data-path $A --split 1,1,1
 expect_text err '^mtl-train: 1 problem '
 expect_text err '^  --split 1,1,1 +divides --data-path'
-expect_exit 2 run_in none "${SHARED[@]}" --data-path 1 $A 2 nosuch 3 b
+expect_exit 74 run_in none "${SHARED[@]}" --data-path 1 $A 2 nosuch 3 b
 expect_text err '^  --data-path nosuch +there is no nosuch.idx or nosuch.bin; .*mtl-preprocess$'
 expect_text err '^  --data-path b +there is no b.idx or b.bin; did you mean b_text_document\?$'
 expect_exit 65 run_in none "${SHARED[@]}" --data-path $A $B --train-iters 5000

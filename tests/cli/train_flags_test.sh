@@ -61,7 +61,23 @@ done
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --seq-length 33 --global-batch-size 0
 expect_text err '^  --seq-length 33 +is longer than the 32 positions of the model; .*--max-position-embeddings$'
 expect_text err '^  --global-batch-size 0 +must be from 1 to 2147483647$'
-expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path merged
+
+# A command without other faults than missing inputs ends as the other programs do. A dry run, perhaps for another
+# machine, plans without token files, and checks those that it sees.
+for input in '--data-path absent' '--load absent' '--merge-file absent'; do
+  expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" $input
+  expect_text err "^mtl-train: $input: (there is no absent|does not exist; |no such file or folder)"
+done
+expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path absent --merge-file absent.txt
+expect_text err '^mtl-train: 2 problems with the files$'
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path absent --dry-run
+expect_text err '^mtl-train: warning: --data-path absent was not checked: there is no absent.idx or absent.bin; make '
+cp merged_text_document.idx cut.idx && head -c 10 merged_text_document.bin >cut.bin
+expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut --dry-run
+expect_text err '^mtl-train: cut.bin: '
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 949,50,1 --eval-iters 1 --dry-run
+expect_text err '^mtl-train: warning: merged_text_document: --split 949,50,1 leaves no sequences for test, .* The run would'
+expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path merged
 expect_text err 'there is no merged.idx or merged.bin; did you mean merged_text_document\?$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl . --tensorboard-dir vocab.json --num-attention-heads 3
 expect_text err '^mtl-train: 3 problems'
