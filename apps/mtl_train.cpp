@@ -1,6 +1,7 @@
 // mtl-train: pre-trains a GPT from token files. The same command starts a run, resumes it, or reports that it is
 // complete. Under mpirun or srun, each process is one rank of a job.
 #include <omp.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -97,12 +98,20 @@ void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainS
   });
 }
 
+void warn_of_nccl_variables(Console& console) {
+  std::vector<std::string> environment;
+  for (char** each = environ; *each != nullptr; ++each) environment.emplace_back(*each);
+  const std::string unused = describe_unused_nccl_variables(environment);
+  if (!unused.empty()) console.warn(unused);
+}
+
 /// Collective: chooses one device for all ranks, and checks that the run fits on it.
 Device choose_common_device(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
                             const std::vector<MemoryLimit>& limits, MpiSession& session, Console& console) {
   const DeviceChoice choice =
       agree_on_device(options.device_name, own, session.hosts(), *session.control_group(), ::getenv);
   if (ranks.is_rank_zero() && !choice.text.empty()) console.info(choice.text);
+  if (ranks.is_rank_zero() && choice.device == Device::cpu) warn_of_nccl_variables(console);
   const bool has_changed = choice.device != options.device;
   options.device = choice.device;
   if (options.tf32 && choice.device != Device::cuda)

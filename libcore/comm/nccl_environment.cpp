@@ -120,6 +120,22 @@ std::vector<std::pair<std::string, std::string>> nccl_defaults(const GetVariable
   return {{"NCCL_ALGO", "^NVLS,NVLSTree"}};
 }
 
+std::string describe_unused_nccl_variables(const std::vector<std::string>& environment) {
+  std::vector<std::string> names;
+  std::string network;
+  for (const std::string& each : environment) {
+    if (!each.starts_with("NCCL_")) continue;
+    names.push_back(each.substr(0, each.find('=')));
+    if (names.back() == "NCCL_SOCKET_IFNAME")
+      network = cat("; mpirun --mca btl_tcp_if_include NETWORK chooses a network for them (here ",
+                    each.substr(names.back().size() + 1), ")");
+  }
+  if (names.empty()) return "";
+  std::sort(names.begin(), names.end());
+  return cat(join(names, ", "), names.size() == 1 ? " has" : " have",
+             " no effect, because ranks on CPUs communicate by MPI alone", network);
+}
+
 std::string nccl_fault_text(const std::string& error, const char* last_error) {
   std::string text = error;
   if (last_error != nullptr && *last_error != '\0') text += cat(": ", last_error);

@@ -25,6 +25,10 @@ std::vector<NetworkInterface> network_interfaces();
 /// values.
 std::vector<Problem> nccl_problems(const GetVariable& get, const std::vector<NetworkInterface>& interfaces);
 
+/// Says which of the environment's variables (NAME=VALUE) are NCCL's, and so have no effect on ranks without GPUs, and
+/// what replaces the choice of a network. Returns "" if there are none.
+std::string describe_unused_nccl_variables(const std::vector<std::string>& environment);
+
 /// Returns NCCL's message for a fault, followed by a remedy. `error` describes the error code. `last_error` comes from
 /// ncclGetLastError() and can be null.
 std::string nccl_fault_text(const std::string& error, const char* last_error);

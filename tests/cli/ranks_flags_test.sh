@@ -50,8 +50,9 @@ trains_as_one 2 "${PP[@]}" --decoder-last-pipeline-num-layers 1 --recompute-gran
   --recompute-method block --activations-checkpoint-num-layers 1
 trains_as_one 2 "${PP[@]}" --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split \
   --checkpoint-activations --checkpoint-num-layers 1
-# The model of --load decides the number of layers.
-train 2 loaded "${PP[@]}" --num-layers-per-virtual-pipeline-stage 1 --pipeline-schedule zb-v --load one --finetune
+# The model of --load decides the number of layers. CPUs do not use NCCL.
+NCCL_IB_HCA=mlx5 train 2 loaded "${PP[@]}" --num-layers-per-virtual-pipeline-stage 1 --pipeline-schedule zb-v --load one --finetune
+expect_text err '^mtl-train: warning: NCCL_IB_HCA has no effect, because ranks on CPUs communicate by MPI alone$'
 
 # Ranks that share layers, sequences or batches. (Some flags have no effect on CPUs.)
 trains_as_one 2 --tensor-model-parallel-size 2 --sequence-parallel --activations-checkpoint-method block

@@ -67,6 +67,15 @@ TEST_CASE("nccl environment: turns off algorithms that add in the network unless
   CHECK(nccl_defaults([](const char*) { return "Tree"; }).empty());
 }
 
+TEST_CASE("nccl environment: variables without effect on CPUs are named, with what replaces them") {
+  CHECK(describe_unused_nccl_variables({"PATH=/bin", "MY_NCCL_DEBUG=1"}).empty());
+  CHECK(describe_unused_nccl_variables({"NCCL_IB_HCA=mlx5"}) ==
+        "NCCL_IB_HCA has no effect, because ranks on CPUs communicate by MPI alone");
+  CHECK(describe_unused_nccl_variables({"NCCL_SOCKET_IFNAME=eth1,eth2", "A=1", "NCCL_DEBUG=INFO"}) ==
+        "NCCL_DEBUG, NCCL_SOCKET_IFNAME have no effect, because ranks on CPUs communicate by MPI alone; mpirun --mca "
+        "btl_tcp_if_include NETWORK chooses a network for them (here eth1,eth2)");
+}
+
 TEST_CASE("nccl environment: errors name the remedy") {
   CHECK(nccl_fault_text("unhandled system error", "Bootstrap : no socket interface found\n")
             .find("system error: Bootstrap : no socket interface found; NCCL_SOCKET_IFNAME matches no") !=
