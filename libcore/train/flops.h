@@ -21,8 +21,9 @@ double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::i
 double flops_per_token_a(const GptConfig& config, std::int64_t seq_length);
 double flops_per_token_b(const GptConfig& config, std::int64_t seq_length);
 
-/// Measures the TFLOP/s of a large matrix multiplication, the default peak for MFU: 768 x 768 in fp32 on the CPU with
-/// `threads` threads, or 4,096 x 4,096 in bf16 on a GPU. Takes about a tenth of a second.
-double measure_peak_tflops(Device device, int threads);
+/// Measures the TFLOP/s of a large matrix multiplication, the default peak for MFU: 768 x 768 in `compute`, the dtype
+/// of the run's products, on the CPU with `threads` threads, or 4,096 x 4,096 in bf16 on a GPU. Takes about a tenth of
+/// a second.
+double measure_peak_tflops(Device device, int threads, DType compute);
 
 }  // namespace mtl

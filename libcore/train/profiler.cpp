@@ -52,7 +52,7 @@ Hardware hardware_of(Device device, int threads, double peak_tflops) {
           .tflops_16 = peak_tflops,
           .tflops_tf32 = peak_tflops,
           .tflops_f32 = peak_tflops,
-          .source = "a measured copy; products by --peak-tflops or a measured one in fp32"};
+          .source = "a measured copy; products by --peak-tflops or a measured one"};
 }
 
 Profiler::Profiler(const ProfileOptions& options, Communicator& world, const std::vector<std::string>& hosts,

@@ -192,7 +192,7 @@ void Trainer::prepare() {
     if (!warning.empty() && stream_.attention_backend() != AttentionBackend::unfused) console_.warn(warning);
   }
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
-  if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.device, shape_.threads);
+  if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.device, shape_.threads, shape_.precision.compute);
   profiler_.prepare(shape_.device, shape_.threads, options_.tf32, peak_tflops_);
   MetricsOptions sinks;  // empty on all ranks but rank 0
   sinks.terminal = is_rank_zero() && !console_.quiet;

@@ -31,8 +31,13 @@ void Trainer::report_interval(bool final) {
   double ranks = options_.parallel.world;
   report.tflops_per_device = samples * megatron_flops(config_, shape_.padded_vocab, 1, length) / seconds / 1e12 / ranks;
   report.tokens_per_second = samples * double(length) / seconds;
-  report.mfu_a = flops_per_token_a(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
-  report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
+  const double tera_tokens = report.tokens_per_second / ranks / 1e12;  // per second and device
+  const double tflops_a = flops_per_token_a(config_, length) * tera_tokens;
+  const double tflops_b = flops_per_token_b(config_, length) * tera_tokens;
+  // The machine may have been too busy to show its peak before the first step.
+  if (!options_.logging.peak_tflops) peak_tflops_ = std::max(peak_tflops_, tflops_b);
+  report.mfu_a = tflops_a / peak_tflops_;
+  report.mfu_b = tflops_b / peak_tflops_;
   double stalled = train_feed_->stalled_seconds();
   report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / steps;
   if (options_.parallel.world > 1) report.communication_wait_ms = interval_.waited * 1e3 / steps;

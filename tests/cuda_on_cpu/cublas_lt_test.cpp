@@ -95,7 +95,7 @@ TEST_CASE("cublas_lt: the first candidate is not measured while the clocks of an
 TEST_CASE("cublas_lt: a GPU's peak rate is that of a product at full clocks, without the host's work") {
   const Times times({.whole = 1000, .ramp = 1, .only_time = true});
   const double expected = 2e-12 * 4096 * 4096 * 4096 / 1000;
-  CHECK(measure_peak_tflops(kDevice, 2) / expected == doctest::Approx(1).epsilon(0.05));
+  CHECK(measure_peak_tflops(kDevice, 2, DType::bf16) / expected == doctest::Approx(1).epsilon(0.05));
 }
 
 TEST_CASE("cublas_lt: a stream's choices overrule the measurements, and reproduce the bits") {
