@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,7 @@
 #include "layout/schedule.h"
 #include "planner/layout_report.h"
 #include "planner/plan_report.h"
+#include "train/fitting_settings.h"
 
 namespace mtl {
 
@@ -137,6 +139,25 @@ std::vector<std::string> repeated_flags(const Flags& flags) {
                             "--recompute-granularity"});
 }
 
+/// Returns lines of settings with which a layout fits that does not, or says that there are none.
+std::string settings_that_fit(const Candidate& layout, const PlanRequest& request) {
+  const auto limit = [](double bytes, bool is_per_process) {
+    return MemoryLimit{static_cast<std::uint64_t>(bytes), "", is_per_process};
+  };
+  FitLimits limits;
+  if (layout.options.device == Device::cuda)
+    limits.gpu = limit(request.device_bytes, true);
+  else
+    limits.host.push_back(limit(request.device_bytes, true));
+  if (std::isfinite(request.host_bytes)) limits.host.push_back(limit(request.host_bytes, false));
+  RunStart start;
+  start.config = request.config;
+  const HostRanks host = {.count = static_cast<int>(request.ranks_per_node())};
+  const std::vector<std::string> settings = find_fitting_settings(layout.options, start, host, limits);
+  if (settings.empty()) return "; use more ranks, or a smaller --seq-length or --model";
+  return "; the first of these layouts fits with" + join(settings, "");
+}
+
 void write_plan(const PlanCommand& command, const Flags& flags) {
   if (command.output) check_output({flags.config_file()}, *command.output);
   const PlanRequest request = command.request();
@@ -156,7 +177,7 @@ void write_plan(const PlanCommand& command, const Flags& flags) {
                                           : request.machine.device.name,
             "no layout fits in ", format("%.4g", request.device_bytes * 1e-9), " GB",
             command.host_memory ? cat(" and --host-memory ", *command.host_memory) : "",
-            "; use more ranks, or a smaller --seq-length or --model");
+            settings_that_fit(plans.too_large.at(0), request));
   if (!command.output) return;
   InterruptGuard guard(flags.program());
   write_file_atomic(*command.output,

@@ -40,6 +40,10 @@ constexpr const char* kFolder = "DIR";
 std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
   std::string out = cat("plan for ", machine_text(request, plans.unmeasured), counts_text(plans));
   const auto memory = [](const Candidate& each) { return human_bytes(each.bytes); };
+  const auto layout = [](const Candidate& each) {
+    const std::string savings = savings_text(each);
+    return cat(layout_text(each), savings.empty() ? "" : ", ", savings);
+  };
   if (plans.candidates == 0) return out;
   if (plans.best.empty()) {
     out += "no layout fits; those that need the least memory:\n";
@@ -47,7 +51,7 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
     const double ranks = request.ranks_per_node();
     for (const Candidate& each : plans.too_large)
       out +=
-          cat("  ", layout_text(each), ": ", memory(each),
+          cat("  ", layout(each), ": ", memory(each),
               has_host_limit ? cat(", and ", human_bytes(ranks * double(each.host_bytes)), " of each host") : "", "\n");
     return out;
   }
@@ -56,12 +60,10 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
   for (std::size_t i = 0; i < plans.best.size(); ++i) {
     const Candidate& each = plans.best[i];
     const StepShares shares = step_shares(*each.time);
-    const std::string savings = savings_text(each);
     out += format("%2zu. %10.2f %11s %5.1f%% %7.1f%% %5.1f%% %5.1f%% %10s  %s\n", i + 1, each.time->ms,
                   with_commas(static_cast<std::int64_t>(tokens_per_second(each))).c_str(),
                   100 * model_flops_utilization(each, request), 100 * shares.compute, 100 * shares.links,
-                  100 * shares.idle, memory(each).c_str(),
-                  cat(layout_text(each), savings.empty() ? "" : ", ", savings).c_str());
+                  100 * shares.idle, memory(each).c_str(), layout(each).c_str());
   }
   if (plans.best.size() > 1) out += "why not the others\n";
   for (std::size_t i = 1; i < plans.best.size(); ++i) {

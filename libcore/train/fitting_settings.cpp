@@ -47,6 +47,8 @@ class Suggestions {
     save(in_files.options, Saving::offload_to_files);
     try_setting(in_files);
     const std::vector<Setting> starts{base_, shared, all};
+    for (const Setting& from : starts)
+      if (try_bf16_gradients(from)) break;
     for (const Setting& from : starts) try_more_ranks(from);
     for (const Setting& from : starts) try_smaller_models(from);
     return lines_;
@@ -162,6 +164,15 @@ class Suggestions {
       if (try_setting(setting)) return true;
     }
     setting.ranks_per_host = from.ranks_per_host;
+    return try_setting(setting);
+  }
+
+  /// Halves the main gradients of a run in bf16. Only for runs that have not started.
+  bool try_bf16_gradients(const Setting& from) {
+    const Precision precision = precision_of(from.options.precision);
+    if (!is_fresh_ || precision.compute != DType::bf16 || precision.main_grads != DType::f32) return false;
+    Setting setting = from;
+    setting.options.precision.grad_reduce_in_bf16 = true;
     return try_setting(setting);
   }
 

@@ -132,6 +132,7 @@ std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOpti
   const bool has_other_size = from.batch.global_batch_size != to.batch.global_batch_size;
   if (!to.batch.varies() && (has_other_size || is_regrouped)) flags.add("--global-batch-size", to.global_batch_size());
   flags.add_switch("--bf16", from.precision.bf16, to.precision.bf16);
+  flags.add_switch("--grad-reduce-in-bf16", from.precision.grad_reduce_in_bf16, to.precision.grad_reduce_in_bf16);
   flags.add_value("--seq-length", from.data.seq_length, to.data.seq_length);
   return flags.take();
 }

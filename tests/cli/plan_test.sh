@@ -216,6 +216,16 @@ expect_text err '--micro-batch-size 3: no layout of 1 rank is like this; '
 expect_exit 1 "${plan[@]}" --world-size 2 --device-memory 0.01GB
 expect_text out '^no layout fits; those that need the least memory:$'
 expect_text err 'device-memory 0.01GB: no layout fits in 0.01 GB'
+# Each setting that is said to fit does.
+large=(mtl-topo plan --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 --swiglu --bf16
+  --ffn-hidden-size 11008 --max-position-embeddings 2048 --vocab-size 32000 --global-batch-size 16 --hardware A100-40GB)
+expect_exit 1 "${large[@]}" --world-size 1
+expect_text out '^  micro-batch 1, recompute full, optimizer on the host, [0-9.]+ GiB of host memory: 38.4 GiB$'
+expect_text err '^mtl-topo plan: A100-40GB: no layout fits in 40 GB; the first of these layouts fits with$'
+expect_text err '^  --grad-reduce-in-bf16: [0-9.]+ GiB of GPU memory, '
+expect_text err '^  --tensor-model-parallel-size 2 on 2 ranks: '
+expect_exit 0 "${large[@]}" --world-size 1 --grad-reduce-in-bf16
+expect_exit 0 "${large[@]}" --world-size 2 --tensor-model-parallel-size 2
 expect_exit 1 "${plan[@]}" --world-size 127
 expect_text out '^  0 layouts$'
 expect_text err '--world-size 127: the ranks cannot be divided: .* --global-batch-size 32;'
