@@ -184,3 +184,65 @@ TEST_CASE("dcp: the index of a large model on many ranks is read, in memory that
   CHECK(last.chunks.back().place.offset == 127000);
   CHECK(read.files[last.chunks.back().place.file] == "__511_0.distcp");
 }
+
+TEST_CASE("dcp folder: an index whose classes, attributes or values are others is refused by name") {
+  DcpMetadata index = plain_index();
+  index.objects["extra"] = {.file = 0, .offset = 0, .length = 8};
+  const std::string stream = IndexWriter{index}.write(), module = cat("c", kModule, "\n");
+  const auto text = [](const std::string& value) { return cat("X", char(value.size()), std::string(3, '\0'), value); };
+  const auto with = [](const std::string& one) { return one + "\n"; };
+  const std::string bytes = module + with("BytesStorageMetadata");
+  REQUIRE_NOTHROW(read_dcp_metadata(stream));
+  struct Case {
+    std::string from, to;  // everywhere
+    const char* message;   // "" if the index is still sound
+  };
+  const Case cases[] = {
+      {module + with("Metadata"), module + with("StorageMeta"), "the file contains an instance of torch.distributed."},
+      {module + with("Metadata"), "cmegatron.core.dist_checkpointing.strategies.torch\nMCoreMetadata\n", ""},
+      {module + with("TensorStorageMetadata"), module + with("StorageMeta"), "neither a tensor nor an object"},
+      {module + with("BytesStorageMetadata"), module + with("StorageMeta"), "entry 'extra' is an instance of"},
+      {module + with("ChunkStorageMetadata"), module + with("StorageMeta"), ": a chunk is an instance of"},
+      {module + with("MetadataIndex"), module + with("StorageMeta"), "a key of storage_data is an instance of"},
+      {"_StorageInfo\n", "_StorageInfp\n", "_StorageInfp'"},
+      {"ctorch.distributed.checkpoint.filesystem\n_StorageInfo\n", module + with("StorageMeta"), "the place of entry "},
+      {text("storage_data"), text("storage_date"), "the attribute storage_data is not a dict"},
+      {text("state_dict_metadata"), text("state"), "the attribute state_dict_metadata is not a dict"},
+      {text("fqn"), text("fqm"), "without a name"},
+      {text("properties"), text("property"), "TensorStorageMetadata has no attribute properties"},
+      {text("chunks"), text("chunk"), "has no attribute chunks"},
+      {text("offsets"), text("offsex"), "ChunkStorageMetadata has no attribute offsets"},
+      {text("sizes"), text("sizex"), "has no attribute sizes"},
+      {text("relative_path"), text("path"), "_StorageInfo has no attribute relative_path"},
+      {text("length"), text("size"), "has no attribute length"},
+      {text("__0_0.distcp"), "K\1", "is in a file '', which is not a name"},
+      {"ctorch\nfloat32\n", "ctorch\nSize\n", "has the dtype torch.Size, which mtl does not read"},
+      {"ctorch\nfloat32\n", "ctorch\nfloat9\n", "'torch.float9'"},
+      {"ctorch\nfloat32\n", "cother\nfloat32\n", "'other.float32'"},
+      {"(ctorch\nfloat32\nt", ")", "has the dtype (none), which mtl does not read"},
+      {"(ctorch\nfloat32\nt", "}" + text("dtype") + "ctorch\nfloat32\ns", ""},
+      {text("extra") + bytes, "K\1" + bytes, "a key is an integer"},
+      {text("storage_data"), text("version") + text("1.0.0") + text("storage_data"), ""},
+      {text("storage_data"), text("version") + "N" + text("storage_data"), ""},
+      {text("storage_data"), text("version") + "K\2" + text("storage_data"), "the index has version an integer"},
+      {text("relative_path"), text("transform_descriptors") + "N" + text("relative_path"), ""},
+      {text("relative_path"), text("transform_descriptors") + ")" + text("relative_path"), ""},
+      {text("relative_path"), text("transform_descriptors") + text("zstd") + text("relative_path"), "was transformed"},
+      {text("relative_path"), text("transform_descriptors") + text("") + text("relative_path"), "was transformed"},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(std::string(one.message));
+    CAPTURE(one.to);
+    std::string changed = stream;
+    REQUIRE(contains(changed, one.from));
+    for (std::size_t at = 0; (at = changed.find(one.from, at)) != std::string::npos; at += one.to.size())
+      changed.replace(at, one.from.size(), one.to);
+    const std::string error = error_of([&] { read_dcp_metadata(changed); }, Exit::bad_data);
+    CAPTURE(error);
+    CHECK((*one.message == '\0' ? error : "") == "");
+    CHECK(contains(error, one.message));
+  }
+  CHECK(read_dcp_metadata(stream).objects.at("extra").length == 8);
+  CHECK(read_dcp_metadata(stream).files.size() == plain_index().files.size());
+  CHECK(contains(error_of([] { read_dcp_metadata(""); }, Exit::bad_data), "the file is empty"));
+}

@@ -429,6 +429,7 @@ TEST_CASE("dcp: without args, --hf-config describes Megatron-LM's model") {
   const ModelSource source = open_dist_case(path, {.hf_config = model});
   CHECK(source.config() == open_dist_case(golden, {.vocab_size = source.config().vocab_size}).config());
   CHECK(!source.has_padded_vocabulary());
+  CHECK(source.dropout().has_value());
   check_tensors(source, "param", Expected().weights("llama", StoredDType::f32));
   CHECK(contains(source.optimizer_problem(), "no args or no iteration to continue from"));
   const std::string error = error_of([&] { open_dist_case(path, {.num_attention_heads = 4}); }, Exit::bad_data);
@@ -440,8 +441,21 @@ TEST_CASE("dcp: without args, --hf-config describes Megatron-LM's model") {
              replaced(read_file(model + "/config.json"), "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
   CHECK(contains(error_of([&] { open_dist_case(path, {.hf_config = scratch / "config.json"}); }, Exit::bad_data),
                  "the model has 3 layers"));
+  write_text(scratch / "config.json",
+             replaced(read_file(model + "/config.json"), "\"vocab_size\": 45", "\"vocab_size\": 4500"));
+  CHECK(contains(error_of([&] { open_dist_case(path, {.hf_config = scratch / "config.json"}); }, Exit::bad_data),
+                 "and 4500 tokens, but "));
   fs::remove(path + "/metadata.json");
   CHECK(contains(error_of([&] { open_dist_case(path, {}); }, Exit::bad_data), "metadata.json is missing"));
+  const std::string gpt = kDistCases + "core016_gpt_tp1",
+                    bare = copy_dist_case(scratch, "core016_gpt_tp1/iter_0000030");
+  const GptConfig expected = open_dist_case(gpt, {.vocab_size = 42}).config();
+  replace_in_pickle(bare + "/common.pt", args, other);
+  CHECK(open_dist_case(bare, {.num_attention_heads = expected.num_heads}).has_padded_vocabulary());
+  const ModelSource assumed = open_dist_case(bare, {.vocab_size = 42, .num_attention_heads = expected.num_heads});
+  CHECK(!assumed.has_padded_vocabulary());
+  CHECK(assumed.config().head_dim == expected.head_dim);
+  CHECK(assumed.config().position_embedding == PositionEmbedding::learned);
 }
 
 TEST_CASE("dcp: torchtitan's output layer may be stored with tied embeddings if it equals the token embedding") {

@@ -3,9 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include "ckpt/dcp_metadata.h"
 #include "ckpt/pickle.h"
+#include "ckpt/torch_archive.h"
 #include "ckpt/zip_archive.h"
 #include "ckpt_fixtures.h"
+#include "pickle_text.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -101,4 +104,44 @@ TEST_CASE("dcp writer: .metadata lists tensors, chunks and objects, and each arc
     }
   }
   CHECK(bytes == data.size());
+}
+
+TEST_CASE("dcp writer: all of .metadata") {
+  const ScratchFolder scratch;
+  DcpWriter writer(scratch.path());
+  const std::size_t number = writer.add_tensor("a", StoredDType::bf16, {2, 1});
+  for (const std::int64_t row : {0, 1}) writer.write_chunk(number, {row, 0}, {1, 1}, std::vector<std::byte>(2));
+  writer.add_alias("b", number);
+  writer.add_empty_object("c");
+  writer.finish();
+  const auto rule = [](std::string_view module, std::string_view name) {
+    if (starts_with(name, "_get")) return GlobalUse::function;
+    return module == "torch" && name != "Size" ? GlobalUse::value : GlobalUse::type;
+  };
+  const std::string stream = read_file(scratch / ".metadata");
+  std::string text = pickle_value_text(Pickle(stream, rule).root());
+  for (const auto& [from, to] : {std::pair("torch.distributed.checkpoint.", ""), {"metadata.", ""}, {"torch.", ""}}) {
+    for (std::size_t at = 0; (at = text.find(from)) != std::string::npos;)
+      text.erase(at, std::string_view(from).size()).insert(at, to);
+  }
+  const std::string tensor =
+      "TensorStorageMetadata(){'properties': TensorProperties()(bfloat16, serialization._get_layout('strided')None, "
+      "False, _MEM_FORMAT_ENCODING(0)None, False), 'size': Size((2, 1))None, 'chunks': [ChunkStorageMetadata()"
+      "{'offsets': Size((0, 0))None, 'sizes': Size((1, 1))None}, ChunkStorageMetadata(){'offsets': Size((1, 0))None, "
+      "'sizes': Size((1, 1))None}]}";
+  const auto place = [](const char* key, const char* offset, int at, int length) {
+    return cat("MetadataIndex(){'fqn': '", key, "', 'offset': ", offset,
+               ", 'index': None}: filesystem._StorageInfo()"
+               "{'relative_path': '__0_0.distcp', 'offset': ",
+               at, ", 'length': ", length, "}");
+  };
+  const char *first = "Size((0, 0))None", *second = "Size((1, 0))None";
+  CHECK(text == cat("Metadata(){'state_dict_metadata': {'a': ", tensor, ", 'b': ", tensor,
+                    ", 'c': BytesStorageMetadata()None}, 'planner_data': None, 'storage_data': {",
+                    place("a", first, 0, 718), ", ", place("a", second, 718, 718), ", ", place("b", first, 0, 718),
+                    ", ", place("b", second, 718, 718), ", ", place("c", "None", 1436, 402),
+                    "}, 'storage_meta': None}"));
+  const auto object = read_dcp_metadata(stream).objects.at("c");
+  const std::string bytes = read_file(scratch / "__0_0.distcp").substr(object.offset, object.length);
+  CHECK(pickle_value_text(TorchArchive(std::as_bytes(std::span(bytes))).root()) == "[None]");
 }

@@ -10,52 +10,13 @@ using namespace std::string_literals;
 
 namespace {
 
-/// Replaces the first `from` after the text `key` in the pickle of every file whose name contains `file`. An empty
-/// `from` renames the key; an empty `key` removes the files.
-struct Edit {
-  std::string file, key, from, to;
-};
-
 struct Variant {
   std::string name, expected;
-  std::vector<Edit> edits;
+  std::vector<PickleEdit> edits;
 };
 
-std::string pickled(const std::string& text) { return "X"s + char(text.size()) + "\0\0\0"s + text; }
-
-std::string edited(std::string pickle, const Edit& edit) {
-  const std::size_t at = pickle.find(pickled(edit.key));
-  REQUIRE(at != std::string::npos);
-  if (edit.from.empty()) return pickle.replace(at, pickled(edit.key).size(), pickled(edit.to));
-  const std::size_t value = pickle.find(edit.from, at + pickled(edit.key).size());
-  REQUIRE(value != std::string::npos);
-  return pickle.replace(value, edit.from.size(), edit.to);
-}
-
-void apply(const std::string& checkpoint, const Edit& edit) {
-  if (edit.key.empty()) return remove_matching(checkpoint, edit.file);
-  std::vector<std::string> paths;
-  for (const auto& entry : fs::recursive_directory_iterator(checkpoint)) {
-    if (entry.is_regular_file() && contains(entry.path().string(), edit.file)) paths.push_back(entry.path().string());
-  }
-  REQUIRE(!paths.empty());
-  for (const std::string& path : paths)
-    edit_pickle(path, [&](const std::string& pickle) { return edited(pickle, edit); });
-}
-
-/// Returns the error with its code, or the numbers of the training state and the problem with the optimizer's.
 std::string outcome_of(const std::string& path) {
-  try {
-    const ModelSource source = open_deepspeed_case(path);
-    source.verify();
-    const std::optional<TrainState> state = source.state();
-    return cat(state ? cat(state->iteration, " ", state->consumed_samples, " ", state->consumed_valid_samples, " ",
-                           state->optimizer_steps, " ", state->skipped_iterations)
-                     : "no state",
-               source.has_optimizer() ? " +" : " -", source.optimizer_problem());
-  } catch (const Error& error) {
-    return cat(static_cast<int>(error.code()), ": ", error.what());
-  }
+  return outcome([&] { return open_deepspeed_case(path); });
 }
 
 void check_variants(const std::vector<Variant>& variants) {
@@ -66,10 +27,10 @@ void check_variants(const std::vector<Variant>& variants) {
     copy_deepspeed_case(scratch, variant.name);
     const std::string suffix = contains(variant.name, "universal") ? "_universal" : "";
     const std::string checkpoint = cat(scratch / "copy", "/global_step2", suffix);
-    for (const Edit& edit : variant.edits) apply(checkpoint, edit);
-    const std::string outcome = outcome_of(checkpoint);
-    CAPTURE(outcome);
-    CHECK(contains(outcome, variant.expected));
+    for (const PickleEdit& edit : variant.edits) apply_edit(checkpoint, edit);
+    const std::string found = outcome_of(checkpoint);
+    CAPTURE(found);
+    CHECK(contains(found, variant.expected));
   }
 }
 
@@ -253,6 +214,6 @@ TEST_CASE("deepspeed: a tied output layer stores the embeddings again") {
 TEST_CASE("deepspeed: an argument of recent releases does not change the rows of grouped queries") {
   const ScratchFolder scratch;
   const std::string path = copy_deepspeed_case(scratch, "megatron_llama");
-  apply(path, {kModel, "deepspeed", "", "ds_sequence_parallel_fpdt"});
+  apply_edit(path, {kModel, "deepspeed", "", "ds_sequence_parallel_fpdt"});
   check_kind(open_deepspeed_case(path), "param", open_deepspeed_case(kDeepSpeed + "megatron_llama/expected/main"));
 }

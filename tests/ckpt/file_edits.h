@@ -5,9 +5,11 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "ckpt/model_source.h"
 #include "ckpt/zip_archive.h"
 #include "ckpt/zip_writer.h"
 
@@ -58,6 +60,61 @@ void edit_pickle(const std::string& path, const Edit& edit) {
   }
   writer.finish();
   out.close();
+}
+
+/// A text as it is in pickles of protocol 2 and later.
+inline std::string pickle_text(const std::string& text) {
+  return cat("X", char(text.size()), std::string(3, '\0'), text);  // BINUNICODE
+}
+
+/// Replaces the first `from` after the text `key` in the pickle of every file whose path contains `file`. An empty
+/// `from` renames the key; an empty `key` removes the files.
+struct PickleEdit {
+  std::string file, key, from, to;
+  bool is_at_key = false;  // `from` begins with the key
+};
+
+inline void apply_edit(const std::string& folder, const PickleEdit& edit) {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string path = entry.path().string();
+    if (entry.is_regular_file() && path.find(edit.file) != std::string::npos) paths.push_back(path);
+  }
+  REQUIRE(!paths.empty());
+  for (const std::string& path : paths) {
+    if (edit.key.empty()) {
+      fs::remove(path);
+      continue;
+    }
+    edit_pickle(path, [&](std::string pickle) {
+      const std::string key = pickle_text(edit.key);
+      const std::size_t at = pickle.find(key);
+      REQUIRE(at != std::string::npos);
+      if (edit.from.empty()) return pickle.replace(at, key.size(), pickle_text(edit.to));
+      const std::size_t value = pickle.find(edit.from, edit.is_at_key ? at : at + key.size());
+      REQUIRE(value != std::string::npos);
+      return pickle.replace(value, edit.from.size(), edit.to);
+    });
+  }
+}
+
+/// Opens and verifies a model. Returns the error with its code, or the numbers of the training state, "+" if there is
+/// an optimizer state, the problem with it, and the samples that were skipped.
+template <class Open>
+std::string outcome(const Open& open) {
+  try {
+    const ModelSource source = open();
+    source.verify();
+    const std::optional<TrainState> state = source.state();
+    const std::int64_t skipped = state ? state->extra.int_or("skipped_samples", 0) : 0;
+    return cat(state ? cat(state->iteration, " ", state->consumed_samples, " ", state->consumed_valid_samples, " ",
+                           state->optimizer_steps, " ", state->skipped_iterations)
+                     : "no state",
+               source.has_optimizer() ? " +" : " -", source.optimizer_problem(),
+               skipped != 0 ? cat(" skipped ", skipped) : "");
+  } catch (const Error& error) {
+    return cat(static_cast<int>(error.code()), ": ", error.what());
+  }
 }
 
 }  // namespace mtl::test

@@ -247,7 +247,19 @@ TEST_CASE("megatron config: arguments that contradict the tensors or are out of 
       value == std::int64_t(value) ? pickle.integer(std::int64_t(value)) : pickle.number(value);
     });
     CHECK(test::contains(problem, cat("args.", name, " is ")));
+    CHECK(test::contains(problem, ", but must be from 0 to") == (value == 1e10 || (value < 0 && *name != 'i')));
   }
+  const auto add_list = [](PickleWriter& pickle, const char* name, std::initializer_list<int> values) {
+    pickle.text(name), pickle.begin_list();
+    for (int value : values) pickle.integer(value);
+    pickle.end_list();
+  };
+  CHECK_NOTHROW(config_with([&](PickleWriter& p) { add_list(p, "num_experts", {1, 1}); }));
+  CHECK(test::contains(problem_with([&](PickleWriter& p) { add_list(p, "num_experts", {1, 2}); }), "num_experts"));
+  CHECK(test::contains(problem_with([&](PickleWriter& p) { add_list(p, "window_size", {3, 0, 0}); }), "window_size"));
+  CHECK(config_with([&](PickleWriter& p) { add_list(p, "window_size", {3, 0}); }).sliding_window == 4);
+  CHECK(config_with([](PickleWriter& p) { p.text("num_key_value_heads"), p.integer(1); }).num_query_groups == 1);
+  CHECK(config_with([](PickleWriter& p) { p.text("normalization"), p.text("rmsnorm"); }).norm == Norm::rmsnorm);
   for (const char* name : {"embed_layernorm", "apply_residual_connection_post_layernorm", "quick_geglu"})
     CHECK(test::contains(problem_with([&](PickleWriter& p) { p.text(name), p.boolean(true); }), cat(name, " is on")));
   for (const char* name : {"normalization", "glu_activation", "position_embedding_type"})

@@ -3,34 +3,37 @@
 
 #include "ckpt/torch_writer.h"
 #include "ckpt_fixtures.h"
+#include "file_edits.h"
 #include "optim/precision_presets.h"
 
 using namespace mtl;
 using namespace mtl::test;
+using namespace std::string_literals;
 
 namespace {
 
 struct RankParameter {
   const char* name;
   std::vector<std::int64_t> shape;  // on each of two tensor-parallel ranks
+  bool is_split = false;            // the ranks have different parts
 };
 
 /// The parameters of a one-layer model with hidden size 8: 12 tokens, 5 positions, 2 heads, feed-forward size 16.
 const std::vector<RankParameter>& rank_parameters() {
   static const std::vector<RankParameter> parameters = {
-      {"embedding.word_embeddings.weight", {6, 8}},
+      {"embedding.word_embeddings.weight", {6, 8}, true},
       {"embedding.position_embeddings.weight", {5, 8}},
       {"decoder.layers.0.input_layernorm.weight", {8}},
       {"decoder.layers.0.input_layernorm.bias", {8}},
-      {"decoder.layers.0.self_attention.linear_proj.weight", {8, 4}},
+      {"decoder.layers.0.self_attention.linear_proj.weight", {8, 4}, true},
       {"decoder.layers.0.self_attention.linear_proj.bias", {8}},
-      {"decoder.layers.0.self_attention.linear_qkv.weight", {12, 8}},
-      {"decoder.layers.0.self_attention.linear_qkv.bias", {12}},
+      {"decoder.layers.0.self_attention.linear_qkv.weight", {12, 8}, true},
+      {"decoder.layers.0.self_attention.linear_qkv.bias", {12}, true},
       {"decoder.layers.0.pre_mlp_layernorm.weight", {8}},
       {"decoder.layers.0.pre_mlp_layernorm.bias", {8}},
-      {"decoder.layers.0.mlp.linear_fc1.weight", {8, 8}},
-      {"decoder.layers.0.mlp.linear_fc1.bias", {8}},
-      {"decoder.layers.0.mlp.linear_fc2.weight", {8, 8}},
+      {"decoder.layers.0.mlp.linear_fc1.weight", {8, 8}, true},
+      {"decoder.layers.0.mlp.linear_fc1.bias", {8}, true},
+      {"decoder.layers.0.mlp.linear_fc2.weight", {8, 8}, true},
       {"decoder.layers.0.mlp.linear_fc2.bias", {8}},
       {"decoder.final_layernorm.weight", {8}},
       {"decoder.final_layernorm.bias", {8}},
@@ -49,6 +52,10 @@ struct OptimizerFault {
   bool lacks_main = false, lacks_parameter = false;
   bool lacks_linear_biases = false;     // no fault: the model has as many matrices as vectors
   std::vector<int> ranks_without = {};  // their files have no optimizer entry
+  std::size_t groups = 2;               // 1: no fault
+  bool is_swapped = false;              // no fault: vectors are the first group
+  std::size_t main_groups = 2;          // of which there are main weights
+  bool lacks_last_main = false, has_half_moments = false;
 };
 
 /// Writes one rank's model_optim_rng.pt.
@@ -110,20 +117,23 @@ class RankFile {
 
   void add(std::size_t parameter, StateRole role) {
     const std::vector<std::int64_t>& shape = rank_parameters()[parameter].shape;
-    const StoredDType dtype = role == StateRole::weight ? StoredDType::f16 : StoredDType::f32;
+    const bool is_half = role == StateRole::weight || (role == StateRole::exp_avg_sq && fault_.has_half_moments);
+    const StoredDType dtype = is_half ? StoredDType::f16 : StoredDType::f32;
     writer_.tensor(dtype, shape);
-    const std::vector<float> values(whole_slice(shape).count(), value_of(parameter, rank_, role));
+    const std::vector<float> values(whole_slice(shape).count(),
+                                    value_of(parameter, rank_parameters()[parameter].is_split ? rank_ : 0, role));
     std::vector<std::byte>& elements = data_.emplace_back(values.size() * bits_of(dtype) / 8);
     convert_elements(StoredDType::f32, std::as_bytes(std::span(values)), dtype, elements);
   }
 
-  /// Returns the parameters in each group: matrices, which are decayed, and vectors, which are not.
+  /// Returns the parameters in each group: matrices, which are decayed, and vectors, which are not; or all.
   std::vector<std::vector<std::size_t>> groups() const {
-    std::vector<std::vector<std::size_t>> out(2);
+    std::vector<std::vector<std::size_t>> out(fault_.groups);
     for (std::size_t i = 0; i < rank_parameters().size(); ++i) {
-      if (has(i)) out[rank_parameters()[i].shape.size() > 1 ? 0 : 1].push_back(i);
+      if (has(i)) out[rank_parameters()[i].shape.size() > 1 || fault_.groups == 1 ? 0 : 1].push_back(i);
     }
     if (fault_.lacks_parameter) out[1].pop_back();
+    if (fault_.is_swapped) std::swap(out[0], out[1]);
     return out;
   }
 
@@ -157,7 +167,10 @@ class RankFile {
   void write_main() {
     pickle_.text("fp32_from_fp16_params");
     pickle_.begin_list();
-    for (const std::vector<std::size_t>& group : groups()) {
+    std::vector<std::vector<std::size_t>> all = groups();
+    all.resize(std::min(all.size(), fault_.main_groups));
+    if (fault_.lacks_last_main) all.back().pop_back();
+    for (const std::vector<std::size_t>& group : all) {
       pickle_.begin_list();
       for (std::size_t parameter : group) add(parameter, StateRole::main);
       pickle_.end_list();
@@ -189,14 +202,16 @@ class RankFile {
   std::vector<std::vector<std::byte>> data_;
 };
 
-/// Writes both ranks' files and opens them.
-ModelSource open_run(const ScratchFolder& scratch, const OptimizerFault& fault) {
+/// Writes both ranks' files, edits them, and opens them.
+ModelSource open_run(const ScratchFolder& scratch, const OptimizerFault& fault,
+                     const std::vector<PickleEdit>& edits = {}) {
   for (int rank = 0; rank < 2; ++rank) {
     const std::string folder = cat(scratch.path(), "/iter_0000040/mp_rank_0", rank);
     make_directories(folder);
     RankFile(folder + "/model_optim_rng.pt", rank, fault).write();
   }
   write_text(scratch / "latest_checkpointed_iteration.txt", "40");
+  for (const PickleEdit& edit : edits) apply_edit(scratch.path(), edit);
   Console console = quiet_console();
   return ModelSource::open(scratch.path(), console, {.vocab_size = 12, .num_attention_heads = {}});
 }
@@ -299,4 +314,119 @@ TEST_CASE("megatron: an optimizer state that the first rank's file does not ment
   const ModelSource source = open_run(scratch, {.ranks_without = {0, 1}});
   CHECK(source.optimizer_problem().empty());
   CHECK(!source.state());
+}
+
+TEST_CASE("megatron: groups of parameters may be one, or in the other order") {
+  for (const OptimizerFault& groups : {OptimizerFault{.groups = 1}, OptimizerFault{.is_swapped = true}}) {
+    const ScratchFolder scratch;
+    const ModelSource source = open_run(scratch, groups);
+    CHECK(source.optimizer_problem().empty());
+    for (const std::size_t i : {1, 15}) {
+      const std::string name = i == 1 ? "embedding.positions.weight" : "final_norm.bias";
+      CHECK(elements_of(source, "exp_avg." + name).front() == value_of(i, 0, StateRole::exp_avg));
+      CHECK(elements_of(source, "exp_avg_sq." + name).front() == value_of(i, 0, StateRole::exp_avg_sq));
+      CHECK(elements_of(source, "param." + name).front() == value_of(i, 0, StateRole::main));
+    }
+  }
+}
+
+TEST_CASE("megatron: an optimizer state that does not fit the model is named") {
+  const std::pair<OptimizerFault, const char*> faults[] = {
+      {{.groups = 3}, "has 3 groups of parameters, but mtl reads only 1 or 2"},
+      {{.lacks_parameter = true, .is_swapped = true}, "has 9 parameters in group 0, but the model has 6"},
+      {{.main_groups = 0}, "has no weights of group 0 in fp32_from_fp16_params"},
+      {{.main_groups = 1}, "has no weights of group 1 in fp32_from_fp16_params"},
+      {{.lacks_last_main = true}, "has no weights of group 1 in fp32_from_fp16_params"},
+      {{.has_half_moments = true}, "of 'embedding.tokens.weight' is not an fp32 tensor with the parameter's shape"}};
+  for (const auto& [fault, problem] : faults) {
+    const ScratchFolder scratch;
+    const ModelSource source = open_run(scratch, fault);
+    CHECK(contains(source.optimizer_problem(), problem));
+    CHECK(source.state()->optimizer_steps == 40);  // and not what some of the groups say
+  }
+}
+
+TEST_CASE("megatron: variants of both ranks' files are refused for the right reason, or read") {
+  struct Variant {
+    const char* expected;
+    std::vector<PickleEdit> edits;
+  };
+  const std::string all = "model_optim_rng.pt", one = "mp_rank_01/", steps = "J\x26\0\0\0"s;
+  /// Puts another value in place of the one before a key.
+  const auto before = [&](const char* key, const std::string& value, const std::string& file = "mp_rank") {
+    return PickleEdit{file, key, pickle_text(key), "0" + value + pickle_text(key), true};
+  };
+  const auto both_steps = [&](const std::string& value) {
+    return std::vector<PickleEdit>(2, {"mp_rank", "step", steps, value});
+  };
+  const auto version = [&](const std::string& file, const std::string& value) {
+    return std::vector<PickleEdit>{{file, "checkpoint_version", "G@\x08\0\0\0\0\0\0"s, value}};
+  };
+  const auto samples = [&](const std::string& bytes) {
+    return std::vector<PickleEdit>{{"mp_rank", "consumed_train_samples", "J\x40\1\0\0"s, "\x8a\x08" + bytes}};
+  };
+  const auto renamed = [&](const std::string& file, const std::string& from, const std::string& to) {
+    return std::vector<PickleEdit>{{file, from, "", to}};
+  };
+  const std::string bias = "decoder.final_layernorm.bias";
+  const Variant variants[] = {
+      {"40 320 0 38 2 + skipped 16", {}},
+      {"40 320 0 38 2 + skipped 16", both_steps("G@C\0\0\0\0\0\0"s)},
+      {"40 320 0 38 2 + skipped 16", {{"mp_rank", "step", steps, "N"}}},
+      {"40 320 0 38 2 + skipped 16", {{"mp_rank", "step", steps, "J\x25\0\0\0"s}}},
+      {"40 320 0 37 3 + skipped 16",
+       {{"mp_rank", "step", steps, "J\x24\0\0\0"s}, {"mp_rank", "step", steps, "J\x25\0\0\0"s}}},
+      {"40 320 0 40 0 +", both_steps(pickle_text(""))},
+      {"40 320 0 40 0 +", both_steps("G\xbf\xf0\0\0\0\0\0\0"s)},      // -1
+      {"40 320 0 40 0 +", both_steps("GCA\xc3\x79\x37\xe0\x80\0"s)},  // 1e16
+      {"40 320 0 40 0 +", both_steps("J\x28\0\0\0"s)},
+      {"the optimizer has taken 41 steps in 40 iterations", both_steps("J\x29\0\0\0"s)},
+      {"the optimizer has taken -1 steps in 40 iterations", both_steps("J\xff\xff\xff\xff")},
+      {"has no entry for parameter 0", {{"mp_rank", "state", "J\0\0\0\0"s, "J\x63\0\0\0"s}}},
+      {"has no entry for parameter 0", {{"mp_rank", "state", "J\0\0\0\0"s, "N"}}},
+      {"has no entry for parameter 0", {before("param_groups", "N")}},
+      {"is not an fp32 tensor with the parameter's shape", {before("exp_avg_sq", "N")}},
+      {"is not an fp32 tensor with the parameter's shape", {{"mp_rank", "exp_avg", "J\6\0\0\0"s, "J\3\0\0\0"s}}},
+      {"no state -", {before("opt_param_scheduler", "N")}},
+      {"no args or no iteration to continue from", renamed("mp_rank", "iteration", "iterations")},
+      {"the checkpoint's iteration is -1, but must be",
+       {{"mp_rank", "iteration", "J\x28\0\0\0"s, "J\xff\xff\xff\xff"}}},
+      {"40 9007199254740992 0 38 2 +", samples("\0\0\0\0\0\0\x20\0"s)},
+      {"consumed_train_samples is 9007199254740993, but", samples("\1\0\0\0\0\0\x20\0"s)},
+      {"40 320 7 38 2 +",
+       {{"mp_rank", "bias_gelu_fusion", "", "consumed_valid_samples"},
+        {"mp_rank", "consumed_valid_samples", "\x88", "J\7\0\0\0"s}}},
+      {"remove the mp_rank_* folders that do not belong", {{"mp_rank", "tensor_model_parallel_size", "J\2", "J\1"}}},
+      {"40 320 0 38 2 +", {{"mp_rank", "num_steps", "J\x30\1\0\0"s, "N"}}},
+      {"40 320 0 38 2 +", {{"mp_rank", "num_steps", "J\x30\1\0\0"s, "J\x41\1\0\0"s}}},
+      {"40 320 0 38 2 + skipped 16", renamed("mp_rank", "opt_param_scheduler", "lr_scheduler")},
+      {"the file has no entry 'model'", renamed("mp_rank", "model", "modem")},
+      {"the model is None instead of a dict", {before("optimizer", "N")}},
+      {"40 320 0 38 2 +", renamed("mp_rank", "model", "model0")},
+      {"or in the number of model chunks",
+       {{all, "model", "", "model0"},
+        {one, "opt_param_scheduler", pickle_text("opt_param_scheduler"),
+         pickle_text("model1") + "}" + pickle_text("opt_param_scheduler"), true}}},
+      {"40 320 0 38 2 +", version("mp_rank", "N")},
+      {"40 320 0 38 2 +", version("mp_rank", "J\0\0\0\0"s)},
+      {"checkpoint_version is -1, but mtl reads only 0 to 3", version("mp_rank", "J\xff\xff\xff\xff")},
+      {"checkpoint_version is 4, but mtl reads only 0 to 3", version("mp_rank", "G@\x10\0\0\0\0\0\0"s)},
+      {"checkpoint_version is a text, not a number", version("mp_rank", pickle_text("3"))},
+      {"mp_rank_01/model_optim_rng.pt: the file differs from ", version(one, "G@\0\0\0\0\0\0\0"s)},
+      {"'decoder.final_layernorm.weight' is stored twice", renamed("mp_rank", bias, "decoder.final_layernorm.weight")},
+      {"q_layernorm.bias' is missing in the file of another rank",
+       renamed(one, bias, "decoder.layers.0.self_attention.q_layernorm.bias")},
+      {"'decoder.final_layernorm.bias' is stored by 1 of 2 tensor parallel ranks",
+       renamed(one, bias, "x._extra_state")},
+      {"tensor 'final.bias' is not a GPT parameter", renamed("mp_rank", bias, "final.bias")},
+      {"2: ", {before("checkpoint_version", "N")}},
+      {"the file is a checkpoint of nanoGPT", {{"mp_rank", "iteration", "", "model_args"}}},
+  };
+  for (const Variant& variant : variants) {
+    CAPTURE(std::string(variant.expected));
+    const ScratchFolder scratch;
+    const std::string found = outcome([&] { return open_run(scratch, {}, variant.edits); });
+    CAPTURE(found);
+    CHECK(contains(found, variant.expected));
+  }
 }

@@ -60,6 +60,7 @@ TEST_CASE("megatron: the golden cases equal their model bit for bit") {
     const ModelSource source = open_case(path, 512, entry.at("args").as_bool() ? std::nullopt : std::optional(4));
     CHECK(source.kind() == "Megatron-LM checkpoint");
     CHECK(source.config() == expected.config());
+    CHECK(source.dropout().has_value() == entry.at("args").as_bool());
     source.verify();
     for (const SavedTensor& tensor : expected.tensors()) {
       CAPTURE(tensor.name);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ckpt/convert_model.h"
+#include "ckpt/megatron_tensor.h"
 #include "ckpt/torch_dist_writer.h"
 #include "ckpt/torch_file.h"
 #include "ckpt_fixtures.h"
@@ -144,6 +145,51 @@ TEST_CASE("megatron writer: the arguments state the chunks per stage and the lay
   CHECK((stated({.pipeline_parallel = 2, .virtual_stages = 1}) == Stated()));
   CHECK((stated({.pipeline_parallel = 2, .virtual_stages = 3}) == Stated(3, 1)));
   CHECK((stated({.pipeline_parallel = 2, .layers_per_virtual_stage = 1}) == Stated(3, 1)));
+}
+
+TEST_CASE("megatron writer: the files of a release, their entries, and padding rows of zeros") {
+  const ScratchFolder scratch;
+  const ModelSource source = save_distinct(scratch, llama_of_layers(1, false));
+  write_text(source.folder() + "/tokenizer.json", "{}");
+  const std::string folder = write_chunks(scratch, source, {.make_vocab_size_divisible_by = 16});
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) files.push_back(entry.path().string().substr(folder.size() + 1));
+  }
+  std::ranges::sort(files);
+  CHECK(join(files, " ") ==
+        "latest_checkpointed_iteration.txt release/mp_rank_00/model_optim_rng.pt release/tokenizer.json");
+  fs::remove(folder + "/release/tokenizer.json");
+  CHECK(read_file(folder + "/latest_checkpointed_iteration.txt") == "release");
+  const TorchFile file(folder + "/release/mp_rank_00/model_optim_rng.pt");
+  std::string keys;
+  for (std::size_t i = 0; i < file.root().size(); ++i) keys += cat(file.root().key(i).as_text(), " ");
+  CHECK(keys == "args checkpoint_version iteration model ");
+  CHECK(file.root().find("checkpoint_version")->as_number() == 3);
+  CHECK(file.root().find("iteration")->as_int() == 0);
+  int padded = 0;
+  for (const ChunkTensor& tensor : chunk_tensors_in(folder + "/release")) {
+    if (tensor.shape != std::vector<std::int64_t>{16, 8}) continue;
+    CAPTURE(tensor.name);
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    const auto padding = tensor.bytes.begin() + 11 * 8 * 4;
+    CHECK(std::all_of(padding, tensor.bytes.end(), is_zero));
+    CHECK(!std::all_of(padding - 4, padding, is_zero));
+    ++padded;
+  }
+  CHECK(padded == 2);
+}
+
+TEST_CASE("megatron writer: padding is zero in a buffer that had other elements") {
+  const ScratchFolder scratch;
+  const ModelSource source = save_distinct(scratch, llama_of_layers(1, true));
+  TensorBlocks blocks(source, {});
+  const MegatronTensor tensor{
+      .name = "x", .source = "param.embedding.tokens.weight", .slice = whole_slice({11, 8}), .shape = {12, 8}};
+  std::vector<std::byte> expected = whole_tensor(source, *source.find_tensor(tensor.source)), out(999, std::byte{1});
+  expected.resize(12 * 8 * 4);
+  read_megatron_elements(blocks, tensor, StoredDType::f32, out);
+  CHECK(out == expected);
 }
 
 TEST_CASE("megatron writer: chunks on all ranks make up the model") {

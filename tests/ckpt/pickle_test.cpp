@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "ckpt/torch_globals.h"
+#include "pickle_text.h"
 #include "tests/error_of.h"
 
 using namespace mtl;
@@ -22,6 +23,15 @@ std::string repeated(const std::string& text, int times) {
   std::string out;
   for (int i = 0; i < times; ++i) out += text;
   return out;
+}
+
+/// Returns the value of a stream as text, or the error.
+std::string pickle_outcome(const std::string& stream) {
+  try {
+    return pickle_value_text(Pickle(stream, torch_global_use).root());
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 }  // namespace
@@ -114,4 +124,98 @@ TEST_CASE("pickle: calls on shared items cannot multiply them") {
   std::string stream = "\x80\2ccollections\nOrderedDict\nq\0](("s + "K\1K\2t" + repeated("(K\1K\2t"s, 99) + "eq\1"s;
   stream += repeated("h\0h\1\x85R0"s, 1000);
   CHECK(contains(pickle_refusal(stream + "."), "copy more items"));
+}
+
+TEST_CASE("pickle: each opcode's value, or the reason why the stream is refused") {
+  const std::string ordered = "ccollections\nOrderedDict\n(", space = "cargparse\nNamespace\n)\x81",
+                    reconstruct = "ccopy_reg\n_reconstructor\n(cargparse\nNamespace\nc__builtin__\nobject\n";
+  const std::pair<std::string, const char*> streams[] = {
+      {"I00\n.", "False"},
+      {"I01\n.", "True"},
+      {"I7\n.", "7"},
+      {"Ix\n.", "'x' is not a 64-bit integer"},
+      {"L-7L\n.", "-7"},
+      {"L123456789012345678L\n.", "123456789012345678"},
+      {"L-123456789012345678L\n.", "-123456789012345678"},
+      {"L1234567890123456789L\n.", "19 digits"},
+      {"L-1234567890123456789L\n.", "20 digits"},
+      {"L1234567890123456789x\n.", "is not a 64-bit integer"},
+      {"L\n.", "'' is not a 64-bit integer"},
+      {"F1.5\n.", "1.5"},
+      {"Fx\n.", "the line is not a number"},
+      {"S'a\\n\\t\\r\\\\\\x41\\''\n.", "'a\n\t\r\\A''"},
+      {"S\"a\"\n.", "'a'"},
+      {"S'\xc3\xa9'\n.", "'\xc3\xa9'"},
+      {"S'a\"\n.", "the string has no quotes"},
+      {"Saa\n.", "the string has no quotes"},
+      {"S'\n.", "the string has no quotes"},
+      {"Va\\u00e9\\U0001F600\\x41\\n\xe9\n.", "'a\xc3\xa9\xf0\x9f\x98\x80\\x41\\n\xc3\xa9'"},
+      {"V\\u00e\n.", "'\\u00e'"},
+      {"V\\u00xy\\\n.", "'\\u00xy\\'"},
+      {"\x8a\0."s, "0"},
+      {"\x8a\1\x7f.", "127"},
+      {"\x8a\1\x80.", "-128"},
+      {"\x8a\2\xff\0."s, "255"},
+      {"\x8a\2\xff\xff.", "-1"},
+      {"\x8a\x09\1\1\1\1\1\1\1\1\1.", "9 digits"},
+      {"\x8a\3\1.", "the opcode needs 3 bytes, but only 2 follow"},
+      {"N(0.", "None"},
+      {"I7\nN0.", "7"},
+      {"Np0\n0g0\n.", "None"},
+      {"Np1\n.", "memo index 1 is too large"},
+      {"Np0\ng1\n.", "memo index 1 was never stored"},
+      {"I1\np2\n0I2\np1\n0g2\n.", "1"},
+      {"Np-1\n.", "the line is not a memo index"},
+      {"Npx\n.", "the line is not a memo index"},
+      {"\x8c\5torch\x8c\7float32\x93.", "torch.float32"},
+      {"K\1\x8c\7float32\x93.", "the name of a global is not a text"},
+      {"\x8c\5torchK\1\x93.", "the name of a global is not a text"},
+      {"ctorch\nSize\n)}\x92.", "torch.Size()None"},
+      {"ctorch\nSize\n)}K\1K\2s\x92.", "calls torch.Size with keyword"},
+      {"ctorch\nSize\n)N\x92.", "calls torch.Size with keyword"},
+      {"ctorch\nSize\n]R.", "the arguments of torch.Size are a list instead of a tuple"},
+      {"ctorch\nSize\nctorch\nfloat32\nR.", "the arguments of torch.Size are torch.float32 instead of a tuple"},
+      {"ctorch._utils\n_rebuild_tensor_v2\n)\x81.", "the stream makes an instance of torch._utils._rebuild_tensor_v2"},
+      {reconstruct + "NtR.", "argparse.Namespace()None"},
+      {reconstruct + "tR.", "_reconstructor has 2 arguments instead of 3"},
+      {space + "}K\1K\2sb.", "argparse.Namespace(){1: 2}"},
+      {space + "}b}b.", "the stream sets the state of an instance of argparse.Namespace twice"},
+      {"ctorch._utils\n_rebuild_tensor_v2\n)R}b.", "sets the state of an instance of torch._utils"},
+      {"N}b.", "the stream sets the state of None"},
+      {space + "Na.", "the opcode adds an item to an instance of argparse.Namespace"},
+      {"]NNs.", "the opcode adds an item to a list"},
+      {"}(Nu.", "the dict has a key without a value"},
+      {ordered + "tR}b.", "{}"},
+      {ordered + "}K\1K\2stR.", "{1: 2}"},
+      {ordered + "](]K\1aK\2a(K\3K\4tetR.", "{1: 2, 3: 4}"},
+      {ordered + "](K\1etR.", "a dict cannot be made from an integer that is not a pair"},
+      {ordered + "](]K\1aetR.", "a dict cannot be made from a list that is not a pair"},
+      {ordered + "](}K\1K\2setR.", "a dict cannot be made from a dict that is not a pair"},
+      {ordered + "K\1tR.", "a dict cannot be made from an integer"},
+      {"ccollections\ndefaultdict\n(NtR.", "{}"},
+      {"ccollections\ndefaultdict\n(ctorch\nfloat32\n}K\1K\2stR.", "{1: 2}"},
+      {"K\1Q.", "<1>"},
+      {"N" + repeated("Q", 600) + ".", "values are nested more than"},
+      {repeated(space, 600) + repeated("b", 599) + ".", "values are nested more than"},
+      {repeated(ordered + "}K\1", 600) + "N" + repeated("stR", 600) + ".", "values are nested more than"},
+      {repeated(ordered + "](K\1", 600) + "N" + repeated("tatR", 600) + ".", "values are nested more than"},
+      {repeated("ctorch\nSize\n(", 600) + "N" + repeated("tR", 600) + ".", "values are nested more than"},
+      {"C\1a.", "'a'"},
+      {repeated("(", 3'000'000), "the stream has more than"},
+  };
+  for (const auto& [stream, expected] : streams) {
+    CAPTURE(stream.substr(0, 80));
+    const std::string found = pickle_outcome(stream);
+    CAPTURE(found);
+    CHECK((starts_with(found, "pickle, ") ? contains(found, expected) : found == expected));
+  }
+  const Pickle pickle("N.", torch_global_use);
+  const auto refused = [&](const auto& read) { return error_of([&] { read(pickle.root()); }, Exit::bad_data); };
+  CHECK(refused([](PickleValue v) { v.as_bool(); }) == "None, not a boolean");
+  CHECK(refused([](PickleValue v) { v.as_int(); }) == "None, not an integer");
+  CHECK(refused([](PickleValue v) { v.as_number(); }) == "None, not a number");
+  CHECK(refused([](PickleValue v) { v.as_text(); }) == "None, not a text");
+  CHECK(refused([](PickleValue v) { v.as_digits(); }) == "None, not a long integer");
+  CHECK(refused([](PickleValue v) { v.persistent_id(); }) == "None, not a persistent reference");
+  CHECK(pickle.root().global() == "");
 }

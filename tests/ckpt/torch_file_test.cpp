@@ -8,13 +8,16 @@
 
 #include "base/json.h"
 #include "ckpt/pickle_writer.h"
+#include "ckpt/torch_writer.h"
 #include "ckpt/zip_writer.h"
 #include "ckpt_fixtures.h"
+#include "pickle_text.h"
 #include "tests/golden_lines.h"
 #include "tests/scratch_folder.h"
 
 using namespace mtl;
 using namespace mtl::test;
+using namespace std::string_literals;
 
 namespace {
 
@@ -211,4 +214,181 @@ TEST_CASE("torch file: _rebuild_tensor takes exactly four arguments, and a tenso
   CHECK(write("_rebuild_tensor_v2", 2, "torch._utils", true).empty());
   CHECK(contains(write("_rebuild_tensor_v2", 4, "torch._utils", true), "8 arguments"));
   CHECK(contains(write("Size", 2, "torch", true), "has no tensor"));
+}
+
+TEST_CASE("torch file: one value changed in a file is refused for the right reason, or read") {
+  const ScratchFolder scratch;
+  const auto text = [](const std::string& value) { return cat("X", char(value.size()), std::string(3, '\0'), value); };
+  const std::string id = "(" + text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu") + "K\2tQ",
+                    v2 = "ctorch._utils\n_rebuild_tensor_v2\n", size = "K\2\x85K\1\x85", flags = "\x89\x89",
+                    untyped = "ctorch.storage\nUntypedStorage\n", tensor = v2 + "(" + id + "K\0"s + size + flags + "tR",
+                    most = "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f", minus = "J\xff\xff\xff\xff";
+  using Edits = std::vector<std::pair<std::string, std::string>>;
+  struct Case {
+    const char* message;  // "" if the file is read
+    Edits edits;          // of the pickle
+    std::vector<std::pair<std::string, std::string>> entries = {{"one/data.pkl", ""}, {"one/data/0", "01234567"}};
+  };
+  const auto tensors_of = [&](const Case& one) {
+    std::string pickle = "}" + text("w") + tensor + "s.";
+    for (const auto& [from, to] : one.edits) {
+      const std::size_t at = pickle.find(from);
+      REQUIRE(at != std::string::npos);
+      pickle.replace(at, from.size(), to);
+    }
+    OutputFile out(scratch / "one.pt");
+    ZipWriter zip(out);
+    for (const auto& [name, data] : one.entries) zip.add(name, ends_with(name, "data.pkl") ? pickle : data);
+    zip.finish();
+    out.close();
+    return TorchFile(scratch / "one.pt").tensors().size();
+  };
+  const Case cases[] = {
+      {"", {}},
+      {"", {{"K\2tQ", "K\2NtQ"}}},
+      {"the file has views of storages", {{"K\2tQ", "K\2K\1tQ"}}},
+      {"a persistent id is a tuple, which does not describe a storage", {{"K\2tQ", "tQ"}}},
+      {"a persistent id is a tuple, which does not describe a storage", {{"K\2tQ", "K\2NNtQ"}}},
+      {"a persistent id is a tuple, which does not describe a storage", {{text("storage"), text("module")}}},
+      {"a persistent id is a tuple, which does not describe a storage", {{text("storage"), "N"}}},
+      {"a persistent id is a tuple, which does not describe a storage", {{text("0"), "N"}}},
+      {"a persistent id is None, which does not describe a storage", {{id, "NQ"}}},
+      {"a storage has the type torch.Size, which", {{"FloatStorage", "Size"}}},
+      {"a storage has -1 elements", {{"K\2tQ", minus + "tQ"}}},
+      {"the number of elements of a storage is None instead of an integer", {{"K\2tQ", "NtQ"}}},
+      {"storage '0' has 8 bytes for 3 elements of 4 bytes", {{"K\2tQ", "K\3tQ"}}},
+      {"storage '0' has 8 bytes for 2 elements of 2 bytes", {{"FloatStorage", "HalfStorage"}}},
+      {"storage '0' has 9 bytes for 2 elements of 4 bytes", {}, {{"one/data.pkl", ""}, {"one/data/0", "012345678"}}},
+      {"storage 'a/b' has no entry", {{text("0"), text("a/b")}}, {{"one/data.pkl", ""}, {"one/data/a/b", "01234567"}}},
+      {"storage '0' has no entry", {}, {{"one/data.pkl", ""}, {"one/0", "01234567"}}},
+      {"storage '0' has two types or sizes",
+       {{"s.", "s" + text("x") + v2 + "((" + text("storage") + "ctorch\nIntStorage\n" + text("0") + text("cpu") +
+                   "K\2tQK\0"s + size + flags + "tRs."}}},
+      {"storage '0' has two types or sizes",
+       {{"s.", "s" + text("x") + v2 + "((" + text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu") +
+                   "K\1tQK\0"s + size + flags + "tRs."}}},
+      {"a tensor is at offset -1 of its storage", {{"K\0"s + size, minus + size}}},
+      {"a tensor ends at element 3 of a storage of 2", {{"K\0"s + size, "K\1" + size}}},
+      {"", {{"K\0"s + size, "K\1K\1\x85K\1\x85"}}},
+      {"", {{size, "]K\2aK\1\x85"}}},
+      {"", {{size, "ctorch\nSize\n(K\2\x85tRK\1\x85"}}},
+      {" is ", {{size, "ctorch\nSize\n)RK\1\x85"}}},
+      {"a tensor has 2 sizes but 1 stride", {{size, "(K\1K\2tK\1\x85"}}},
+      {"", {{"K\0"s + size, "K\x63K\0\x85K\1\x85"s}}},  // no elements
+      {"a stride of a tensor is -1", {{size, "K\2\x85" + minus + "\x85"}}},
+      {"the index of a tensor's last element exceeds 63 bits", {{size, "K\3\x85" + most + "\x85"}}},
+      {"the index of a tensor's last element exceeds 63 bits", {{"K\0"s + size, "K\1K\2\x85" + most + "\x85"}}},
+      {"the end of a tensor exceeds 63 bits", {{"K\0"s + size, most + "K\1\x85K\1\x85"}}},
+      {"more than the file has; call contiguous()", {{size, "M\xff\xff\x85K\0\x85"s}}},
+      {"is applied to an untyped storage", {{"ctorch\nFloatStorage\n", untyped}, {"K\2tQ", "K\x08tQ"}}},
+      {"is applied to a typed storage", {{"tensor_v2", "tensor_v3"}, {flags, flags + "ctorch\nfloat32\n"}}},
+      {"",
+       {{"ctorch\nFloatStorage\n", untyped},
+        {"K\2tQ", "K\x08tQ"},
+        {"tensor_v2", "tensor_v3"},
+        {flags, flags + "ctorch\nfloat32\n"}}},
+      {"a tensor has the type torch.Size, which mtl does not read",
+       {{"ctorch\nFloatStorage\n", untyped},
+        {"K\2tQ", "K\x08tQ"},
+        {"tensor_v2", "tensor_v3"},
+        {flags, flags + "ctorch\nSize\n"}}},
+      {"_rebuild_tensor_v3 has 6 arguments", {{"tensor_v2", "tensor_v3"}}},
+      {"", {{tensor, "ctorch._utils\n_rebuild_parameter\n(" + tensor + "\x88)tR"}}},
+      {"a parameter has no tensor", {{tensor, "ctorch._utils\n_rebuild_parameter\n(N\x88)tR"}}},
+      {"a parameter has no tensor", {{tensor, "ctorch._utils\n_rebuild_parameter\n)R"}}},
+      {"a tensor with attributes has no tensor",
+       {{tensor, "ctorch._tensor\n_rebuild_from_type_v2\n(" + v2 + "ctorch\nTensor\n)tR"}}},
+      {"a tensor with attributes has no tensor",
+       {{tensor, "ctorch._tensor\n_rebuild_from_type_v2\n(" + v2 + "ctorch\nTensor\nN}tR"}}},
+      {"a tensor with attributes has no tensor",
+       {{tensor, "ctorch._tensor\n_rebuild_from_type_v2\n(Nctorch\nTensor\n)}tR"}}},
+      {"is not in the folder of the first entry", {}, {{"one/data.pkl", ""}, {"two/data/0", "01234567"}}},
+      {"is not in the folder of the first entry", {}, {{"data.pkl", ""}, {"data/0", "01234567"}}},
+      {"'one/data.pkl' is missing", {}, {{"one/data/0", "01234567"}}},
+      {"the byte order is 'big", {}, {{"one/data.pkl", ""}, {"one/byteorder", "big"}, {"one/data/0", "01234567"}}},
+      {"", {}, {{"one/data.pkl", ""}, {"one/byteorder", "little"}, {"one/data/0", "01234567"}}},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(std::string(one.message));
+    const std::string error = error_of([&] { CHECK(tensors_of(one) == 1); }, Exit::bad_data);
+    CAPTURE(error);
+    CHECK((*one.message == '\0' ? error.empty() : contains(error, one.message)));
+  }
+  tensors_of({});
+  std::string bytes = read_file(scratch / "one.pt");
+  bytes.at(bytes.find(flags)) = '\x88';
+  write_text(scratch / "one.pt", bytes);
+  CHECK(contains(error_of([&] { TorchFile(scratch / "one.pt"); }, Exit::bad_data), "CRC-32"));
+}
+
+TEST_CASE("torch file: one value changed in a file of the format before zip archives") {
+  const ScratchFolder scratch;
+  const auto text = [](const std::string& value) { return cat("X", char(value.size()), std::string(3, '\0'), value); };
+  const std::string protocol = "\x80\2M\xe9\3.", endian = text("little_endian") + "\x88s.",
+                    keys = "]" + text("0") + "a.", count("\2\0\0\0\0\0\0\0", 8), data = "01234567",
+                    magic = "\x80\2\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.",
+                    object = "\x80\2}" + text("w") + "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") +
+                             "ctorch\nFloatStorage\n" + text("0") + text("cpu") + "K\2tQK\0K\2\x85K\1\x85\x89\x89tRs."s;
+  struct Case {
+    const char* message;  // "" if the file is read
+    std::string from, to;
+  };
+  const Case cases[] = {
+      {"", data, data},
+      {"", data, data + "more"},
+      {"other", "\x9c\x46", "\x9c\x47"},
+      {"other", magic, "\x80\2N."},
+      {"1002", protocol, "\x80\2M\xea\3."},
+      {"the protocol is None instead of an integer", protocol, "\x80\2N."},
+      {"the file does not state its byte order", "little", "middle"},
+      {"the file does not state its byte order", endian, text("little_endian") + "Ns."},
+      {"the byte order is 'big", endian, text("little_endian") + "\x89s."},
+      {"the storage keys are a dict instead of a list", keys, "}."},
+      {"a storage key is an integer", keys, "]K\1a."},
+      {"storage '1' belongs to no tensor", keys, "]" + text("1") + "a."},
+      {"storage '0' is stored twice", keys + count + data,
+       "](" + text("0") + text("0") + "e." + count + data + count + data},
+      {"storage '0' is missing", keys, "]."},
+      {"storage '0' has 3 elements, but its tensors expect 2", count, "\3" + count.substr(1)},
+      {"storage '0' has 2 elements of 4 bytes, but only 7 bytes follow", data, data.substr(1)},
+      {"the file ends before storage '0'", count + data, count.substr(1)},
+      {"storage '0' has 2 elements of 4 bytes, but only 0 bytes follow", data, ""},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(std::string(one.message));
+    std::string file = magic + protocol + "\x80\2}" + endian + object + "\x80\2" + keys + count + data;
+    const std::size_t at = file.rfind(one.from);
+    REQUIRE(at != std::string::npos);
+    write_text(scratch / "one.pt", file.replace(at, one.from.size(), one.to));
+    const std::string error =
+        error_of([&] { CHECK(TorchFile(scratch / "one.pt").tensors().size() == 1); }, Exit::bad_data);
+    CAPTURE(error);
+    CHECK((*one.message == '\0' ? error.empty() : contains(error, one.message)));
+  }
+  write_text(scratch / "one.pt", "");
+  CHECK(contains(error_of([&] { TorchFile(scratch / "one.pt"); }, Exit::bad_data), "the file is empty"));
+}
+
+TEST_CASE("torch writer: all entries of a file, and all of its pickle") {
+  const ScratchFolder scratch;
+  OutputFile out(scratch / "x.pt");
+  TorchWriter writer(out, "x");
+  writer.pickle().begin_dict(), writer.pickle().text("w");
+  writer.tensor(StoredDType::bf16, {2, 3});
+  writer.pickle().text("d"), writer.dtype(StoredDType::f16);
+  for (const std::int64_t number :
+       {std::int64_t{INT32_MIN}, std::int64_t{INT32_MAX}, std::int64_t{INT32_MAX} + 1, std::int64_t{INT32_MIN} - 1})
+    writer.pickle().text("n"), writer.pickle().integer(number);
+  writer.pickle().end_dict();
+  writer.write_data(std::vector<std::byte>(12));
+  writer.finish();
+  out.close();
+  const std::string bytes = read_file(scratch / "x.pt");
+  const ZipArchive zip(std::as_bytes(std::span(bytes)));
+  std::string names;
+  for (const ZipEntry& entry : zip.entries()) names += cat(entry.name, " ", entry.data.size(), "; ");
+  CHECK(names == "x/data.pkl 238; x/byteorder 6; x/data/0 12; x/version 2; ");
+  CHECK(pickle_value_text(TorchFile(scratch / "x.pt").root()) ==
+        "{'w': torch._utils._rebuild_tensor_v2(<('storage', torch.BFloat16Storage, '0', 'cpu', 6)>, 0, (2, 3), (3, 1), "
+        "False, {})None, 'd': torch.float16, 'n': -2147483648, 'n': 2147483647, 'n': 2147483648, 'n': -2147483649}");
 }
