@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ckpt/manifest.h"
+#include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
 
 using namespace mtl;
@@ -124,8 +125,89 @@ TEST_CASE("convert: of many tensors with infinite elements, eight are listed, an
     });
     const std::size_t all = canonical_tensors(tiny_config(2)).size();
     CHECK(contains(warning, "float16 cannot represent some elements"));
+    CHECK(contains(error, "(8 of 8 elements)"));
+    CHECK(split(error, '(').size() == 1 + 8);
     CHECK(contains(error, "verification failed: float16 cannot represent all elements of '"));
     CHECK(contains(error, cat(" elements) and ", all - 8, " more tensors; choose --dtype bfloat16")));
     CHECK_FALSE(file_exists(scratch / "out"));
   }
+}
+
+TEST_CASE("convert: NaN in the source is a warning with the tensor's name in the file, and its count") {
+  const ScratchFolder scratch;
+  fs::copy("golden/gpt2_model/a", scratch / "m", fs::copy_options::recursive);
+  const std::string path = scratch / "m/model.safetensors";
+  std::string text = read_file(path);
+  {
+    const SafetensorsFile file(path);
+    for (const char* name : {"transformer.wte.weight", "transformer.h.0.ln_1.bias"}) {
+      const std::size_t at = file.data(*file.find(name)).data() - file.bytes().data();
+      std::memset(text.data() + at, 0xFF, 8);
+    }
+  }
+  write_text(path, text);
+  ConvertOptions options = options_for(scratch / "m", scratch / "out");
+  options.verify = false;
+  ConvertReport report;
+  const auto warning_of = [&] {
+    return stderr_of([&] {
+      Console console = quiet_console();
+      report = convert_model(options, console);
+    });
+  };
+  const std::string warning = warning_of();
+  CHECK(contains(warning, "contains NaN or infinity in "));
+  CHECK(contains(warning, "'transformer.wte.weight' (2 of 32,768 elements)"));
+  CHECK(contains(warning, "'transformer.h.0.ln_1.bias' (2 of 64 elements)"));
+  CHECK(!contains(warning, "cannot represent"));
+  CHECK(report.nonfinite.size() == 2);
+  CHECK(report.nonfinite[0].in_source + report.nonfinite[0].in_output == 4);
+  options.load = "golden/gpt2_model/a", options.save = scratch / "clean";
+  CHECK(warning_of().empty());
+  CHECK(report.nonfinite.empty());
+  CHECK(report.dtype == "float32");
+}
+
+TEST_CASE("convert: config.json, its dropout and the size of the vocabulary are taken over") {
+  const ScratchFolder scratch;
+  Console console = quiet_console();
+  ConvertOptions options = options_for("golden/gpt2_model/a", scratch / "mtl");
+  options.to = "mtl";
+  convert_model(options, console);
+  const ModelSource written = open_quietly(scratch / "mtl");
+  CHECK(written.hf_config() == Json::read("golden/gpt2_model/a/config.json"));
+  REQUIRE(written.dropout());
+  CHECK(written.dropout() == open_quietly("golden/gpt2_model/a").dropout());
+  CHECK(read_sound_manifest(written.folder()).state.extra.find("precision") == nullptr);
+  options.given.vocab_size = 511, options.save = scratch / "other";
+  CHECK(contains(error_of([&] { convert_model(options, console); }, Exit::usage), "which has 512 tokens"));
+  options.given.vocab_size = 512;
+  convert_model(options, console);
+
+  ConvertOptions padded = options_for("golden/megatron_ckpt/mcore_local_tp1pp1", scratch / "trimmed");
+  padded.given.num_attention_heads = 4;
+  padded.vocabulary_in = [](const std::string&) { return std::optional<std::int64_t>(512); };
+  convert_model(padded, console);
+  CHECK(open_quietly(scratch / "trimmed").config().vocab_size == 512);
+}
+
+TEST_CASE("convert: Megatron-LM's distributed format keeps unrounded main weights, and needs Adam's settings") {
+  const ScratchFolder scratch;
+  TestStore model(tiny_config());
+  fill(model.store, 1.001F);
+  const std::string from = save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state_at(1));
+  ConvertOptions options = options_for(from, scratch / "out");
+  options.to = "megatron", options.ckpt_format = "torch_dist", options.dtype = "bfloat16";
+  const auto warning_of = [&] {
+    return stderr_of([&] {
+      Console console = quiet_console();
+      convert_model(options, console);
+    });
+  };
+  CHECK(contains(warning_of(), "does not state Adam's betas and epsilon"));
+  CHECK(fs::exists(scratch / "out/iter_0000001/.metadata"));
+  options.ckpt_format = "torch", options.save = scratch / "torch";
+  CHECK(warning_of().empty());
+  options.ckpt_format = "torch_dist", options.save = scratch / "weights", options.load = "golden/gpt2_model/a";
+  CHECK(warning_of().empty());
 }

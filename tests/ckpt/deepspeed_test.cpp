@@ -393,8 +393,19 @@ TEST_CASE("yaml settings: both styles, and what is refused") {
   CHECK(flow.at("a_b").text == "1");
   CHECK(flow.at("c").is_nested);
   CHECK(flow.at("e").text == "true");
-  for (const char* bad :
-       {"{\"a\": 1", "{\"a\" 1}", "{\"a: 1}", "{\"a\": [1}", "{} x", "  a: 1", "no setting", "a: 1\n b: 2"}) {
+  const auto texts = [](const char* text) {
+    std::string out;
+    for (const auto& [name, value] : parse_yaml_settings(text))
+      out += cat(name, "=", value.text, value.is_quoted ? " quoted" : "", value.is_nested ? " nested; " : "; ");
+    return out;
+  };
+  // Comments begin after a blank, quotes hide them, and a backslash hides a quote only inside double quotes.
+  CHECK(texts("a: x#y\nb: x\t# y\nc: \"x \\\" # y\"\nd: 'x \\' # y\n%YAML 1.1\ne:\n\t- 1\nf:\n-\n") ==
+        "a=x#y; b=x; c=x \\\" # y quoted; d=x \\ quoted; e=\t- 1\n nested; f=-\n nested; ");
+  CHECK(texts("{a: \"x \\\" y\", b: ['x\\', \"\\\"]\"], c: {'d': ']'}, e: 1}") ==
+        "a=x \\\" y quoted; b=['x\\', \"\\\"]\"] nested; c={'d': ']'} nested; e=1; ");
+  for (const char* bad : {"{", "{a: 1, ", "{a", "{a: 1\nb: 2}", "{a: [1} , 'b", "{a: {", "{\"a\": 1", "{\"a\" 1}",
+                          "{\"a: 1}", "{\"a\": [1}", "{} x", "  a: 1", "no setting", "a: 1\n b: 2"}) {
     CAPTURE(bad);
     CHECK(error_of([&] { parse_yaml_settings(bad); }) != "");
   }

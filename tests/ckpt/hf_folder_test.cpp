@@ -252,3 +252,42 @@ TEST_CASE("hf: exports a training checkpoint with the tokenizer's end-of-text id
   CHECK(file_exists(scratch / "hf/vocab.json"));
   CHECK_FALSE(file_exists(scratch / "hf/manifest.json"));
 }
+
+TEST_CASE(
+    "hf: a checkpoint's tokenizer gets the model's length, unless it has one, and config.json the run's dropout") {
+  const ScratchFolder scratch;
+  TestStore model(tiny_config(), false);
+  TrainState state = state_at(1);
+  state.extra.set("dropout", dropout_to_json({0.5, 0.25, 0.125}));
+  state.extra.set("hf_config", Json::read("golden/llama_model/llama/config.json"));
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"a": 1})", R"({"a": 1, "model_max_length": 5})"},
+      {R"({"model_max_length": 3})", R"({"model_max_length": 3})"},
+      {R"({"model_max_length": 999999999999999999999999999999})", R"({"model_max_length": 5})"},
+      {R"({"model_max_length": 1e18})", R"({"model_max_length": 5})"},
+      {R"({"model_max_length": 9e17})", R"({"model_max_length": 9e17})"},
+      {R"({"model_max_length": null})", R"({"model_max_length": 5})"},
+      {"[1]", "[1]"}};
+  for (const auto& [before, after] : cases) {
+    CAPTURE(before);
+    fs::remove_all(scratch / "s");
+    fs::remove_all(scratch / "hf");
+    make_directories(scratch / "hf");
+    const std::string folder = save_alone(
+        SaveDirectory(scratch / "s"), tiny_config(), model.store, state,
+        {.add_files = [&, text = before](const std::string& to) { write_text(to + "/tokenizer_config.json", text); }});
+    write_hf_folder(open_quietly(folder), scratch / "hf", {});
+    CHECK(Json::read(scratch / "hf/tokenizer_config.json") == Json::parse(after));
+    const Json config = Json::read(scratch / "hf/config.json");
+    for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{{"model_type", "gpt2"},
+                                                                                        {"resid_pdrop", 0.5},
+                                                                                        {"attn_pdrop", 0.25},
+                                                                                        {"embd_pdrop", 0.125},
+                                                                                        {"bos_token_id", Json()},
+                                                                                        {"eos_token_id", Json()},
+                                                                                        {"dtype", "float32"}})
+      CHECK(config.at(key) == value);
+    CHECK(config.find("rms_norm_eps") == nullptr);  // the record's family does not have this architecture
+    CHECK(Json::read(scratch / "hf/generation_config.json") == Json::object({{"_from_model_config", true}}));
+  }
+}
