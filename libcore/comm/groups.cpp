@@ -35,8 +35,7 @@ ProcessGroups::ProcessGroups(const Layout& layout, const MakeGroup& make) : Proc
     std::shared_ptr<Communicator>& group = over_[(axes & split_axes_).index()];
     if (group == nullptr) group = make(grid.group_of(layout.rank, axes), name);
   }
-  const bool has_copies = layout.stages() > 1 && layout.places().loss_stage() != 0;
-  if (has_copies) tied_ = make(grid.embedding_group_of(layout.rank), "embedding");
+  if (layout.places().loss_stage() != 0) tied_ = make(grid.embedding_group_of(layout.rank), "embedding");
 }
 
 Communicator& ProcessGroups::over(AxisSet axes) const {

@@ -48,7 +48,7 @@ int tasks_on_node(const std::string& list, int node) {
 }
 
 void check_consistent(const RankEnvironment& found) {
-  if (found.world < 1 || found.rank >= found.world || found.local_size < 1 || found.local_rank >= found.local_size)
+  if (found.rank >= found.world || found.local_rank >= found.local_size)  // none is negative
     fail(Exit::usage, "environment: ", found.launcher, " reports rank ", found.rank, " of ", found.world,
          ", local rank ", found.local_rank, " of ", found.local_size,
          "; unset variables that an outer job has left behind");

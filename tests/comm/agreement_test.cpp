@@ -16,7 +16,7 @@ namespace {
 /// Returns the message of check_same() with one item, whose text on each rank is given. All ranks must throw it.
 std::string disagreement(const std::vector<std::string>& texts) {
   std::vector<std::string> hosts, messages(texts.size());
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) hosts.push_back(cat("host", rank / 2));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) hosts.push_back(cat("host", (rank + 1) / 2));
   test::run_ranks(RankGrid({.data = static_cast<int>(texts.size())}), [&](int rank, const ProcessGroups& groups) {
     messages[rank] = test::error_of(
         [&] {
@@ -35,15 +35,15 @@ TEST_CASE("agreement: ranks that differ from rank 0 are listed by what they have
   CHECK(disagreement({"a\nb", "a\nc", "a", "a\nc", "a\nb\nd"}) ==
         "\n  flags: rank 2 (host1) has nothing more, but rank 0 (host0) has 'b'"
         "\n  flags: rank 4 (host2) has 'd', but rank 0 (host0) has nothing more"
-        "\n  flags: ranks 1, 3 (host0, host1) have 'c', but rank 0 (host0) has 'b'");
+        "\n  flags: ranks 1, 3 (host1, host2) have 'c', but rank 0 (host0) has 'b'");
   std::vector<std::string> texts(9, "b");
   texts[0] = "a";
   CHECK(disagreement(texts) ==
-        "\n  flags: ranks 1, 2, 3, 4, 5, 6, 7, 8 (host0, host1, host2, host3, host4) have 'b', but rank 0 (host0) has "
+        "\n  flags: ranks 1, 2, 3, 4, 5, 6, 7, 8 (host1, host2, host3, host4) have 'b', but rank 0 (host0) has "
         "'a'");
   texts.resize(11, "b");
   CHECK(disagreement(texts) ==
-        "\n  flags: ranks 1, 2, 3, 4, 5, 6, 7, 8, and 2 more (host0, host1, host2, host3, host4) have 'b', but rank 0 "
+        "\n  flags: ranks 1, 2, 3, 4, 5, 6, 7, 8, and 2 more (host1, host2, host3, host4) have 'b', but rank 0 "
         "(host0) has 'a'");
 }
 

@@ -34,7 +34,13 @@ TEST_CASE("launch: a plain run has one rank") {
   CHECK(found.launcher.empty());
   // A shell inside salloc, and a single-task job.
   CHECK(ranks_in({{"SLURM_NTASKS", "8"}}).world == 1);
-  CHECK(ranks_in({{"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}, {"PMIX_RANK", "0"}}).world == 1);
+  CHECK(ranks_in({{"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}, {"PMIX_RANK", "0"}}).launcher == "");
+  for (const char* alone : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "PMI_RANK", "RANK"}) {
+    CAPTURE(alone);
+    found = ranks_in({{alone, "2"}});
+    CHECK(found.world == 1);
+    CHECK(found.launcher == "");
+  }
   // srun -n 1 inside an 8-task job.
   CHECK(ranks_in({{"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}).world == 1);
 }
@@ -74,6 +80,9 @@ TEST_CASE("launch: srun's variables set the rank, also on hosts with different n
     variables["SLURM_STEP_TASKS_PER_NODE"] = list;
     CHECK(ranks_in(variables).local_size == size);
   }
+  variables.erase("SLURM_NODEID");
+  variables["SLURM_STEP_TASKS_PER_NODE"] = "4,5";
+  CHECK(ranks_in(variables).local_size == 4);
   CHECK(ranks_in({{"PMIX_RANK", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "2"}}).local_size == 1);
 }
 
@@ -91,14 +100,18 @@ TEST_CASE("launch: impossible launches are refused with the reason") {
 
   CHECK(test::contains(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "6"}, {"LOCAL_WORLD_SIZE", "2"}}),
                        "-H HOST0:2,HOST1:2,HOST2:2 mtl"));
+  CHECK(test::contains(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "1"}}),
+                       "-H HOST0:1,HOST1:1 mtl"));
+  CHECK(test::contains(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "6"}, {"LOCAL_WORLD_SIZE", "0"}}),
+                       "mpirun -n 6 mtl-train"));
   CHECK(ranks_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).world == 1);
   CHECK(ranks_in({{"WORLD_SIZE", "8"}}).world == 1);
   CHECK(ranks_in({{"PMI_SIZE", "4"}}).world == 1);
   CHECK(ranks_in({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}).world == 1);
 
-  std::string srun = refusal_in({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "1"}});
-  CHECK(test::contains(srun, "srun --mpi=pmix -n 4 mtl-train"));
-  CHECK(test::contains(refusal_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}), "another MPI"));
+  std::string srun = refusal_in({{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "1"}});
+  CHECK(test::contains(srun, "srun --mpi=pmix -n 2 mtl-train"));
+  CHECK(test::contains(refusal_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}), "another MPI"));
 }
 
 TEST_CASE("launch: inconsistent variables are refused") {
@@ -110,6 +123,7 @@ TEST_CASE("launch: inconsistent variables are refused") {
   CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1000000001"}}),
                        "not an integer"));
   CHECK(ranks_in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1000000000"}}).world == 1'000'000'000);
+  CHECK(ranks_in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}}).local_size == 1);
   for (const auto& [rank, size] : {std::pair{"2", "2"}, std::pair{"0", "0"}})
     CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "0"},
                                      {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -130,9 +144,13 @@ TEST_CASE("launch: inconsistent variables are refused") {
   CHECK(announced({{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "4"}}).world == 4);
   CHECK(announced({{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "4"}}).rank == 3);
   CHECK(announced({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).world == 1);  // in a batch script
+  CHECK(announced({{"OMPI_COMM_WORLD_SIZE", "2"}}).world == 1);
   CHECK(announced({{"RANK", "1"}, {"WORLD_SIZE", "16"}}).launcher == "torchrun");
-  CHECK(announced({{"RANK", "5"}, {"WORLD_SIZE", "x"}}).rank == 5);
-  CHECK(announced({{"RANK", "x"}, {"WORLD_SIZE", "7"}}).world == 7);
+  for (const auto& [rank, world, found_rank, found_world] : {std::tuple{"5", "x", 5, 1}, std::tuple{"x", "7", 0, 7}}) {
+    const RankEnvironment found = announced({{"RANK", rank}, {"WORLD_SIZE", world}});
+    CHECK(found.rank == found_rank);
+    CHECK(found.world == found_world);
+  }
   CHECK(announced({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"RANK", "0"}, {"WORLD_SIZE", "9"}}).launcher == "mpirun");
   CHECK(announced({}).world == 1);
   CHECK(announced_rank([](const char*) -> const char* { return nullptr; }) == 0);

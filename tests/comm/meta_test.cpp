@@ -97,6 +97,24 @@ TEST_CASE("the groups of a V have none for the tied embedding, which only its fi
   CHECK(meta_groups(layout).tied().size() == 2);
 }
 
+TEST_CASE(
+    "groups: each set of ranks has one communicator, made in the same order on every rank, and one rank has none") {
+  const auto made = [](const GridSizes& sizes) {
+    std::string out;
+    const ProcessGroups groups({.grid = RankGrid(sizes)}, [&](const std::vector<int>& ranks, const std::string& name) {
+      for (const int rank : ranks) out += cat(rank, " ");
+      out += cat(name, "; ");
+      return std::make_shared<MetaCommunicator>(0, static_cast<int>(ranks.size()), name);
+    });
+    return out;
+  };
+  CHECK(made({}) == "");
+  CHECK(made({.tensor = 2}) == "0 1 world; 0 1 tensor; ");
+  CHECK(made({.context = 2}) == "0 1 world; 0 1 context; ");
+  CHECK(made({.tensor = 2, .data = 2}) == "0 1 2 3 world; 0 1 tensor; 0 2 data; ");
+  CHECK(made({.pipeline = 2}) == "0 1 world; 0 1 pipeline; 0 1 embedding; ");
+}
+
 TEST_CASE("traffic has the name of its group, and that of a group with two purposes counts once") {
   const auto sent = [](const GridSizes& sizes, AxisSet axes) {
     const ProcessGroups groups = meta_groups({.grid = RankGrid(sizes)});
