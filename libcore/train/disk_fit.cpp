@@ -76,7 +76,7 @@ std::string check_save_folder(const TrainOptions& options, const GptConfig& conf
   const auto free = free_disk_bytes(folder.string());
   if (!free) return "";
   const SpaceNeed need = space_need(options, config, iteration, count_checkpoints(options.checkpoint.save));
-  const bool shares_disk = state_bytes > 0 && on_same_disk(folder.string(), options.parallel.offload_optimizer);
+  const bool shares_disk = on_same_disk(folder.string(), options.parallel.offload_optimizer);
   const std::uint64_t taken = shares_disk ? std::min(*free, state_bytes) : 0;
   return check_space(need, *free - taken, "--save " + options.checkpoint.save);
 }

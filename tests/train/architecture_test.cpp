@@ -193,11 +193,41 @@ TEST_CASE("a preset beside a loaded model must agree with it, and flags win over
   loaded.rotary.base = 500000;
   loaded.max_positions = 4096;
   const std::vector<std::string> found = resolve(preset, loaded).problems;
+  ArchitectureOptions given;
   REQUIRE(found.size() == 1);
   CHECK(found[0].find("--model llama-30m: ") == 0);
   CHECK(found[0].find("--rotary-base 10000 (the loaded model has 500000)") != std::string::npos);
   CHECK(found[0].find("--max-position-embeddings 512 (the loaded model has 4096)") != std::string::npos);
-  ArchitectureOptions given;
+  CHECK(found[0].ends_with("; leave out --model"));
+  const auto problem_of = [&](const char* name, const GptConfig& from, const char* more = "") {
+    ArchitectureOptions by_preset = with_preset(name);
+    if (*more != '\0') by_preset.preset_flags.insert(more);
+    const std::vector<std::string> problems = resolve(by_preset, from).problems;
+    return problems.empty() ? "" : join(problems, "\n");
+  };
+  CHECK(problem_of("llama-30m", loaded, "--seq-length") == found[0] + ", and choose a --seq-length");
+  // A flag of several parts is listed once, and the scaling's factor only beside the scaling.
+  loaded = same;
+  loaded.activation = Activation::gelu_tanh;
+  loaded.gated_mlp = false;
+  CHECK(problem_of("llama-30m", loaded) ==
+        "--model llama-30m: sets --swiglu (the loaded model has another activation); leave out --model");
+  const GptConfig scaled = resolve(with_preset("llama3.2-1b")).config;
+  loaded = scaled;
+  loaded.rotary.factor = 16;
+  CHECK(problem_of("llama3.2-1b", loaded) ==
+        "--model llama3.2-1b: sets --rope-scaling-factor 32 (the loaded model has 16); leave out --model");
+  loaded.rotary.scaling = RotaryOptions::Scaling::none;
+  CHECK(problem_of("llama3.2-1b", loaded) ==
+        "--model llama3.2-1b: sets --use-rope-scaling (the loaded model does not scale rotary frequencies as Llama "
+        "3.1); leave out --model");
+  given = {};
+  given.rope_parameters = "{}";  // in place of the preset's base
+  CHECK(resolve(with_preset("llama-30m", given)).problems.empty());
+  loaded = same;
+  loaded.rotary.base = 500000;
+  loaded.max_positions = 4096;
+  given = {};
   given.rotary_base = 20000;
   given.max_position_embeddings = 8192;
   const Resolved changed = resolve(with_preset("llama-30m", given), loaded);
@@ -229,7 +259,17 @@ TEST_CASE("flags choose kinds of layers by Megatron-LM's rules") {
   CHECK(resolve(given).config.ffn_hidden_size == 256);  // 4 x 96 x 2 / 3, a multiple of 64
   given.hidden_size = 20;                               // 4 x 20 x 2 / 3 is 53
   CHECK(resolve(given).problems.size() == 1);
+  given.squared_relu = true;  // and the contradiction is the only problem
+  CHECK(resolve(given).problems.size() == 1);
+  given.squared_relu = false;
+  given.hidden_size.reset();
+  CHECK(resolve(given).problems.size() == 1);
+  given.hidden_size = 20;
   given.ffn_hidden_size = 53;
+  CHECK(resolve(given).problems.empty());
+  given = small();
+  given.num_query_groups = 2;  // without --group-query-attention, which mtl-train reports
+  CHECK(resolve(given).config.num_query_groups == 4);
   CHECK(resolve(given).problems.empty());
   given = small();
   given.group_query_attention = true;
@@ -238,10 +278,16 @@ TEST_CASE("flags choose kinds of layers by Megatron-LM's rules") {
   CHECK(resolve(given).config.sliding_window == 16);
   given.window_size = "(15, 0)";
   CHECK(resolve(given).config.sliding_window == 16);
-  for (const char* wrong : {"15", "15,1", "-1,0", "a,0", ""}) {
+  const GptConfig windowed = resolve(given).config;
+  for (const char* wrong : {"15", "15,1", "-1,0", "a,0", "", "15,00)", "(15,00"}) {
+    CAPTURE(wrong);
     given.window_size = wrong;
     CHECK(resolve(given).problems.size() == 1);
+    CHECK(resolve(given).config.sliding_window == 0);
+    CHECK(resolve(given, windowed).problems.size() == 1);
   }
+  given.window_size = "0,0";
+  CHECK(resolve(given).config.sliding_window == 1);
   given = small();
   given.disable_bias_linear = given.add_qkv_bias = true;
   CHECK(resolve(given).config.bias == LinearBias{true, false, false});
@@ -270,6 +316,40 @@ TEST_CASE("flags must agree with a loaded model") {
   given.qk_layernorm = true;
   given.num_layers = 3;
   CHECK(resolve(given, loaded).problems.size() == 4);
+  const auto problems_of = [](const ArchitectureOptions& flags, const GptConfig& from) {
+    CHECK(resolve(flags, from).config == from);
+    std::string out;
+    for (const std::string& problem : resolve(flags, from).problems) out += problem.substr(0, problem.find(": ")) + ";";
+    return out;
+  };
+  GptConfig other = loaded;
+  other.num_query_groups = 2;
+  given = {};
+  given.num_query_groups = given.num_attention_heads = 4;
+  CHECK(problems_of(given, other) == "--num-query-groups 4;");
+  other = loaded;
+  other.bias = {true, false, false};
+  given = {};
+  given.disable_bias_linear = given.add_qkv_bias = true;
+  CHECK(problems_of(given, other) == "");
+  other.bias = {false, false, false};
+  CHECK(problems_of(given, other) == "--add-qkv-bias;");
+  given = {};
+  given.rope_parameters = R"({"rope_type": "linear", "factor": 2})";
+  CHECK(problems_of(given, loaded) == "--rope-parameters;");
+  CHECK(resolve(given, loaded).problems[0].find("learned positions") != std::string::npos);
+  ArchitectureOptions fresh = small();
+  fresh.rope_parameters = given.rope_parameters;
+  CHECK(resolve(fresh).config == resolve(small()).config);  // learned positions
+  other.position_embedding = PositionEmbedding::rotary;
+  given.rope_parameters = R"({"rope_type": "default", "partial_rotary_factor": 0.5})";
+  CHECK(problems_of(given, other) == "--rope-parameters;");
+  fresh.rope_parameters = given.rope_parameters;
+  fresh.rotary_embeddings = true;
+  CHECK(resolve(fresh).config.rotary.percent == 0.5);
+  given = {};
+  given.position_embedding_type = "learned_absolute";
+  CHECK(problems_of(given, other) == "--position-embedding-type learned_absolute;");
 }
 
 TEST_CASE("a loaded model with rotary positions continues with other positions and another base") {
@@ -288,7 +368,9 @@ TEST_CASE("a loaded model with rotary positions continues with other positions a
   const GptConfig learned = resolve(given).config;
   given.max_position_embeddings = *given.max_position_embeddings * 2;
   given.rotary_base = 10000;
-  CHECK(resolve(given, learned).problems.size() == 2);
+  const std::vector<std::string> refused = resolve(given, learned).problems;
+  REQUIRE(refused.size() == 2);
+  CHECK(refused[1].find("learned positions, and nothing to derive more") != std::string::npos);
 }
 
 TEST_CASE("a contradiction with a loaded model is one problem") {
@@ -300,8 +382,10 @@ TEST_CASE("a contradiction with a loaded model is one problem") {
   given.position_embedding_type = "yarn";  // and yarn's flags
   given.rotary_scaling_factor = given.yarn_beta_fast = 4;
   CHECK(resolve(given, loaded).problems.size() == 1);
+  CHECK(resolve(given, loaded).config == loaded);
   given.position_embedding_type.reset();
-  CHECK(resolve(given, loaded).problems.size() == 1);
+  REQUIRE(resolve(given, loaded).problems.size() == 1);
+  CHECK(resolve(given, loaded).problems[0].find("the loaded model has learned positions") != std::string::npos);
 }
 
 TEST_CASE("a new model's yarn has Megatron-LM's defaults, and a preset's scaling gives way to a given one") {
@@ -340,6 +424,11 @@ TEST_CASE("a loaded model with rotary positions continues with another scaling, 
   given = {};
   given.rotary_interpolation = 2;
   CHECK(continued(given, rotary) == RotaryOptions{.base = 700, .scaling = Scaling::linear, .factor = 2});
+  given.rotary_interleaved = true;
+  ArchitectureOptions interleaved = small();
+  interleaved.rotary_embeddings = interleaved.rotary_interleaved = true;
+  CHECK(continued(given, resolve(interleaved).config) ==
+        RotaryOptions{.interleaved = true, .scaling = Scaling::linear, .factor = 2});
   given = {};
   given.rope_scaling = true;
   CHECK(continued(given, rotary) == RotaryOptions{.base = 700, .scaling = Scaling::llama3, .factor = 8});
@@ -545,6 +634,10 @@ TEST_CASE("yarn's flags: the first one names the problem of a loaded model witho
                                .original_positions = 77};
   const GptConfig yarn = resolve(given).config;
   CHECK(yarn.rotary == expected);
+  CHECK(resolve({}, yarn).config == yarn);
+  given = {};
+  given.rotary_scaling_factor = 16;
+  CHECK(resolve(given, yarn).config.rotary.attention_factor == yarn_attention_factor(16));
   given = {};
   given.yarn_round_pairs = true;
   CHECK(resolve(given, yarn).config.rotary.round_pairs);

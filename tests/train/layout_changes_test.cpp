@@ -47,11 +47,15 @@ TEST_CASE("layout changes: each saving has its flags, and is done once") {
   in_files = on_host;
   CHECK(save(in_files, Saving::offload_to_files));
   CHECK(flags(on_host, in_files) == "--offload-optimizer DIR instead of --optimizer-cpu-offload");
+  CHECK_FALSE(in_files.parallel.optimizer_cpu_offload);
   CHECK_FALSE(save(in_files, Saving::offload_optimizer));
   TrainOptions recomputed = run_on(1);
   save(recomputed, Saving::recompute_layers);
   CHECK_FALSE(save(recomputed, Saving::recompute_attention));
   CHECK_FALSE(save(recomputed, Saving::offload_activations));
+  TrainOptions offloaded = run_on(1);
+  save(offloaded, Saving::offload_activations);
+  CHECK_FALSE(save(offloaded, Saving::recompute_layers));
 }
 
 TEST_CASE(
@@ -65,10 +69,14 @@ TEST_CASE(
     for (std::int64_t stage : out) {
       set_zero_stage(run.parallel, stage);
       CHECK(zero_stage_of(run.parallel) == stage);
+      CHECK(run.parallel.distributed_optimizer == (stage > 0));
       CHECK(can_run(run, model()));
     }
     return out;
   };
+  ParallelOptions by_switch;
+  by_switch.distributed_optimizer = true;
+  CHECK(zero_stage_of(by_switch) == 1);
   CHECK(stages(1, 1, "") == Stages{0});
   CHECK(stages(2, 2, "1f1b") == Stages{0});
   CHECK(stages(4, 1, "") == Stages{0, 1, 2, 3});
@@ -96,6 +104,21 @@ TEST_CASE("layout changes: flags say every difference, and the batch where it wo
   set_zero_stage(to.parallel, 3);
   CHECK(flags(from, to) == "--zero-stage 3 --micro-batch-size 2 --global-batch-size 16");
   to = from;
+  to.batch.global_batch_size = 32;
+  CHECK(flags(from, to) == "--global-batch-size 32");
+  to.batch.rampup = {"16", "16", "64"};
+  to.batch.micro_batch_size = 2;
+  CHECK(flags(from, to) == "--micro-batch-size 2");
+  to = from;
+  to.parallel.context = 2;
+  to.parallel.overlap_grad_reduce = to.parallel.overlap_param_gather = true;
+  to.parallel.schedule = "1f1b";
+  CHECK(flags(from, to) ==
+        "--context-parallel-size 2 --pipeline-schedule 1f1b --overlap-grad-reduce --overlap-param-gather "
+        "--global-batch-size 16");
+  CHECK(flags(to, to) == "");
+  CHECK(flags(to, from) == "--context-parallel-size 1 --global-batch-size 16");
+  to = from;
   to.precision.bf16 = true;
   to.data.seq_length = 32;
   CHECK(flags(from, to) == "--bf16 --seq-length 32");
@@ -112,5 +135,8 @@ TEST_CASE("layout changes: what mtl-train refuses cannot run") {
   CHECK(can_run(run, model()));
   run = run_on(8);
   run.parallel.tensor = 8;  // more than heads
+  CHECK_FALSE(can_run(run, model()));
+  run = run_on(3);
+  run.parallel.tensor = 2;
   CHECK_FALSE(can_run(run, model()));
 }

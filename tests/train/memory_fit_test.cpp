@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/scratch_file.h"
 #include "device/cuda_device.h"
 #include "engine/rank_plans.h"
 #include "nn/model_params.h"
@@ -306,6 +307,13 @@ TEST_CASE("space: the files of --offload-optimizer need their folder, and room b
   CHECK(test::contains(offload_to(folder.path(), kTooMuch), "the files of this host's ranks take "));
   CHECK(offload_to(folder.path() + "/none", 1) != "");
   CHECK(fs::is_empty(folder.path()));
+  for (const std::string& path : {folder.path(), std::string("/dev/shm")}) {
+    if (!is_directory(path)) continue;
+    CAPTURE(path);
+    const std::string warning = check_offload_folder(path, 1);
+    CHECK((warning.find("is in memory (tmpfs)") != std::string::npos) == is_in_memory(path));
+    CHECK(warning.empty() != is_in_memory(path));
+  }
 }
 
 TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
@@ -320,7 +328,10 @@ TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
   CHECK(count(101, 5) == 0);
   options.checkpoint.save_interval = 0;
   CHECK(count(99, 5) == 1);
+  options.checkpoint.save_interval = 1;
+  CHECK(count(0, 0) == 100);
   options.checkpoint.save_interval = 30;  // at 30, 60, 90 and 100
+  CHECK(count(100, 0) == 0);
   CHECK(count(0, 0) == 4);
   CHECK(count(60, 2) == 2);
   options.checkpoint.save_interval = 25;

@@ -1,0 +1,227 @@
+// The settings that are suggested where a run does not fit: which, in which order, and for which runs.
+#include "train/fitting_settings.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/gpt_of_size.h"
+#include "train/run_plan.h"
+
+using namespace mtl;
+
+namespace {
+
+TrainOptions run_on(std::int64_t tensor, std::int64_t pipeline, std::int64_t data) {
+  TrainOptions out;
+  out.parallel.tensor = tensor;
+  out.parallel.pipeline = pipeline;
+  out.parallel.world = tensor * pipeline * data;
+  out.data.seq_length = 64;
+  out.batch.micro_batch_size = 4;
+  out.batch.global_batch_size = 16 * data;
+  out.batch.train_iters = 4;
+  out.optimizer.schedule.lr = 0.1;
+  out.threads = 1;
+  return out;
+}
+
+RunStart start_of(const test::GptSizes& size) {
+  RunStart out;
+  out.config = test::gpt_of_size(size);
+  return out;
+}
+
+/// Returns the flags of the suggestions for a run of which each rank, or each host, may use this part of what it needs.
+std::string suggested(const TrainOptions& options, const RunStart& start, double part, int ranks_per_host = 0) {
+  const std::vector<RankPlan> plans = plan_run(options, start.config);
+  const HostRanks host{.first = 0, .count = ranks_per_host == 0 ? int(options.parallel.world) : ranks_per_host};
+  const MemoryNeed need = MemoryNeed::of(plans_by_rank(plans), host);
+  const bool is_per_process = ranks_per_host == 0;
+  const auto limit = static_cast<std::uint64_t>(part * double(is_per_process ? need.rank_bytes : need.host_bytes));
+  std::string out;
+  const std::string recompute = "--recompute-granularity full --recompute-method uniform";
+  for (std::string line : find_fitting_settings(
+           options, start, host, {{{.bytes = limit, .name = "limit", .is_per_process = is_per_process}}, {}})) {
+    line = line.substr(3, line.find(": ") - 3);
+    if (const std::size_t at = line.find(recompute); at != std::string::npos)
+      line.replace(at, recompute.size(), "RECOMPUTE");
+    out += line + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("fitting settings: the smallest changes come first, then those of the layout, then smaller models") {
+  constexpr test::GptSizes kSizes = {.vocab = 64, .layers = 8, .hidden = 64, .heads = 4, .positions = 64};
+  const RunStart start = start_of(kSizes);
+  RunStart resumed = start_of(kSizes);
+  const RunStart narrow = start_of({.vocab = 64, .layers = 1, .hidden = 64, .heads = 1, .positions = 64});
+  resumed.state.emplace();
+  TrainOptions gpipe = run_on(2, 2, 2), cyclic = run_on(1, 1, 2), alone = run_on(1, 1, 1), single = alone;
+  gpipe.parallel.schedule = "gpipe";
+  cyclic.data.dataloader_type = "cyclic";
+  alone.batch.micro_batch_size = 1;
+  alone.batch.global_batch_size.reset();
+  TrainOptions longer = alone;
+  longer.data.seq_length = 1024;
+  const RunStart extended = start_of({.vocab = 64, .layers = 1, .hidden = 64, .heads = 1, .positions = 1024});
+  struct Case {
+    const TrainOptions& options;
+    const RunStart& start;
+    double part;
+    int ranks_per_host;
+    const char* expected;
+  };
+  const TrainOptions tensor = run_on(2, 1, 1), pipeline = run_on(1, 2, 2), data = run_on(1, 1, 4);
+  const Case cases[] = {
+      {single, start, .95, 0,
+       "--micro-batch-size 2 --global-batch-size 16\n"
+       "RECOMPUTE\n"
+       "--micro-batch-size 1 --global-batch-size 16\n"},
+      {single, start, .65, 0,
+       "--micro-batch-size 1 --global-batch-size 16\n"
+       "RECOMPUTE\n"
+       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"},
+      {single, start, .5, 0,
+       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"
+       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"
+       "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"},
+      {single, start, .4, 0,
+       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"
+       "--tensor-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"
+       "--pipeline-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"},
+      {single, start, .3, 0,
+       "--tensor-model-parallel-size 4 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 4 ranks\n"
+       "--num-layers 1\n"
+       "--micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"},
+      {single, start, .2, 0,
+       "--num-layers 1\n"
+       "--micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"
+       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"},
+      {single, start, .15, 0,
+       "--micro-batch-size 1 --global-batch-size 16 --num-layers 1\n"
+       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16 --num-layers 1\n"},
+      {tensor, start, .95, 0,
+       "--micro-batch-size 2 --global-batch-size 16\n"
+       "--sequence-parallel\n"
+       "RECOMPUTE\n"},
+      {tensor, start, .65, 0,
+       "--micro-batch-size 1 --global-batch-size 16\n"
+       "RECOMPUTE\n"
+       "--sequence-parallel --micro-batch-size 1 --global-batch-size 16\n"},
+      {tensor, start, .5, 0,
+       "--sequence-parallel RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"
+       "--tensor-model-parallel-size 4 --sequence-parallel --micro-batch-size 1 --global-batch-size 16 on 4 ranks\n"
+       "--tensor-model-parallel-size 4 --sequence-parallel RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 4 "
+       "ranks\n"},
+      {tensor, start, .4, 0,
+       "--num-layers 2\n"
+       "--sequence-parallel --micro-batch-size 1 --global-batch-size 16 --num-layers 4\n"
+       "--sequence-parallel RECOMPUTE --micro-batch-size 1 --global-batch-size 16 --num-layers 4\n"},
+      {tensor, start, .3, 0,
+       "--num-layers 1\n"
+       "--sequence-parallel --micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"
+       "--sequence-parallel RECOMPUTE --micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"},
+      {gpipe, start, .95, 0,
+       "--sequence-parallel\n"
+       "--pipeline-schedule 1f1b\n"
+       "RECOMPUTE\n"},
+      {gpipe, start, .65, 0,
+       "RECOMPUTE\n"
+       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 --micro-batch-size 1 --global-batch-size 32\n"
+       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size "
+       "32\n"},
+      {gpipe, start, .5, 0,
+       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 --micro-batch-size 1 --global-batch-size 32\n"
+       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size "
+       "32\n"
+       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 RECOMPUTE --offload-optimizer DIR "
+       "--micro-batch-size 1 --global-batch-size 32\n"},
+      {gpipe, start, .3, 0,
+       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 --micro-batch-size 1 --global-batch-size 32 "
+       "--num-layers 2\n"
+       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size "
+       "32 --num-layers 2\n"},
+      {pipeline, start, .95, 0,
+       "--micro-batch-size 2 --global-batch-size 32\n"
+       "--use-distributed-optimizer\n"
+       "--zero-stage 2\n"},
+      {pipeline, start, .8, 0,
+       "--micro-batch-size 2 --global-batch-size 32\n"
+       "RECOMPUTE\n"
+       "--zero-stage 2 --micro-batch-size 1 --global-batch-size 32\n"},
+      {pipeline, start, .5, 0,
+       "--zero-stage 2 --micro-batch-size 1 --global-batch-size 32\n"
+       "--zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"
+       "--zero-stage 2 RECOMPUTE --offload-optimizer DIR --micro-batch-size 1 --global-batch-size 32\n"},
+      {pipeline, start, .4, 0,
+       "--zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"
+       "--zero-stage 2 RECOMPUTE --offload-optimizer DIR --micro-batch-size 1 --global-batch-size 32\n"
+       "--seq-length 2\n"},
+      {data, start, .95, 0,
+       "--micro-batch-size 2 --global-batch-size 64\n"
+       "--use-distributed-optimizer\n"
+       "--zero-stage 2\n"},
+      {data, start, .8, 0,
+       "--micro-batch-size 2 --global-batch-size 64\n"
+       "--zero-stage 3\n"
+       "RECOMPUTE\n"},
+      {data, start, .3, 0,
+       "--zero-stage 3 RECOMPUTE --offload-optimizer DIR --micro-batch-size 1 --global-batch-size 64\n"
+       "--num-layers 1\n"
+       "--zero-stage 3 --micro-batch-size 1 --global-batch-size 64 --seq-length 16\n"},
+      {data, start, .2, 0,
+       "--zero-stage 3 --micro-batch-size 1 --global-batch-size 64 --num-layers 1\n"
+       "--zero-stage 3 RECOMPUTE --micro-batch-size 1 --global-batch-size 64 --num-layers 1\n"},
+      {single, start, .5, 1,
+       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"
+       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"
+       "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"},
+      {single, start, .4, 1,
+       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"
+       "--tensor-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"
+       "--pipeline-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per "
+       "host\n"},
+      {single, start, .3, 1,
+       "--tensor-model-parallel-size 4 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 4 ranks, 1 per host\n"
+       "--num-layers 1\n"
+       "--micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"},
+      {data, start, .6, 2,
+       "--zero-stage 3 --micro-batch-size 1 --global-batch-size 64\n"
+       "--zero-stage 3 RECOMPUTE --micro-batch-size 1 --global-batch-size 64\n"
+       "--zero-stage 3 RECOMPUTE --offload-optimizer DIR --micro-batch-size 1 --global-batch-size 64\n"},
+      {cyclic, resumed, .9, 0,
+       "--zero-stage 2\n"
+       "--zero-stage 3\n"
+       "RECOMPUTE\n"},
+      {cyclic, resumed, .6, 0,
+       "--zero-stage 3 RECOMPUTE\n"
+       "--zero-stage 3 RECOMPUTE --offload-optimizer DIR\n"
+       "--tensor-model-parallel-size 4 on 8 ranks\n"},
+      {cyclic, resumed, .5, 0,
+       "--zero-stage 3 RECOMPUTE\n"
+       "--zero-stage 3 RECOMPUTE --offload-optimizer DIR\n"
+       "--tensor-model-parallel-size 2 --zero-stage 3 RECOMPUTE on 4 ranks\n"},
+      {cyclic, resumed, .3, 0,
+       "--num-layers 1\n"
+       "--zero-stage 3 --num-layers 1\n"
+       "--zero-stage 3 RECOMPUTE --num-layers 2\n"},
+      {cyclic, start, .6, 0,
+       "--micro-batch-size 1 --global-batch-size 32\n"
+       "--zero-stage 3 --micro-batch-size 1 --global-batch-size 32\n"
+       "--zero-stage 3 RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"},
+      {longer, extended, .9, 0, "--bf16\n--seq-length 512\nRECOMPUTE --bf16\n"},
+      {alone, narrow, .9, 0,
+       "--seq-length 32\n"
+       "RECOMPUTE --seq-length 32\n"},
+      {alone, narrow, .8, 0,
+       "--seq-length 16\n"
+       "RECOMPUTE --seq-length 16\n"},
+      {alone, narrow, .7, 0, ""},
+  };
+  for (const Case& each : cases) {
+    const std::ptrdiff_t row = &each - cases;
+    CAPTURE(row);
+    CHECK(suggested(each.options, each.start, each.part, each.ranks_per_host) == std::string(each.expected));
+  }
+}
