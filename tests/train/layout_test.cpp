@@ -49,6 +49,60 @@ TEST_CASE("layout: sizes, order, optimizer shards and buckets follow from the op
   CHECK_THROWS_AS(resolve_layout(options, 8, 9), Error);
 }
 
+TEST_CASE("layout: recomputation by Megatron-LM's newer and older flags, buckets of shards, the exchange of contexts") {
+  using Granularity = Recompute::Granularity;
+  using Method = Recompute::Method;
+  struct Case {
+    void (*give)(ParallelOptions&);
+    Granularity granularity;
+    Method method;
+    std::int64_t layers;
+  };
+  const ParallelOptions plain = sixteen_ranks();
+  const Recompute none = recompute_of(plain);
+  const Case cases[] = {
+      {[](ParallelOptions&) {}, none.granularity, none.method, 1},
+      {[](ParallelOptions& o) { o.recompute_granularity = "full"; }, Granularity::full, none.method, 1},
+      {[](ParallelOptions& o) { o.checkpoint_activations = true; }, Granularity::full, none.method, 1},
+      {[](ParallelOptions& o) { o.checkpoint_method = "uniform"; }, Granularity::full, Method::uniform, 1},
+      {[](ParallelOptions& o) { o.checkpoint_method = "block", o.recompute_num_layers = 3; }, Granularity::full,
+       Method::block, 3},
+      {[](ParallelOptions& o) { o.recompute_granularity = "full", o.recompute_method = "block"; }, Granularity::full,
+       Method::block, 1},
+      {[](ParallelOptions& o) { o.recompute_granularity = "selective"; }, Granularity::selective, none.method, 1},
+      {[](ParallelOptions& o) { o.recompute_activations = true; }, Granularity::selective, none.method, 1},
+  };
+  for (const Case& each : cases) {
+    const std::ptrdiff_t row = &each - cases;
+    CAPTURE(row);
+    ParallelOptions options = plain;
+    each.give(options);
+    const Recompute found = resolve_layout(options, 8, 0).recompute;
+    CHECK(found.granularity == each.granularity);
+    CHECK(found.method == each.method);
+    CHECK(found.num_layers == each.layers);
+  }
+  ParallelOptions options = plain;
+  options.zero_stage = 2;
+  CHECK(resolve_layout(options, 8, 0).bucket_elements == 1);
+  options.zero_stage = 1;
+  CHECK(resolve_layout(options, 8, 0).bucket_elements == 40'000'000);
+  options.world = 400;
+  CHECK(resolve_layout(options, 8, 0).bucket_elements == 100'000'000);
+  for (std::size_t at = 0; at < kContextExchangeNames.size(); ++at) {
+    options.cp_comm_type = kContextExchangeNames[at];
+    CHECK(resolve_layout(options, 8, 0).context_exchange == static_cast<ContextExchange>(at));
+  }
+  options.cp_comm_type = "none";
+  CHECK_THROWS(resolve_layout(options, 8, 0));
+  CHECK(options.chunks({}) == 1);
+  options.layers_per_virtual_stage = 2;
+  CHECK(options.chunks({}) == 1);
+  CHECK(options.chunks(8) == 2);
+  options.layout.layer_counts = {2, 2, 2, 1, 1};
+  CHECK(options.chunks(8) == 3);
+}
+
 TEST_CASE("layout: several chunks per stage interleave unless the options name a schedule") {
   ParallelOptions options = sixteen_ranks();
   CHECK(resolve_stages(options, {}).schedule == ScheduleKind::one_forward_one_backward);

@@ -21,15 +21,22 @@ TrainOptions valid_options() {
 
 using Change = void (*)(TrainOptions&);
 
-/// Returns the flags that are reported, joined, after a change of valid options for a model of 8 layers.
-std::string refused(Change change) {
+/// Returns the problems that are reported after a change of valid options for a model of 8 layers.
+std::vector<Problem> problems_of(Change change) {
   TrainOptions options = valid_options();
   change(options);
-  std::vector<std::string> flags;
-  const ReportProblem report = [&](const std::string& flag, const std::string&) { flags.push_back(flag); };
+  std::vector<Problem> out;
+  const ReportProblem report = [&](const std::string& flag, const std::string& what) { out.push_back({flag, what}); };
   check_options(options, report);
   const GptConfig config = test::gpt_of_size({.vocab = 64, .layers = 8, .hidden = 32, .heads = 4, .positions = 64});
-  if (flags.empty()) check_division(options, config, false, report);
+  if (out.empty()) check_division(options, config, false, report);
+  return out;
+}
+
+/// Returns the flags of these problems, joined.
+std::string refused(Change change) {
+  std::vector<std::string> flags;
+  for (const Problem& problem : problems_of(change)) flags.push_back(problem.where);
   return join(flags, "; ");
 }
 
@@ -61,6 +68,11 @@ TEST_CASE("options: contradictions of batches, lengths and the data are reported
       {[](Options& o) { o.batch.train_iters.reset(), o.dry_run = true; }, ""},
       {[](Options& o) { o.batch.train_iters.reset(), o.optimizer.schedule.lr.reset(); }, "--train-iters; --lr"},
       {[](Options& o) { o.batch.train_iters.reset(), o.optimizer.schedule.lr.reset(), o.dry_run = true; }, ""},
+      {[](Options& o) { o.optimizer.schedule.lr.reset(); }, "--lr"},
+      {[](Options& o) { o.batch.train_iters.reset(), o.batch.train_samples = 4, o.optimizer.schedule.lr.reset(); },
+       "--lr"},
+      {[](Options& o) { o.optimizer.schedule.lr.reset(), o.dry_run = true; }, ""},
+      {[](Options& o) { o.optimizer.schedule.min_lr = 1, o.dry_run = true; }, "--min-lr 1"},
       {[](Options& o) { o.batch.train_samples = 4; }, "--train-samples"},
       {[](Options& o) { o.batch.train_iters.reset(), o.batch.train_samples = 4; }, ""},
       {[](Options& o) { o.batch.train_iters.reset(), o.batch.train_samples = 7, o.batch.global_batch_size = 8; },
@@ -72,6 +84,17 @@ TEST_CASE("options: contradictions of batches, lengths and the data are reported
          o.batch.decrease_if_needed = true;
        },
        ""},
+      {[](Options& o) {
+         o.batch.train_iters.reset(), o.batch.train_samples = 4;
+         o.batch.micro_batch_size = 4, o.batch.global_batch_size = 6;
+       },
+       "--global-batch-size 6"},
+      {[](Options& o) { o.batch.train_iters = INT64_MAX, o.batch.micro_batch_size = 4, o.batch.global_batch_size = 6; },
+       "--global-batch-size 6"},
+      {[](Options& o) {
+         o.batch.train_iters.reset(), o.batch.train_samples = 4, o.batch.global_batch_size = (1 << 20) + 1;
+       },
+       "--global-batch-size 1048577"},
       {[](Options& o) { o.batch.global_batch_size = 1 << 20; }, ""},
       {[](Options& o) { o.batch.global_batch_size = (1 << 20) + 1; }, "--global-batch-size 1048577"},
       {[](Options& o) {
@@ -93,6 +116,31 @@ TEST_CASE("options: contradictions of batches, lengths and the data are reported
          o.batch.schedule = "0:1 512:2", o.batch.global_batch_size = 2;
        },
        ""},
+      {[](Options& o) {
+         o.batch.train_iters.reset(), o.batch.train_samples = 64, o.batch.decrease_if_needed = true;
+         o.batch.schedule = "0:1 512:2", o.batch.global_batch_size = 4;
+       },
+       ""},
+      {[](Options& o) {
+         o.batch.train_iters.reset(), o.batch.train_samples = 1;
+         o.batch.schedule = "0:2 512:4", o.batch.global_batch_size = 8;
+       },
+       "--global-batch-size 8"},
+      {[](Options& o) {
+         o.batch.train_iters.reset(), o.batch.train_samples = 64, o.batch.micro_batch_size = 4;
+         o.batch.rampup = {"2", "2", "8"}, o.batch.global_batch_size = 8;
+       },
+       "--rampup-batch-size 2 2 8"},
+      {[](Options& o) {
+         o.batch.train_iters.reset(), o.batch.train_samples = 64, o.parallel.world = 4;
+         o.batch.rampup = {"2", "2", "8"}, o.batch.global_batch_size = 8;
+       },
+       "--rampup-batch-size 2 2 8"},
+      {[](Options& o) {
+         o.batch.train_iters.reset(), o.batch.train_samples = 64, o.batch.micro_batch_size = 4;
+         o.batch.rampup = {"4", "4", "64"}, o.batch.global_batch_size = 6;
+       },
+       "--rampup-batch-size 4 4 64"},
       {[](Options& o) { o.batch.train_iters = INT64_MAX / 2 + 1, o.batch.global_batch_size = 2; },
        "--train-iters 4611686018427387904"},
       {[](Options& o) { o.batch.train_iters = INT64_MAX, o.batch.eval_iters = 0; }, ""},
@@ -150,6 +198,13 @@ TEST_CASE("options: layouts that the ranks, the model or a step cannot fill are 
          o.parallel.schedule = "gpipe";
        },
        "--pipeline-schedule gpipe"},
+      {[](Options& o) { o.parallel.world = o.parallel.pipeline = 16; }, "--num-layers 8"},
+      {[](Options& o) {
+         o.parallel.world = o.parallel.pipeline = 4, o.parallel.virtual_stages = 2;
+         o.batch.train_iters.reset(), o.batch.train_samples = 64;
+         o.batch.rampup = {"1", "1", "4"}, o.batch.global_batch_size = 4;
+       },
+       "--rampup-batch-size 1 1 4"},
       {[](Options& o) {
          o.parallel.world = 4, o.parallel.pipeline = 2, o.parallel.zero_stage = 2;
          o.parallel.schedule = "zb-h1";
@@ -186,6 +241,79 @@ TEST_CASE("options: layouts that the ranks, the model or a step cannot fill are 
     CAPTURE(row);
     CHECK(refused(each.first) == std::string(each.second));
   }
+}
+
+TEST_CASE("options: problems say the nearest values, the ranks, and what to change") {
+  using Options = TrainOptions;
+  const std::pair<Change, const char*> cases[] = {
+      {[](Options& o) { o.batch.micro_batch_size = 4, o.batch.global_batch_size = 6; },
+       "is not a multiple of --micro-batch-size 4 x data-parallel size 1; use 4 or 8"},
+      {[](Options& o) { o.batch.micro_batch_size = 8, o.batch.global_batch_size = 6; },
+       "is not a multiple of --micro-batch-size 8 x data-parallel size 1; use 8"},
+      {[](Options& o) { o.parallel.world = 4, o.batch.global_batch_size = 6; },
+       "is not a multiple of --micro-batch-size 1 x data-parallel size 4 (4 ranks / --tensor-model-parallel-size 1 / "
+       "--pipeline-model-parallel-size 1); use 4 or 8"},
+      {[](Options& o) { o.parallel.world = 8, o.parallel.context = 2, o.batch.global_batch_size = 6; },
+       "is not a multiple of --micro-batch-size 1 x data-parallel size 4 (8 ranks / --tensor-model-parallel-size 1 / "
+       "--pipeline-model-parallel-size 1 / --context-parallel-size 2); use 4 or 8"},
+      {[](Options& o) { o.parallel.world = 3, o.parallel.tensor = 2; },
+       "need a multiple of 2 ranks, but there are 3; start the run with mpirun -n 4"},
+      {[](Options& o) { o.parallel.world = 3, o.parallel.tensor = 2, o.dry_run = true; },
+       "need a multiple of 2 ranks, but there are 3; start the run with mpirun -n 4"},
+      {[](Options& o) {
+         o.parallel.world = 3, o.parallel.tensor = 2, o.dry_run = true;
+         o.parallel.plan_world = 3;
+       },
+       "need a multiple of 2 ranks, but there are 3; use --world-size 4"},
+      {[](Options& o) { o.profile.enabled = true, o.profile.ranks = {"1"}; },
+       "is not a rank of this run, whose only rank is 0"},
+      {[](Options& o) { o.parallel.world = 2, o.profile.enabled = true, o.profile.ranks = {"2"}; },
+       "is not a rank of this run, whose ranks are 0 to 1"},
+      {[](Options& o) { o.device = Device::cuda, o.parallel.cpu_offloading = true, o.parallel.offloaded_layers = 7; },
+       "needs at least 9 layers in each stage, because the activations of 2 layers stay on the GPU, but one stage has "
+       "8; offload fewer layers, or use fewer stages"},
+      {[](Options& o) {
+         o.device = Device::cuda, o.parallel.cpu_offloading = true;
+         o.parallel.world = o.parallel.pipeline = 4;
+       },
+       "needs at least 3 layers in each stage, because the activations of 2 layers stay on the GPU, but one stage has "
+       "2; use fewer stages"},
+      {[](Options& o) { o.parallel.world = o.parallel.tensor = 8; },
+       "is not a multiple of --tensor-model-parallel-size 8; change one of them"},
+  };
+  for (const auto& each : cases) {
+    const std::ptrdiff_t row = &each - cases;
+    CAPTURE(row);
+    const std::vector<Problem> problems = problems_of(each.first);
+    REQUIRE(problems.size() == 1);
+    CHECK(problems[0].what == std::string(each.second));
+  }
+  TrainOptions options = valid_options();
+  options.parallel.world = options.parallel.tensor = 4;
+  GptConfig grouped = test::gpt_of_size({.vocab = 64, .layers = 8, .hidden = 32, .heads = 4, .positions = 64});
+  grouped.num_query_groups = 2;
+  std::string problem;
+  check_division(options, grouped, true,
+                 [&](const std::string& flag, const std::string& what) { problem += cat(flag, " ", what, "\n"); });
+  CHECK(problem ==
+        "--num-query-groups 2 is not a multiple of --tensor-model-parallel-size 4; choose a size that divides it\n");
+}
+
+TEST_CASE("options: the length of a run has all that decides how many samples it needs") {
+  const BatchOptions batch = [] {
+    BatchOptions out;
+    out.micro_batch_size = 2;
+    out.eval_interval = 7;
+    out.eval_iters = 5;
+    out.train_samples = 99;
+    return out;
+  }();
+  const RunLength length = batch.run_length(3, 4);
+  CHECK(length.train_iters == 3);
+  CHECK(length.global_batch_size == 8);
+  CHECK(length.eval_interval == 7);
+  CHECK(length.eval_iters == 5);
+  CHECK(length.train_samples == 99);
 }
 
 TEST_CASE("options: flags that divide stages exclude each other, and most need the number of layers") {
@@ -258,6 +386,14 @@ TEST_CASE("options: sizes whose products need more than 64 bits are reported") {
         }) == "--make-vocab-size-divisible-by, --hidden-size");
   CHECK(refused_model(1, 1, 1 << 30, [](TrainOptions& o) { o.data.seq_length = 1 << 29; }) ==
         "--micro-batch-size, --seq-length, --num-attention-heads");
+  CHECK(refused_model(1, 64, 64, [](TrainOptions& o) { o.batch.global_batch_size = std::int64_t{1} << 52; }) ==
+        "--global-batch-size, --seq-length");
+  CHECK(refused_model(1, 64, 64, [](TrainOptions& o) {
+          o.batch.train_iters = INT64_MAX, o.batch.global_batch_size = 4;  // check_batches() reports it
+        }) == "");
+  CHECK(refused_model(1, 64, 32, keep) == "--seq-length 64");
+  CHECK(refused_model(1, 64, 32, [](TrainOptions& o) { o.architecture.rotary_embeddings = true; }) ==
+        "--seq-length 64");
   CHECK(refused_model(1, 64, 64, [](TrainOptions& o) { o.batch.train_iters = std::int64_t{1} << 60; }) ==
         "--train-iters, --global-batch-size, --seq-length");
   CHECK(refused_model(1, 64, 64, [](TrainOptions& o) { o.batch.train_samples = std::int64_t{1} << 60; }) ==
