@@ -5,9 +5,12 @@
 
 #include "ckpt/canonical.h"
 #include "ckpt/hf_config.h"
+#include "ckpt/hf_rotary.h"
+#include "ckpt/hf_values.h"
 #include "nn/rotary.h"
 #include "tests/error_of.h"
 #include "tests/golden_lines.h"
+#include "tests/gpt_of_size.h"
 #include "tests/relative_error.h"
 
 using namespace mtl;
@@ -164,4 +167,91 @@ TEST_CASE("hf rotary: --rope-parameters refuse what has no effect, and keep the 
   CHECK(scaled ==
         RotaryOptions{
             .base = 700, .percent = 0.5, .interleaved = true, .scaling = RotaryOptions::Scaling::linear, .factor = 4});
+}
+
+TEST_CASE("hf rotary: exactly these keys are written for scaled positions and for windows") {
+  using Scaling = RotaryOptions::Scaling;
+  const GptConfig plain = llama_of_size({.vocab = 11, .layers = 3, .hidden = 16, .heads = 4, .positions = 64});
+  const auto rope_of = [&](const RotaryOptions& rotary) {
+    GptConfig config = plain;
+    config.rotary = rotary;
+    const Json json = hf_config_for(*find_hf_family("llama"), config);
+    CHECK(json.at("rope_theta") == Json(rotary.base));
+    const Json& scaling = json.at("rope_scaling");
+    Json parameters = scaling.is_null() ? Json::object({{"rope_type", "default"}}) : scaling;
+    CHECK(json.at("rope_parameters").dump() == parameters.set("rope_theta", rotary.base).dump());
+    return scaling.dump();
+  };
+  CHECK(rope_of({.base = 500}) == "null");
+  CHECK(rope_of({.scaling = Scaling::linear, .factor = 2}) == R"({"factor": 2.0, "rope_type": "linear"})");
+  CHECK(rope_of({.scaling = Scaling::dynamic, .factor = 2}) == R"({"factor": 2.0, "rope_type": "dynamic"})");
+  CHECK(rope_of({.scaling = Scaling::llama3,
+                 .factor = 2,
+                 .low_freq_factor = 3,
+                 .high_freq_factor = 5,
+                 .original_positions = 8}) == R"({"factor": 2.0, "high_freq_factor": 5.0, "low_freq_factor": 3.0, )"
+                                              R"("original_max_position_embeddings": 8, "rope_type": "llama3"})");
+  RotaryOptions yarn = {.scaling = Scaling::yarn,
+                        .factor = 2,
+                        .beta_fast = 30,
+                        .beta_slow = 3,
+                        .attention_factor = yarn_attention_factor(2),
+                        .original_positions = 8};
+  CHECK(rope_of(yarn) ==
+        R"({"factor": 2.0, "beta_fast": 30.0, "beta_slow": 3.0, "original_max_position_embeddings": 8, )"
+        R"("rope_type": "yarn"})");
+  yarn.round_pairs = false, yarn.attention_factor = 1.5;
+  CHECK(rope_of(yarn) ==
+        R"({"factor": 2.0, "beta_fast": 30.0, "beta_slow": 3.0, "truncate": false, "attention_factor": 1.5, )"
+        R"("original_max_position_embeddings": 8, "rope_type": "yarn"})");
+  RotaryOptions longrope = {.scaling = Scaling::longrope,
+                            .factor = 2,
+                            .short_factors = {1, 2},
+                            .long_factors = {3, 4},
+                            .attention_factor = longrope_attention_factor(2, 8),
+                            .original_positions = 8};
+  CHECK(rope_of(longrope) == R"({"factor": 2.0, "short_factor": [1.0, 2.0], "long_factor": [3.0, 4.0], )"
+                             R"("original_max_position_embeddings": 8, "rope_type": "longrope"})");
+  longrope.attention_factor = 1.5;
+  CHECK(contains(rope_of(longrope), R"("attention_factor": 1.5)"));
+
+  const auto window_of = [&](const char* family, std::int64_t window, std::int64_t first) {
+    GptConfig config = plain;
+    config.sliding_window = window, config.first_window_layer = first;
+    const Json json = hf_config_for(*find_hf_family(family), config);
+    std::string out;
+    for (const char* key : {"sliding_window", "layer_types", "use_sliding_window", "max_window_layers"}) {
+      if (const Json* value = json.find(key)) out += value->dump() + " ";
+    }
+    return out;
+  };
+  CHECK(window_of("llama", 4, 1).empty());
+  CHECK(window_of("mistral", 4, 0) == "4 ");
+  CHECK(window_of("mistral", 0, 0) == "null ");
+  CHECK(window_of("ministral", 4, 1) == R"(4 ["full_attention", "sliding_attention", "sliding_attention"] )");
+  CHECK(window_of("ministral", 0, 0) == R"(null ["full_attention", "full_attention", "full_attention"] )");
+  CHECK(window_of("qwen3", 4, 2) == R"(4 ["full_attention", "full_attention", "sliding_attention"] true 2 )");
+  CHECK(window_of("qwen3", 0, 0) == R"(null ["full_attention", "full_attention", "full_attention"] false 3 )");
+}
+
+TEST_CASE("hf rotary: a window's size and first layer have limits and defaults") {
+  const auto read = [](const char* family, const char* keys) {
+    GptConfig config;
+    config.num_layers = 3;
+    std::vector<std::string> problems;
+    const Json json = Json::parse(keys);
+    read_hf_window(HfValues(json, "", problems), find_hf_family(family)->window, config);
+    return cat(config.sliding_window, " ", config.first_window_layer, " ", join(problems, "; "));
+  };
+  CHECK(read("mistral", "{}") == "4096 0 ");
+  CHECK(read("mistral", R"({"sliding_window": 1})") == "1 0 ");
+  CHECK(read("mistral", R"({"sliding_window": null})") == "0 0 ");
+  CHECK(contains(read("mistral", R"({"sliding_window": 0})"), "sliding_window is 0; it must be at least 1"));
+  CHECK(read("mistral", R"({"sliding_window": "x"})").find("at least 1") == std::string::npos);
+  CHECK(read("qwen2", R"({"sliding_window": 8, "max_window_layers": 0})") == "0 0 ");
+  CHECK(read("qwen2", R"({"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 0})") == "8 0 ");
+  CHECK(read("qwen2", R"({"sliding_window": 8, "use_sliding_window": true})") == "0 0 ");  // from layer 28
+  CHECK(contains(read("qwen2", R"({"use_sliding_window": true, "max_window_layers": -1})"), "it must be at least 0"));
+  CHECK(contains(read("ministral", R"({"layer_types": [1, 2, 3]})"), "mtl supports only a list of 3 types"));
+  CHECK(read("llama", R"({"sliding_window": 8})") == "0 0 ");
 }

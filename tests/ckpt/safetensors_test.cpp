@@ -192,3 +192,81 @@ TEST_CASE("stored dtypes: every f16 and bf16 pattern round-trips through fp32; f
   CHECK(half[2] == 0x7C00);
   CHECK(half[3] == 0x0001);
 }
+
+TEST_CASE("safetensors: each fault of a file is refused for its own reason") {
+  const ScratchFolder scratch;
+  const auto open_bytes = [&](const std::string& bytes) {
+    write_text(scratch / "f", bytes);
+    return error_of([&] { SafetensorsFile{scratch / "f"}; }, Exit::bad_data);
+  };
+  const auto open = [&](const std::string& header, std::size_t data = 4) {
+    return open_bytes(cat(to_little_endian(header.size(), 8), header, std::string(data, 'x')));
+  };
+  const auto tensor = [](const std::string& fields) { return cat(R"({"a":{)", fields, "}}"); };
+  const std::string dtype = R"("dtype":"F32")", shape = R"("shape":[1])", offsets = R"("data_offsets":[0,4])";
+  const std::string good = cat(dtype, ",", shape, ",", offsets);
+  const std::pair<std::string, const char*> cases[] = {
+      {tensor(good), ""},
+      {tensor(R"("x":{"y":[1,{"z":-1}],"n":null},)" + good), ""},
+      {cat(tensor(good), "  "), ""},
+      {tensor(cat(dtype, ",", good)), "tensor 'a': dtype is listed twice"},
+      {tensor(cat(shape, ",", good)), "tensor 'a': shape is listed twice"},
+      {tensor(cat(offsets, ",", good)), "tensor 'a': data_offsets is listed twice"},
+      {tensor(cat(dtype, ",", shape)), "needs dtype, shape, and data_offsets of two numbers"},
+      {tensor(cat(dtype, ",", offsets)), "needs dtype, shape, and data_offsets of two numbers"},
+      {tensor(cat(shape, ",", offsets)), "needs dtype, shape, and data_offsets of two numbers"},
+      {tensor(cat(dtype, ",", shape, R"(,"data_offsets":[0,4,4])")), "data_offsets of two numbers"},
+      {R"({"a":[1]})", "tensor 'a' is not an object"},
+      {R"({"__metadata__":{},"__metadata__":{}})", "__metadata__ is listed twice"},
+      {R"({"__metadata__":{"b":1}})", "__metadata__ 'b' is not a string"},
+      {R"({"__metadata__":{"b":"1","b":"2"}})", "__metadata__ 'b' is listed twice"},
+      {tensor(R"("x":NaN,)" + good), "NaN and Infinity are not JSON"},
+      {tensor(R"("x":{"y":[Infinity]},)" + good), "NaN and Infinity are not JSON"},
+      {tensor(R"("x":[-Infinity],)" + good), "-Infinity is not JSON"},
+      {tensor(cat(R"("dtype":"F33",)", shape, ",", offsets)), "the dtype 'F33'; save the tensor as float32"},
+      {tensor(cat(R"("dtype":"F4",)", shape, ",", offsets)), "its elements do not fill whole bytes"},
+      {tensor(cat(dtype, R"(,"shape":[1.5],)", offsets)), "'1.5' is not a size or offset"},
+      {tensor(cat(dtype, R"(,"shape":[-1],)", offsets)), "'-1' is not a size or offset"},
+      {tensor(cat(dtype, R"(,"shape":[4294967296,4294967296],)", offsets)), "the product of its shape exceeds 64 bits"},
+      {tensor(cat(dtype, R"(,"shape":[2],)", offsets)), "its shape needs 8 bytes, but its data have 4"},
+      {tensor(cat(dtype, ",", shape, R"(,"data_offsets":[1,5])")),
+       "its data begin at 1, but the data before it end at 0"},
+      {tensor(cat(dtype, R"(,"shape":[2],"data_offsets":[0,8])")), "but the file has only 4 bytes of data"},
+      {cat("{\"a\":{", good, "},\"b\":{", dtype, R"(,"shape":[0],"data_offsets":[4,3]}})"), "before they begin at 4"},
+      {cat("{\"a\":{", good, "},\"a\":{", dtype, R"(,"shape":[0],"data_offsets":[4,4]}})"), "'a' is listed twice"},
+      {"{}", "has 4 bytes after the last tensor"},
+      {" {}", "the header does not begin with '{'"},
+      {"", "the header does not begin with '{'"},
+      {"{\"\xFF\":1}", "header byte 3: the text is not UTF-8"},
+      {R"({"\ud800":{}})", "half a surrogate pair"}};
+  for (const auto& [header, message] : cases) {
+    CAPTURE(header);
+    const std::string error = open(header);
+    CHECK(error.empty() == (*message == '\0'));
+    CHECK(contains(error, message));
+  }
+  CHECK(open("{}", 0).empty());
+  CHECK(contains(open_bytes("1234567"), "has 7 bytes, too few for a safetensors file"));
+  CHECK(contains(open_bytes(to_little_endian(100'000'001, 8)), "the limit is 100,000,000"));
+  CHECK(contains(open_bytes(to_little_endian(100'000'000, 8)), "but its header alone needs 100,000,000"));
+  CHECK(contains(open_bytes(to_little_endian(3, 8) + "{}"), "has 10 bytes, but its header alone needs 3"));
+}
+
+TEST_CASE("stored dtypes: rounding agrees up to the sign of zero and the bits of NaN; f64's NaN stays NaN") {
+  const auto agree = [](float wide, float stored) {
+    return rounds_to(StoredDType::f32, std::as_bytes(std::span(&wide, 1)), StoredDType::f32,
+                     std::as_bytes(std::span(&stored, 1)));
+  };
+  CHECK(agree(1, 1));
+  CHECK(agree(0.0F, -0.0F));
+  CHECK(agree(NAN, -NAN));
+  CHECK_FALSE(agree(1, 2));
+  CHECK_FALSE(agree(NAN, 1));
+  CHECK_FALSE(agree(1, NAN));
+  const double wide = NAN;
+  std::vector<std::byte> half(2);
+  convert_elements(StoredDType::f64, std::as_bytes(std::span(&wide, 1)), StoredDType::f16, half);
+  float back = 0;
+  to_float(StoredDType::f16, half, std::span(&back, 1));
+  CHECK(std::isnan(back));
+}
