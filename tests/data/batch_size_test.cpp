@@ -85,6 +85,7 @@ TEST_CASE("counting iterations and counting samples agree") {
 TEST_CASE("the possible sizes are in ascending order, each once and rounded down") {
   using Sizes = std::vector<std::int64_t>;
   CHECK(BatchSizes({.schedule = "0:8 10:4 20:8"}).sizes() == Sizes{4, 8});
+  CHECK(BatchSizes({.schedule = " 0:8,  10:4 "}).sizes() == Sizes{4, 8});
   CHECK(BatchSizes({.global_batch_size = 7, .micro_batch_size = 3, .decrease_if_needed = true}).sizes() == Sizes{6});
   const BatchSizes ramp({.global_batch_size = 8, .rampup = Sizes{2, 3, 10}});
   CHECK(ramp.sizes() == Sizes{2, 5, 8});

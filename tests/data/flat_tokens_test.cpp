@@ -387,3 +387,21 @@ TEST_CASE("integer types: ranges and conversion agree with plain arithmetic on e
   CHECK(indexed_type(kI64) == DataType::i64);
   CHECK_THROWS_AS(integer_type(DataType::f64), Error);
 }
+
+TEST_CASE("flat tokens: --format must be that of the file's header, and nanogpt's has none") {
+  Folder folder;
+  const std::string raw = folder.path + "raw";
+  write_file_atomic(raw, std::string(2000, '\1'));
+  const auto error = [](const std::string& path, std::optional<TokenFormat> format) {
+    return test::error_of([&] { FlatTokenFile(path, format, kU16); }, Exit::bad_data);
+  };
+  CHECK(error(raw, TokenFormat::nanogpt).empty());
+  for (const TokenFormat format : {TokenFormat::npy, TokenFormat::llm_c})
+    CHECK(test::contains(error(raw, format), cat("the file has no header, not that of ", name_of(format))));
+  const std::string npy = kGolden + "npy_u2.npy";
+  CHECK(error(npy, TokenFormat::npy).empty());
+  CHECK(error(npy, {}).empty());
+  CHECK(test::contains(error(npy, TokenFormat::llm_c), "the file has the header of npy, not that of"));
+  CHECK(test::contains(error(npy, TokenFormat::nanogpt), "the file has the header of npy, not that of nanogpt"));
+  CHECK_FALSE(error(raw, {}).empty());
+}
