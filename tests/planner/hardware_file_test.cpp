@@ -67,6 +67,8 @@ TEST_CASE("hardware: every quantity reaches its member, in its unit") {
   CHECK(machine.links.between_us == 10);
   CHECK(machine.links.host_gbs == 64);
   CHECK(machine.devices_per_node == 8);
+  CHECK(parse_hardware(replaced(text, "\"8\"", "\"4\""), "mine.json").devices_per_node == 4);
+  CHECK(machine.device.source == "mine.json");
   CHECK(machine.sources.at(1) == "peak.tf32 494.7 TFLOP/s: NVIDIA H100 SXM data sheet, dense");
 }
 

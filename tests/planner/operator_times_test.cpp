@@ -29,7 +29,8 @@ TEST_CASE("operator times: the threads of a CPU are a part of its name") {
   CHECK(times_of(kProfile).threads() == 1);
   CHECK(times_of(replaced(kProfile, "CPU, 1 thread", "CPU, 4 threads")).threads() == 4);
   CHECK(times_of(replaced(kProfile, "CPU, 1 thread", "CPU, 99999999999 threads")).threads() == 1024);
-  CHECK(times_of(replaced(kProfile, "CPU, 1 thread", "a GPU")).threads() == 1);
+  for (const char* other : {"a GPU", "GPU, 4 threads", "CPU, 4 threads each", "CPU, many threads"})
+    CHECK(times_of(replaced(kProfile, "CPU, 1 thread", other)).threads() == 1);
   CHECK(times_of(replaced(kProfile, "CPU, 1 thread", "a\\nGPU")).device().name == "aGPU");
 }
 
@@ -56,6 +57,20 @@ TEST_CASE(
   CHECK_FALSE(without.has("adamw_step"));
   CHECK(without.has("gemm"));
   CHECK(without.between_ms() == doctest::Approx(6.0 / 10));
+  for (const char* empty : {R"("calls": 0, "ms": 10)", R"("calls": 2, "ms": 0)"})
+    CHECK_FALSE(times_of(replaced(kProfile, R"("calls": 2, "ms": 10)", empty)).has("adamw_step"));
+}
+
+TEST_CASE("similar operands have sizes of similar digits, and a profile without FLOPs has no fastest FLOPs") {
+  const std::string sizes = replaced(replaced(kProfile, "64x64x64 float32, B^T", "90x9x64 float32, B^T"),
+                                     "64x16x64 float32, B^T", "990x99x64 float32, B^T");
+  // The other row's work is nearer.
+  CHECK(times_of(sizes).ms("gemm", "89x9x64 float32, B^T", {6e5, 5e3}) == doctest::Approx(0.6));
+  CHECK(times_of(sizes).ms("gemm", "989x90x64 float32, B^T", {2e6, 5e3}) == doctest::Approx(4));
+  std::string bytes = kProfile;
+  for (const char* flops : {"8e6", "1e6", "4e6"}) bytes = replaced(bytes, cat(R"("flops": )", flops), R"("flops": 0)");
+  CHECK(times_of(bytes).most_flops_per_ms() == 0);
+  CHECK(times_of(bytes).ms("rope", "", {1e6, 2e6}) == doctest::Approx(2e6 / ((2.4e6 + 2.1e5) / 38)));
 }
 
 TEST_CASE("no operator is faster than the fastest in the profile, so bounds hold") {
@@ -109,7 +124,9 @@ TEST_CASE("time between operators and outside of them") {
   CHECK(others.outside_ms() == doctest::Approx(3 + 4.5));
   CHECK(times.device().dram_gbs == 10);
   CHECK(times.device().tflops_16 == 0.1);
+  CHECK(times.device().tflops_tf32 == 0.3);
   CHECK(times.device().source.empty());
+  CHECK(times_of(replaced(kProfile, R"("gb_per_s")", R"("source": "a copy", "gb_per_s")")).device().source == "a copy");
   CHECK(times.device().name == "CPU, 1 thread");
   CHECK(times.has_products(DType::f32));
   CHECK_FALSE(times.has_products(DType::bf16));
@@ -119,7 +136,13 @@ TEST_CASE("other files are not profiles") {
   CHECK(message_of("{}").find("is not a profile; give a file rankN.json") != std::string::npos);
   CHECK(test::error_of([] { OperatorTimes::read("absent.json"); }, Exit::io) ==
         "absent.json: cannot open: No such file or directory");
+  for (const char* key : {"\"rows\"", "\"roofline\""})
+    CHECK(message_of(replaced(kProfile, key, "\"x\"")).find("is not a profile") != std::string::npos);
   CHECK(message_of("[1]") != "no error");
+  CHECK(message_of(replaced(replaced(kProfile, R"("flops": 0, "bytes": 4e5)", R"("flops": 1, "bytes": 4e5)"),
+                            R"("flops": 0, "bytes": 2e6)", R"("flops": 1, "bytes": 2e6)"))
+            .find("has no operators") != std::string::npos);
+  CHECK(message_of(replaced(kProfile, "\"ms\": 8", "\"ms\": 1e301")).find("ms is 1e+301") != std::string::npos);
   CHECK(message_of(replaced(kProfile, "\"version\": 1", "\"version\": 2")).find("version 2") != std::string::npos);
   CHECK(message_of(replaced(kProfile, "\"steps\": 2", "\"steps\": 0")).find("has no operators") != std::string::npos);
   CHECK(message_of(replaced(kProfile, "\"ms\": 8", "\"ms\": NaN")).find("ms is nan") != std::string::npos);

@@ -171,6 +171,59 @@ TEST_CASE("plans: the layouts that are considered") {
   CHECK(counts() == "");
 }
 
+TEST_CASE("plans: each fixed flag alone keeps the layouts that have it, and flags without an axis do not matter") {
+  PlanRequest request = request_for(4, 80);
+  request.run.data.seq_length = request.config.max_positions = 512;  // for two context-parallel ranks
+  const std::vector<LayoutChoice> all = layout_choices(request);
+  using Fixed = FixedLayout;
+  using Choice = LayoutChoice;
+  const std::pair<void (*)(Fixed&), bool (*)(const Choice&)> cases[] = {
+      {[](Fixed& f) { f.tensor = 2; }, [](const Choice& c) { return c.tensor == 2; }},
+      {[](Fixed& f) { f.context = 2; }, [](const Choice& c) { return c.context == 2; }},
+      {[](Fixed& f) { f.pipeline = 2; }, [](const Choice& c) { return c.pipeline == 2; }},
+      {[](Fixed& f) { f.micro_batch = 2; }, [](const Choice& c) { return c.micro_batch == 2; }},
+      {[](Fixed& f) { f.zero_stage = 1; }, [](const Choice& c) { return c.zero == 1 || c.tensor * c.pipeline == 4; }},
+      {[](Fixed& f) { f.schedule = "gpipe"; },
+       [](const Choice& c) { return c.schedule == ScheduleKind::gpipe || c.pipeline == 1; }},
+      {[](Fixed& f) { f.chunks = 2; }, [](const Choice& c) { return c.chunks == 2 || c.pipeline == 1; }},
+      {[](Fixed& f) { f.recompute = "none"; },
+       [](const Choice& c) { return !c.has(Saving::recompute_layers) && !c.has(Saving::recompute_attention); }},
+      {[](Fixed& f) { f.recompute = "full"; }, [](const Choice& c) { return c.has(Saving::recompute_layers); }},
+  };
+  for (const auto& [fix, has] : cases) {
+    request.fixed = {};
+    fix(request.fixed);
+    CAPTURE(join(request.fixed.flags(), " "));
+    const auto kept = std::ranges::count_if(all, has);
+    CHECK(kept > 0);
+    CHECK(std::ssize(layout_choices(request)) == kept);
+  }
+  for (const LayoutChoice& each : all) {
+    const ParallelOptions parallel = each.options(request.run).parallel;
+    CHECK(parallel.schedule.has_value() == (each.pipeline > 1));
+    CHECK(parallel.overlap_grad_reduce == (each.tensor * each.pipeline < 4));
+    CHECK(parallel.overlap_param_gather == (each.tensor * each.pipeline < 4 && each.zero > 0));
+  }
+}
+
+TEST_CASE("plans: of two layouts, one saves no more than the other if it recomputes and offloads no more") {
+  const auto with = [](std::initializer_list<Saving> savings) {
+    LayoutChoice out;
+    for (const Saving saving : savings) out.savings |= 1U << enum_index(saving);
+    return out;
+  };
+  const LayoutChoice none, attention = with({Saving::recompute_attention}), layers = with({Saving::recompute_layers}),
+                           host = with({Saving::offload_optimizer}),
+                           both = with({Saving::offload_optimizer, Saving::recompute_attention});
+  const std::vector<LayoutChoice> all = {none, attention, layers, host, both};
+  std::string table;
+  for (const LayoutChoice& one : all) {
+    for (const LayoutChoice& other : all) table += one.saves_no_more_than(other) ? '1' : '0';
+    table += ' ';
+  }
+  CHECK(table == "11111 01101 00100 00011 00001 ");
+}
+
 TEST_CASE("plans: the search finds the fastest of all layouts that fit") {
   std::mt19937 random(7);
   Tightness memory, host, time;

@@ -154,12 +154,15 @@ TEST_CASE("plan reports: the machine") {
         "12 ranks on 2 nodes of 8 test\n"
         "  shares of peak rates: gemm 100 %, attention 50 % forward and 25 % backward, memory 75 % (mine.json)\n"
         "  links in GB/s: 400 inside a node, 40 between nodes; latency in us: 3, 7\n");
-  request.machine.links.disk_gbs = 6;
+  request.machine.links.disk_gbs = 0.5;
+  Json machine = Json::object();
+  set_machine(machine, request, {});
+  CHECK(machine.at("links").at("disk_gbs").as_number() == 0.5);
   request.machine.measured = std::make_shared<OperatorTimes>(times_of(kProfile));
   request.run.parallel.world = 8;
   CHECK(machine_text(request, {"a", "b"}) ==
         "8 ranks on 1 node of 8 test\n  operators: mine.json\n  not in the profile, timed by their bytes: a, b\n"
-        "  links in GB/s: 400 inside a node, 40 between nodes; latency in us: 3, 7\n  disk for a rank: 6 GB/s\n");
+        "  links in GB/s: 400 inside a node, 40 between nodes; latency in us: 3, 7\n  disk for a rank: 0.5 GB/s\n");
 }
 
 TEST_CASE("plan reports: a layout and what saves memory") {
@@ -174,6 +177,11 @@ TEST_CASE("plan reports: a layout and what saves memory") {
   options.parallel.overlap_grad_reduce = false;
   CHECK(layout_text({.options = options}) ==
         "tp 2, pp 2, dp 4, ZeRO-1, not overlapped, interleaved x 2, micro-batch 2");
+  options.parallel.world = 8;
+  CHECK(layout_text({.options = options}).starts_with("tp 2, pp 2, dp 2, ZeRO-1, not overlapped, "));
+  options.parallel.world = 4;
+  CHECK(layout_text({.options = options}).starts_with("tp 2, pp 2, ZeRO-1, interleaved "));
+  CHECK(text_of({.tensor = 2}) == "tp 2, dp 8, no sequence parallelism, micro-batch 1");
   options.parallel.virtual_stages.reset();
   options.parallel.layers_per_virtual_stage = 1;
   CHECK(layout_text({.options = options}).find(", interleaved by 1, ") != std::string::npos);
