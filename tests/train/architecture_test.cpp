@@ -140,6 +140,41 @@ TEST_CASE("every preset can be built, at about the size in its name") {
   CHECK_THROWS(find_preset("gpt5"));
 }
 
+TEST_CASE("presets: the length, vocabulary, dropout and configuration of each, and the flags that it sets") {
+  std::string table;
+  for (const Preset& preset : presets()) {
+    ArchitectureOptions given;
+    apply_preset(preset, given);
+    const GptConfig c = resolve(given, {}, preset.vocab_size).config;
+    table += cat(preset.name, " ", preset.seq_length, " ", preset.vocab_size, " ", preset.dropout, " C", c.hidden_size,
+                 " L", c.num_layers, " H", c.num_heads, "/", c.num_query_groups, "x", c.head_dim, " F",
+                 c.ffn_hidden_size, " P", c.max_positions, " e", c.norm_eps, " r", c.rotary.base, "/", c.rotary.percent,
+                 "/", c.rotary.factor, " ", given.preset_flags.size(), "\n");
+  }
+  CHECK(table ==
+        "gpt2-124m 1024 50257 0.1 C768 L12 H12/12x64 F3072 P1024 e1e-05 r10000/1/1 6\n"
+        "gpt2-345m 1024 50257 0.1 C1024 L24 H16/16x64 F4096 P1024 e1e-05 r10000/1/1 6\n"
+        "gpt2-774m 1024 50257 0.1 C1280 L36 H20/20x64 F5120 P1024 e1e-05 r10000/1/1 6\n"
+        "gpt2-1558m 1024 50257 0.1 C1600 L48 H25/25x64 F6400 P1024 e1e-05 r10000/1/1 6\n"
+        "codeparrot-110m 1024 32768 0.1 C768 L12 H12/12x64 F3072 P1024 e1e-05 r10000/1/1 6\n"
+        "gpt-1.3b 1024 50257 0.1 C2048 L24 H16/16x128 F8192 P1024 e1e-05 r10000/1/1 6\n"
+        "gpt-2.7b 2048 50257 0.1 C2560 L32 H32/32x80 F10240 P2048 e1e-05 r10000/1/1 6\n"
+        "gpt-3.7b 2048 50257 0.1 C2816 L36 H32/32x88 F11264 P2048 e1e-05 r10000/1/1 6\n"
+        "llama-30m 512 50257 0 C384 L6 H6/2x64 F1024 P512 e1e-05 r10000/1/1 12\n"
+        "llama-125m 2048 50257 0 C768 L12 H12/12x64 F2048 P2048 e1e-05 r10000/1/1 11\n"
+        "llama3.2-1b 8192 128256 0 C2048 L16 H32/8x64 F8192 P131072 e1e-05 r500000/1/32 14\n"
+        "qwen2.5-0.5b 4096 151936 0 C896 L24 H14/2x64 F4864 P32768 e1e-06 r1000000/1/1 14\n"
+        "qwen3-0.6b 4096 151936 0 C1024 L28 H16/8x128 F3072 P40960 e1e-06 r1000000/1/1 15\n"
+        "pythia-70m 2048 50304 0 C512 L6 H8/8x64 F2048 P2048 e1e-05 r10000/0.25/1 10\n"
+        "pythia-160m 2048 50304 0 C768 L12 H12/12x64 F3072 P2048 e1e-05 r10000/0.25/1 10\n");
+  ArchitectureOptions llama;
+  apply_preset(find_preset("llama-30m"), llama);
+  CHECK(join(llama.preset_flags, " ", [](const std::string& flag) { return flag; }) ==
+        "--disable-bias-linear --ffn-hidden-size --group-query-attention --hidden-size --max-position-embeddings "
+        "--normalization --num-attention-heads --num-layers --num-query-groups --position-embedding-type --rotary-base "
+        "--swiglu");
+}
+
 TEST_CASE("a flag next to a preset wins and is reported") {
   ArchitectureOptions given;
   given.num_layers = 3;
@@ -174,6 +209,12 @@ TEST_CASE("a flag next to a preset wins and is reported") {
         Changes{"--ffn-hidden-size 512 in addition"});
   CHECK(changes("llama3.2-1b", [](Options& options) { options.rotary_interpolation = 2; }) ==
         Changes{"--rotary-seq-len-interpolation-factor 2 in place of --use-rope-scaling"});
+  CHECK(changes("llama3.2-1b", [](Options& options) { options.rope_scaling = true; }).empty());
+  CHECK(changes("llama-30m", [](Options& options) { options.rotary_interpolation = 2; }).empty());
+  ArchitectureOptions learned;
+  learned.position_embedding_type = "learned_absolute";
+  apply_preset(find_preset("llama-30m"), learned);
+  CHECK_FALSE(learned.rotary_base);
   CHECK(changes("llama3.2-1b", [](Options& options) { options.position_embedding_type = "learned_absolute"; }) ==
         Changes{"--position-embedding-type learned_absolute in place of rope"});
 }

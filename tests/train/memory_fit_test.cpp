@@ -82,6 +82,29 @@ TEST_CASE("memory: the overhead of a rank reduces the memory available to its pl
   CHECK(limits[3].name == "little: 1.0 MiB are free, and about 144.0 MiB are for libraries of 3 ranks");
 }
 
+TEST_CASE("memory: the threads of a rank are those that it starts") {
+  using Options = TrainOptions;
+  const std::pair<void (*)(Options&), int> cases[] = {
+      {[](Options&) {}, 3},  // signals, and the next batches of training and of validation
+      {[](Options& o) { o.threads = 4; }, 6},
+      {[](Options& o) { o.batch.eval_iters = 0; }, 2},
+      {[](Options& o) { o.batch.eval_iters = 1; }, 3},
+      {[](Options& o) { o.checkpoint.save = "ck"; }, 4},
+      {[](Options& o) { o.parallel.offload_optimizer = "DIR"; }, 5},
+      {[](Options& o) { o.parallel.world = 2; }, 7},
+  };
+  for (const auto& [change, threads] : cases) {
+    TrainOptions options = tiny_options();
+    change(options);
+    const auto world = static_cast<int>(options.parallel.world);
+    const RankEnvironment launched{.rank = 0, .world = world, .local_rank = 0, .local_size = world, .launcher = ""};
+    const MemoryLimit limit{.bytes = 0, .name = "ulimit", .is_per_process = true};
+    const auto check = [&] { check_memory_fit(options, fresh_start(), launched, {limit}, {}); };
+    CAPTURE(threads);
+    CHECK(test::contains(test::error_of(check, Exit::usage), cat("for libraries and ", threads, " more threads)")));
+  }
+}
+
 TEST_CASE("memory: each rank's cgroup is compared with what its own ranks need") {
   TrainOptions options = tiny_options();
   options.parallel.world = 2;

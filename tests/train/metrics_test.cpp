@@ -132,6 +132,21 @@ TEST_CASE("metrics: a report has every figure in the log and in TensorBoard, the
   expect(2, 24, by_samples);
   expect(3, 3, {{"lm loss test", 0}, {"lm loss test ppl", 1}});
   expect(4, 24, {{"lm loss test vs samples", 0}, {"lm loss test ppl vs samples", 1}});
+  // Absent figures are absent in both.
+  options.tensorboard_dir = folder.path() + "/bare";
+  Metrics bare(options, quiet_console);
+  bare.report(IntervalReport{.iteration = 3, .train_iterations = 10, .consumed_samples = 24});
+  const auto bare_file = *fs::directory_iterator(options.tensorboard_dir);
+  const std::vector<std::string> of_bare = read_records(read_file(bare_file.path().string()));
+  REQUIRE(of_bare.size() == 3);
+  CHECK(of_bare[1].substr(9) == scalars_event(0, 3,
+                                              {{"learning-rate", 0},
+                                               {"batch-size", 0},
+                                               {"loss-scale", 1},
+                                               {"world-size", 4},
+                                               {"iteration-time", 0},
+                                               {"tokens-per-second", 0}})
+                                    .substr(9));
 }
 
 TEST_CASE("metrics: JSON lines keep every digit and omit absent figures") {

@@ -215,6 +215,11 @@ TEST_CASE("options: layouts that the ranks, the model or a step cannot fill are 
          o.parallel.schedule = "zb-h1";
        },
        ""},
+      {[](Options& o) {
+         o.parallel.world = 4, o.parallel.pipeline = 2, o.parallel.zero_stage = 3;
+         o.parallel.schedule = "zb-h1";
+       },
+       ""},  // --zero-stage reports it
       {[](Options& o) { o.device = Device::cuda, o.parallel.cpu_offloading = true, o.parallel.offloaded_layers = 6; },
        ""},
       {[](Options& o) { o.device = Device::cuda, o.parallel.cpu_offloading = true, o.parallel.offloaded_layers = 7; },
@@ -352,6 +357,24 @@ TEST_CASE("options: flags that divide stages exclude each other, and most need t
   CHECK(refused_stages([](Options& o) { o.virtual_stages = 2; }) == "");
   CHECK(refused_stages([](Options& o) { o.layers_per_virtual_stage = 3; }, 8) == "--num-layers 8");
   CHECK(refused_stages([](Options& o) { o.layers_per_virtual_stage = 2; }, 8) == "");
+  const auto both = [](Options& o) { o.layout.account_for_embedding = o.layout.account_for_loss = true; };
+  CHECK(refused_stages(both, 6) == "");
+  CHECK(refused_stages(
+            [](Options& o) {
+              o.layout.account_for_embedding = o.layout.account_for_loss = true;
+              o.layers_per_virtual_stage = 4;  // one chunk
+            },
+            8) == "");
+  CHECK(refused_stages(
+            [](Options& o) {
+              o.layout.account_for_embedding = o.layout.account_for_loss = true;
+              o.virtual_stages = 2;
+            },
+            6) == "");
+  CHECK(refused_stages([](Options& o) { o.pipeline = 4; }, 2) == "--num-layers 2");
+  CHECK(refused_stages([](Options& o) { o.pipeline = 4, o.pipeline_split = "balanced"; }, 2) == "");
+  CHECK(refused_stages([](Options& o) { o.pipeline = 4, o.pipeline_split = "balanced"; }, 1) ==
+        "--pipeline-split balanced");
   for (const bool embedding : {false, true}) {
     CAPTURE(embedding);
     const auto with_account = [](Options& o) { o.layout.account_for_loss = true, o.layers_per_virtual_stage = 2; };

@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <memory>
 
+#include "base/files.h"
 #include "device/hardware.h"
 #include "device/memory.h"
 #include "engine/memory_plan.h"
@@ -136,6 +138,49 @@ TEST_CASE("a trace is JSON with a process per rank and a thread per kind of entr
   CHECK(kernels == 2);
   CHECK(profile_text(report_profile(step.profile, kSlow, false), "t").find("gemm                       sum_rows") !=
         std::string::npos);
+}
+
+/// Two iterations with these times: a forward pass with a layer of three entries, an update, and an operator outside.
+Profile with_times() {
+  Stream stream(Device::meta);
+  Profile out(Device::meta);
+  stream.set_profile(&out);
+  const auto range = [&](ProfileKind kind, const char* name, std::int64_t number, double begin, double end) {
+    return std::make_unique<ProfileRange>(
+        stream, ProfileEntry{.kind = kind, .name = name, .number = number, .begin_ms = begin, .end_ms = end});
+  };
+  const auto op = [&](const char* name, const char* detail, Counters work, double begin, double end) {
+    stream.count(work.flops, work.bytes);
+    const ProfileRange entry(
+        stream,
+        ProfileEntry{.kind = ProfileKind::op, .name = name, .detail = detail, .begin_ms = begin, .end_ms = end});
+  };
+  {
+    const auto step = range(ProfileKind::step, "step", 5, 0, 16);
+    {
+      const auto forward = range(ProfileKind::phase, "forward", 0, 0, 8);
+      const auto layer = range(ProfileKind::layer, "layer", 3, 0, 7);
+      op("gemm", "8x4", {4e6, 1e3}, 0, 2);
+      { const auto wait = range(ProfileKind::communication, "wait", -1, 2, 3); }
+      op("attention_forward", "(8)", {2e6, 1e3}, 3, 6);
+      op("copy", "(8)", {0, 4e6}, 6, 6.5);
+    }
+    op("copy", "(8)", {0, 8e6}, 9, 10);
+    const auto update = range(ProfileKind::phase, "optimizer", -1, 12, 16);
+    op("adamw", "", {0, 6e6}, 13, 15);
+  }
+  const auto step = range(ProfileKind::step, "step", 6, 16, 18);
+  op("gemm", "8x4", {4e6, 1e3}, 16, 17);
+  stream.set_profile(nullptr);
+  out.kernels = {
+      {"small", 3, 0.5, 1}, {"large", 3, 1, 2}, {"small", 3, 2, 2.25}, {"lost", -1, 0, 4}, {"step", 0, 5, 6}};
+  return out;
+}
+
+TEST_CASE("a report and a trace of known times, whole") {
+  const Profile profile = with_times();
+  CHECK(profile_json(report_profile(profile, kSlow, true)).dump() + "\n" == read_file("golden/profile/times.json"));
+  CHECK(trace_file({trace_events(profile, 2, "b")}) == read_file("golden/profile/times_trace.json"));
 }
 
 TEST_CASE("operators are named by their functions, kernels without parameters and anonymous namespaces") {

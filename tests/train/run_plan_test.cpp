@@ -1,0 +1,98 @@
+// What a run's options mean for the engine.
+#include "train/run_plan.h"
+
+#include <doctest/doctest.h>
+
+#include "optim/precision_presets.h"
+#include "tests/gpt_of_size.h"
+
+using namespace mtl;
+
+namespace {
+
+GptConfig model() { return test::gpt_of_size({.vocab = 100, .layers = 4, .hidden = 32, .heads = 4, .positions = 64}); }
+
+TrainOptions run_on(std::int64_t world) {
+  TrainOptions out;
+  out.parallel.world = world;
+  out.data.seq_length = 64;
+  out.batch.micro_batch_size = 2;
+  out.batch.global_batch_size = 16;
+  out.threads = 3;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("run plan: the shape of a run has its sizes, and on the CPU nothing is on a host beside it") {
+  TrainOptions options = run_on(2);
+  options.data.reset_attention_mask = true;
+  options.precision.bf16 = true;
+  options.parallel.optimizer_cpu_offload = options.parallel.cpu_offloading = true;
+  options.hidden_dropout = 0.25;
+  options.attention_dropout = 0.5;
+  options.seed = 7;
+  RunShape shape = run_shape(options, model(), 1);
+  CHECK(shape.micro_batch == 2);
+  CHECK(shape.seq_length == 64);
+  CHECK(shape.micro_batches == 4);
+  CHECK(shape.padded_vocab == 128);
+  CHECK(shape.documents);
+  CHECK(shape.threads == 3);
+  CHECK(shape.batch_sets == 4);
+  CHECK(shape.precision == find_precision("bf16"));
+  CHECK(shape.layout.rank == 1);
+  CHECK_FALSE(shape.layout.optimizer_on_host);
+  CHECK(shape.layout.offloaded_layers == 0);
+  CHECK_FALSE(shape.graphs);
+  const DropoutOptions dropout = run_dropout(options);
+  CHECK(dropout.hidden == 0.25F);
+  CHECK(dropout.attention == 0.5F);
+  CHECK(dropout.seed == 7);
+  options.device = Device::cuda;
+  options.data.reset_attention_mask = false;
+  options.batch.eval_iters = 0;
+  shape = run_shape(options, model(), 0);
+  CHECK_FALSE(shape.documents);
+  CHECK(shape.batch_sets == 2);
+  CHECK(shape.layout.optimizer_on_host);
+  CHECK(shape.layout.offloaded_layers > 0);
+  options.batch.eval_iters = 1;
+  CHECK(run_shape(options, model(), 0).batch_sets == 4);
+}
+
+TEST_CASE("run plan: steps run as graphs on GPUs, unless a flag or what the run waits for speaks against it") {
+  using Options = TrainOptions;
+  const std::pair<void (*)(Options&), bool> cases[] = {
+      {[](Options&) {}, true},
+      {[](Options& o) { o.device = Device::cpu; }, false},
+      {[](Options& o) { o.cuda_graphs = false; }, false},
+      {[](Options& o) { o.parallel.zero_stage = 1; }, true},
+      {[](Options& o) { o.parallel.zero_stage = 2; }, false},
+      {[](Options& o) { o.parallel.offload_optimizer = "DIR"; }, false},
+      {[](Options& o) { o.parallel.context = 2, o.parallel.cp_comm_type = "all_gather"; }, true},
+      {[](Options& o) { o.parallel.context = 2, o.parallel.cp_comm_type = "p2p"; }, false},
+  };
+  for (const auto& each : cases) {
+    const std::ptrdiff_t row = &each - cases;
+    CAPTURE(row);
+    TrainOptions options = run_on(2);
+    options.device = Device::cuda;
+    each.first(options);
+    CHECK(run_shape(options, model(), 0).graphs == each.second);
+  }
+}
+
+TEST_CASE(
+    "run plan: balanced stages have their layers, and a schedule that defers weights knows how long places take") {
+  TrainOptions options = run_on(2);
+  options.parallel.pipeline = 2;
+  RunShape shape = run_shape(options, model(), 0);
+  CHECK(shape.layout.layer_counts.empty());
+  CHECK(shape.layout.durations.empty());
+  options.parallel.pipeline_split = "balanced";
+  options.parallel.schedule = "zb-h1";
+  shape = run_shape(options, model(), 0);
+  CHECK(shape.layout.layer_counts.size() == 2);
+  CHECK(shape.layout.durations.size() == 2);
+}
