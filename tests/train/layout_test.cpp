@@ -131,8 +131,10 @@ TEST_CASE("layout: a V schedule has two chunks per stage, from the first stage t
 
   const auto problems = [&] {
     std::vector<std::string> out;
-    check_schedule_kind(options, 16, "--schedule",
-                        [&](const std::string& where, const std::string& what) { out.push_back(where + ": " + what); });
+    const bool is_valid = check_schedule_kind(
+        options, 16, "--schedule",
+        [&](const std::string& where, const std::string& what) { out.push_back(where + ": " + what); });
+    CHECK(is_valid == out.empty());
     return join(out, "\n");
   };
   CHECK(problems().empty());
@@ -171,4 +173,8 @@ TEST_CASE("layout: balanced stages need as many layers as there are stages, but 
   CHECK(is_possible(2));
   CHECK_FALSE(is_possible(1));
   CHECK(problem == "needs at least 2 layers for 4 stages, but the model has 1; use fewer stages or chunks");
+  options.virtual_stages = 2;
+  CHECK(is_possible(6));
+  CHECK_FALSE(is_possible(5));
+  CHECK(problem == "needs at least 6 layers for 4 stages of 2 chunks, but the model has 5; use fewer stages or chunks");
 }

@@ -416,7 +416,9 @@ TEST_CASE("tensorboard: one file per session holds all its reports") {
   REQUIRE(names.size() == 2);
   std::vector<std::string> records = read_records(read_file(names[0]));
   REQUIRE(records.size() == 1 + 2 * 5);  // the version, then two summaries per report
-  CHECK(records[0].find("brain.Event:2") != std::string::npos);
+  CHECK(records[0].substr(9) ==
+        "\x1a\x0d"
+        "brain.Event:2");  // after the time; without a step
   CHECK(records[1].find("iteration-time") != std::string::npos);
   CHECK(records[2].find("lm loss vs samples") != std::string::npos);
   CHECK(records[9].find("lm loss validation ppl") != std::string::npos);
@@ -495,17 +497,29 @@ TEST_CASE("tensorboard: files are read in the order of their names, and points u
       "abcdefgh"
       "\x5a\x02"
       "ab"
-      "\x10\x09";
+      "\x10\x09"
+      "\x18\x63";  // another number than the step
   file("4").write(tensorboard_record(foreign + std::string("\x2a\x00", 2)));
   CHECK_FALSE(restart_records(folder.path(), 8, 0).empty());
   CHECK(restart_records(folder.path(), 9, 0).empty());
+  // Fields after a summary do not change what it is, and files of other names are not read.
+  const std::string by_samples =
+      "\x10\x32"
+      "\x2a\x0b vs samples"
+      "\x5a\x02"
+      "ab";
+  file("4").write(tensorboard_record(by_samples));
+  CHECK(restart_records(folder.path(), 9, 0x32).empty());
+  CHECK_FALSE(restart_records(folder.path(), 9, 0x31).empty());
+  LogFile(folder.path() + "/notes").write(version + point(99));
+  CHECK(restart_records(folder.path(), 9, 0x32).empty());
   // What is no event is skipped, too: an end in the middle of a field, and a kind of field that does not exist.
   for (const std::string& wrong : {std::string("\x10"),
                                    std::string("\x10\x0b\x2a\x05"
                                                "a"),
                                    std::string("\x10\x0b\x2b")})
     file("5").write(tensorboard_record(wrong));
-  CHECK(restart_records(folder.path(), 9, 0).empty());
+  CHECK(restart_records(folder.path(), 9, 0x32).empty());
 }
 
 TEST_CASE("tensorboard: a point that START keeps is not repeated") {

@@ -46,7 +46,9 @@ std::string refused_stages(void (*change)(ParallelOptions&), std::optional<std::
   options.pipeline = 2;
   change(options);
   std::vector<std::string> flags;
-  check_stages(options, layers, false, [&](const std::string& flag, const std::string&) { flags.push_back(flag); });
+  const bool is_valid =
+      check_stages(options, layers, false, [&](const std::string& flag, const std::string&) { flags.push_back(flag); });
+  CHECK(is_valid == flags.empty());
   return join(flags, "; ");
 }
 
@@ -283,6 +285,18 @@ TEST_CASE("options: problems say the nearest values, the ranks, and what to chan
        },
        "needs at least 3 layers in each stage, because the activations of 2 layers stay on the GPU, but one stage has "
        "2; use fewer stages"},
+      {[](Options& o) {
+         o.parallel.world = 4, o.parallel.pipeline = 2, o.parallel.zero_stage = 2;
+         o.parallel.schedule = "zb-h1";
+       },
+       "cannot be combined with --pipeline-schedule zb-h1, which leaves weight gradients for later; use --zero-stage "
+       "1, or --pipeline-schedule 1f1b"},
+      {[](Options& o) {
+         o.parallel.world = 4, o.parallel.pipeline = 2, o.parallel.zero_stage = 2;
+         o.parallel.schedule = "zb-v";
+       },
+       "cannot be combined with --pipeline-schedule zb-v, which leaves weight gradients for later; use --zero-stage "
+       "1, or --pipeline-schedule interleaved"},
       {[](Options& o) { o.parallel.world = o.parallel.tensor = 8; },
        "is not a multiple of --tensor-model-parallel-size 8; change one of them"},
   };
