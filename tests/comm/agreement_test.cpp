@@ -53,6 +53,9 @@ TEST_CASE("rank outcome: all ranks get all answers, or the first rank's error wi
     CHECK(work_on_every_rank(world, [&] { return cat("of ", rank); }) ==
           std::vector<std::string>{"of 0", "of 1", "of 2"});
     CHECK(work_on_first_rank(world, [&] { return cat("of ", rank); }) == "of 0");
+    int calls = 0;
+    work_on_first_rank(world, [&] { return cat(++calls); });
+    CHECK(calls == (rank == 0 ? 1 : 0));
     const auto error_of = [](const std::function<void()>& body) {
       try {
         body();
@@ -72,6 +75,10 @@ TEST_CASE("rank outcome: all ranks get all answers, or the first rank's error wi
     const std::exception_ptr own = std::make_exception_ptr(Error(Exit::usage, "own"));
     CHECK(error_of([&] { throw_first_error(world, rank == 2 ? own : nullptr); }) == "2 on rank 2: own");
     CHECK(error_of([&] { throw_first_error(world, nullptr); }) == "1 a rank failed, but no rank reported an error");
+  });
+  test::run_ranks(RankGrid({.data = 2}), [](int, const ProcessGroups& groups) {
+    CHECK_THROWS_WITH(work_on_every_rank(groups.world(), []() -> std::string { fail(Exit::io, "of two"); }),
+                      "on rank 0: of two");
   });
   SelfCommunicator self;
   CHECK_THROWS_WITH(work_on_every_rank(self, []() -> std::string { fail(Exit::io, "alone"); }), "alone");

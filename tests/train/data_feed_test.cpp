@@ -165,6 +165,7 @@ TEST_CASE("flags that separate documents act on generated tokens, with the token
   options.batch.eval_iters = 0;
   for (const std::int32_t eod : {-1, 3}) {
     const TrainingData data(options, {.vocab_size = 9, .eod = eod});
+    CHECK(data.dataset(Split::valid) == nullptr);  // --eval-iters 0
     const std::int32_t last = eod < 0 ? 8 : eod;
     int masked = 0;
     for (std::int64_t i = 0; i < 64; ++i) {
