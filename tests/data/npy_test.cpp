@@ -63,17 +63,21 @@ TEST_CASE("npy: broken headers are refused") {
   std::string longest = dictionary("'<u2'", "(5,)");
   longest.resize(10'000, ' ');
   CHECK(read_npy_header(with_text(longest)).bytes == 10'010);
+  version[6] = 0;
+  CHECK(test::contains(message(version), "format version is 0.0"));
   version[6] = 1;
   version[7] = 1;
   CHECK(test::contains(message(version), "format version is 1.1"));
   const std::string kBroken = "is not a dictionary as NumPy writes it";
-  for (const char* text :
-       {"", "{", "[]", "{'descr'}", "{'descr': '<u2' 'shape': (1,)}", "{'shape': (1,", "{'shape': (x,)}",
-        "{'shape': (99999999999999999999,)}", "{'fortran_order': 1}", "{'descr': '<u2}", "{'shape': 5}"})
+  for (const char* text : {"", "{", "[]", "{'descr'}", "{'descr': '<u2' 'shape': (1,)}", "{'shape': (1,",
+                           "{'shape': (x,)}", "{'shape': (99999999999999999999,)}", "{'fortran_order': 1}",
+                           "{'descr': '<u2}", "{'shape': 5}", "{'shape': (1 2)}", "{'descr': <u2'}"})
     CHECK(test::contains(message(with_text(text)), kBroken));
   CHECK(test::contains(message(with_text(dictionary("'<u2'", "(1,)") + "x")), kBroken));
   CHECK(test::contains(message(with_text(dictionary("'<u2'", "(1,)") + std::string(1, '\0'))), kBroken));
-  CHECK(test::contains(message(with_text("{'descr': '<u2'}")), "lacks descr, fortran_order or shape"));
+  for (const char* text : {"{'descr': '<u2'}", "{'fortran_order': False, 'shape': (1,)}",
+                           "{'descr': '<u2', 'shape': (1,)}", "{'descr': '<u2', 'fortran_order': False}"})
+    CHECK(test::contains(message(with_text(text)), "lacks descr, fortran_order or shape"));
   CHECK(test::contains(message(with_text("{'descr': '<u2', 'descr': '<u2'}")), "'descr' twice"));
   CHECK(test::contains(message(with_text("{'eval': '<u2'}")), "unknown key 'eval'"));
   CHECK(test::contains(message(with_text(dictionary("'<u2'", "(5,)", "True"))), "Fortran order"));
