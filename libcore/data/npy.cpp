@@ -128,7 +128,7 @@ IntegerType read_descr(std::string_view descr) {
   };
   if (descr.size() < 2) refuse("not an integer type");
   const char order = descr[0], kind = descr[1];
-  if (kind == 'O' || descr == "O") refuse("object, which only Python can read");
+  if (kind == 'O') refuse("object, which only Python can read");
   if ((kind != 'u' && kind != 'i') || descr.size() != 3) refuse("not an integer type");
   const auto type = parse_integer_type(cat(kind, 8 * parse_int(descr.substr(2)).value_or(0)));
   if (!type) refuse("not an integer type");
