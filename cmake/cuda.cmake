@@ -2,11 +2,16 @@
 #
 # Sets MTL_WITH_CUDA if kernels can be compiled, and the programs call them.
 set(MTL_CUDA AUTO CACHE STRING "Compute on GPUs, too: AUTO (if CUDA is found), ON (required) or OFF")
-set(MTL_CUDA_ARCHS "90a" CACHE STRING "Architectures of GPUs to compile for, such as 80;90a;100")
-if("${MTL_CUDA_ARCHS}" MATCHES "(^|;)90(;|$)")  # the wgmma kernels compile to nothing for it
-  message(FATAL_ERROR "CUDA: MTL_CUDA_ARCHS contains 90; write 90a, which has wgmma")
+include(${CMAKE_CURRENT_LIST_DIR}/cuda_support.cmake)
+if(NOT DEFINED CACHE{MTL_CUDA_ARCHS})
+  architectures_of_machine(found_architectures)
 endif()
+set(MTL_CUDA_ARCHS "${found_architectures}" CACHE STRING "Architectures of GPUs to compile for, such as 80;90a;100")
+check_architectures("${MTL_CUDA_ARCHS}")
 find_program(MTL_NVCC nvcc PATHS /usr/local/cuda/bin)
+if(MTL_NVCC)
+  describe_old_nvcc(${MTL_NVCC} old_nvcc)
+endif()
 set(MTL_WITH_CUDA OFF)
 
 # without_cuda(WHY): builds for the CPU, and reports why; fails if CUDA is required.
@@ -22,6 +27,8 @@ if(MTL_CUDA STREQUAL OFF)
   without_cuda("disabled (MTL_CUDA is OFF)")
 elseif(NOT MTL_NVCC)
   without_cuda("no nvcc found")
+elseif(old_nvcc)
+  without_cuda("${old_nvcc}")
 else()
   get_filename_component(cuda_root ${MTL_NVCC} DIRECTORY)
   get_filename_component(cuda_root ${cuda_root} DIRECTORY)

@@ -43,6 +43,11 @@ inline constexpr std::size_t kCudaContextBytes = std::size_t{512} << 20, kCudaLi
 /// kernels a build for plain 90 would lack.
 std::string architecture_for(int major, int minor);
 
+/// Returns why a GPU with compute capability major.minor cannot run kernels compiled for `architectures`, and the
+/// remedy: another build, or another GPU if it is older than the kernels' instructions (8.0). Empty if it can. `gpu`
+/// names it.
+std::string missing_kernels_text(const std::string& gpu, const std::string& architectures, int major, int minor);
+
 /// Returns true if kernels compiled for `architectures` ("80,90a") run on a GPU with compute capability major.minor.
 /// sm_80 kernels run on 8.0 and later 8.x. sm_90a kernels run only on 9.0.
 bool runs_on(std::string_view architectures, int major, int minor);

@@ -56,9 +56,7 @@ CudaDevice find_cuda_device(std::optional<int> ordinal) {
   out.major = properties.major;
   out.minor = properties.minor;
   out.memory = properties.totalGlobalMem;
-  if (!runs_on(MTL_CUDA_ARCHS, out.major, out.minor))
-    out.why_not = cat("this build has no kernels for ", out.text(), ", only for sm_", MTL_CUDA_ARCHS,
-                      "; configure it with -DMTL_CUDA_ARCHS=", architecture_for(out.major, out.minor));
+  out.why_not = missing_kernels_text(out.text(), MTL_CUDA_ARCHS, out.major, out.minor);
   return out;
 }
 

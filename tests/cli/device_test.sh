@@ -11,10 +11,43 @@ train=(mtl-train --num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-p
   --tokenizer-type NullTokenizer --vocab-size 512 --data-path ids_text_document --split '1,0,0' --micro-batch-size 2 --train-iters 2
   --lr 0.001 --eval-iters 0 --peak-tflops 1)
 
-# For plain 90, the wgmma kernels would compile to nothing.
-for archs in 90 '80;90' '90;100'; do
+# Kernels are compiled for the GPUs of the machine that builds. For plain 90, the wgmma kernels would compile to
+# nothing, and nvcc refuses GPUs that are too old.
+cat >choose.cmake <<END
+include($TESTS/../cmake/cuda_support.cmake)
+architectures_of_machine(found)
+check_architectures("\${found}")
+message("found \${found}")
+END
+while read -r expected capabilities; do
+  printf '#!/bin/sh\nprintf "%s"\n' "${capabilities// /\\n}\\n" >nvidia-smi
+  chmod +x nvidia-smi
+  expect_exit 0 cmake -DMTL_NVIDIA_SMI="$PWD/nvidia-smi" -P choose.cmake
+  expect_text err "^found $expected\$"
+done <<END
+80;90a 8.0 8.0 9.0
+100 10.0
+86 7.0 8.6
+90a 7.5
+90a No devices were found
+END
+for archs in 90 '80;90' '90;100' 75 '80;70'; do
   expect_exit 1 cmake "-DMTL_CUDA_ARCHS=$archs" -P "$TESTS/../cmake/cuda.cmake"
-  expect_text err 'MTL_CUDA_ARCHS contains 90; write 90a'
+  expect_text err "MTL_CUDA_ARCHS contains (90; write 90a|7[05]; mtl's kernels need 80)"
+done
+for release in 9.2 12.9 13.0 14.1; do
+  printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V%s.131"\n' $release $release >nvcc
+  chmod +x nvcc
+  cat >choose.cmake <<END
+include($TESTS/../cmake/cuda_support.cmake)
+describe_old_nvcc($PWD/nvcc reason)
+message("reason: \${reason}")
+END
+  expect_exit 0 cmake -P choose.cmake
+  case $release in
+    9.2 | 12.9) expect_text err "^reason: .*nvcc is of CUDA $release, and mtl needs CUDA 13 or newer" ;;
+    *) expect_text err '^reason: $' ;;
+  esac
 done
 
 expect_exit 0 "${eval_ids[@]}" --device cpu

@@ -128,6 +128,15 @@ TEST_CASE("cuda: runs_on() accepts the GPUs that compiled kernels support") {
   CHECK(!runs_on("", 9, 0));
 }
 
+TEST_CASE("cuda: a GPU that the kernels do not run on is named with what helps") {
+  CHECK(missing_kernels_text("A10", "80,90a", 8, 6).empty());
+  CHECK(missing_kernels_text("B200", "80,90a", 10, 0) ==
+        "this build has no kernels for B200, only for sm_80,90a; configure it with -DMTL_CUDA_ARCHS=100");
+  for (const auto& [major, minor] : {std::pair(7, 0), {7, 5}, {6, 0}})
+    CHECK(missing_kernels_text("V100", "80,90a", major, minor) ==
+          "V100 is too old: mtl's kernels need sm_80 (A100, A10, RTX 30) or newer");
+}
+
 TEST_CASE("cuda: the reason is known if a machine has no usable GPU") {
   const CudaDevice device = find_cuda_device();
   if (device.usable()) {
