@@ -21,10 +21,12 @@ losses() { awk "$VALUE"'{ text = value("lm_loss"); if (text != "") print text }'
 expect_exit 0 mtl-train "${run[@]}" --log-jsonl plain.jsonl
 expect_exit 0 mtl-train "${run[@]}" --log-jsonl profiled.jsonl --profile --profile-step-start 1 --profile-step-end 3 --profile-dir prof/first
 once err '^mtl-train: profile of iterations 2 to 3: prof/first/rank\*\.txt, rank\*\.json and trace\.json$'
+! grep 'no step was profiled' err || fail 'a run that wrote its profile warns of none'
 [ "$(losses plain.jsonl | wc -l)" -eq 4 ] || fail 'not four losses'
 [ "$(losses plain.jsonl)" = "$(losses profiled.jsonl)" ] || fail '--profile changes the losses'
 [ "$(number prof/first/rank0.json first_step) $(number prof/first/rank0.json steps)" = "2 2" ] ||
   fail 'the profile does not begin at iteration 2 or does not have two iterations'
+once prof/first/rank0.json '^ +"tflops_f32": 0\.05,$'
 for name in gemm attention_forward attention_backward layernorm_backward cross_entropy_forward_backward adamw_step; do
   grep -qE "^$name +[0-9.]+ +[0-9.]+ +[0-9.]+% " prof/first/rank0.txt || fail "$name is not in the table: $(cat prof/first/rank0.txt)"
 done

@@ -104,6 +104,8 @@ TEST_CASE("a report sums by phase and operator, and its phases add up to the ste
   CHECK(phases == doctest::Approx(report.ms));
   CHECK(row_of(report.rows, "forward", "copy").calls == 1);
   CHECK(row_of(report.rows, "other", "copy").calls == 1);
+  CHECK(report.phases[0].operators_ms ==
+        row_of(report.rows, "forward", "gemm").ms + row_of(report.rows, "forward", "copy").ms);
   CHECK(row_of(report.by_operator(), "", "copy").calls == 2);
   const ProfileRow& product = row_of(report.rows, "forward", "gemm");
   CHECK(product.is_compute_bound);
