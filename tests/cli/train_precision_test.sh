@@ -210,8 +210,9 @@ values fp16 loss_scale | awk 'NR > 1 && $1 > seen { grew = 1 } { seen = $1 } END
 paste -d' ' <(values fp16 skipped_iterations) <(values fp16 learning_rate) |
   awk '{ want = 0.002 * (updates < 6 ? updates / 6 : 1); if (($2 - want)^2 > 1e-16) bad = 1 } !$1 { updates++ } END { exit bad }' ||
   fail 'fp16: skipped iterations advance the learning-rate schedule'
-# A resumed run continues with the scale and its counters. The checkpoint lies between two changes of the scale.
-lower_scale=(--fp16 --initial-loss-scale 33554432 --loss-scale-window 3)
+# A resumed run continues with the scale, its counters and the learning-rate schedule, which skipped iterations did not
+# advance. The checkpoint lies between two changes of the scale.
+lower_scale=(--fp16 --initial-loss-scale 33554432 --loss-scale-window 3 --lr-decay-style linear)
 run fp16 "${lower_scale[@]}"
 values fp16 loss_scale | tail -4 | uniq | wc -l | grep -qx 1 &&
   fail "the scale does not change after iteration 8: $(words fp16 loss_scale)"

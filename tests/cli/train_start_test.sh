@@ -45,6 +45,8 @@ HF_HUB_CACHE=$PWD/cache expect_exit 65 run_in whole --save own/gpt --load own/gp
 expect_text err '^mtl-train: --load own/gpt: contains a Hugging Face model; choose another folder for --save$'
 [ ! -e own ] || fail 'a refused run creates its --save folder'
 HF_HUB_CACHE=$PWD/cache expect_exit 0 run_in whole --save own/gpt --dry-run  # a name for a new folder
+# The model of that name is where another run starts.
+HF_HUB_CACHE=$PWD/cache expect_exit 0 run_in hub --load own/gpt --hidden-size 64 --max-position-embeddings 64 --dry-run
 
 # flip NAME ITERATION [RANK]: flips one bit in the moments in that checkpoint.
 flip() {
