@@ -51,6 +51,8 @@ expect_text "$WORK/out" '^iteration 6 sum 4$'
 run_ranks 1 20 --fault stop --who 3
 expect_count 1 'did not end within 2.00 s; '
 expect_text "$WORK/err" "rank 0 \($HOST\): all-reduce #2 in group 'data' \(4 bytes, iteration 3\) did not end"
+# Rank 0 has waited for the deadline, and then 1.2 s for answers.
+expect_text "$WORK/err" "^  rank 0 .* waits for all-reduce #2 in group 'data' .*, ([3-9]|1[0-9])\.[0-9] s so far$"
 expect_text "$WORK/err" "rank 3 \($HOST\) gave no answer: stopped or hung; last message .* all-reduce #1 .* iteration 2"
 expect_count 3 "^  rank [012] \($HOST\) waits for all-reduce #2 in group 'data'"
 run_ranks 1 20 --fault stop --who 0
