@@ -309,6 +309,7 @@ TEST_CASE("flat tokens: broken headers are refused") {
   const std::string packed = read_file(kGolden + "lit_gpt_train_0000000000.bin");
   const auto with_byte = [&](std::size_t at, char byte) { return packed.substr(0, at) + byte + packed.substr(at + 1); };
   CHECK(test::contains(message(packed.substr(0, 23)), "the header needs 24 bytes, but the file has 23; copy"));
+  CHECK(message(packed.substr(0, 16) + std::string(8, '\0')) == "");  // no tokens
   CHECK(test::contains(message(with_byte(7, 2)), "version 2 of lit-gpt's format is not supported; only 1 is (byte 7)"));
   for (const char type : {0, 6, 7, 9})
     CHECK(test::contains(message(with_byte(15, type)), cat("the tokens' type, ", int{type}, ", is not an integer's")));
