@@ -415,6 +415,7 @@ TEST_CASE("plans: bounds are close to the step's time where only FLOPs, only byt
       CAPTURE(std::string(row.what));
       CAPTURE(join(candidate_flags({.options = choice.options(request.run)}), " "));
       const double least = bounds.least_ms(choice), ms = ms_of(choice.options(request.run), request);
+      CHECK(least <= ms);
       all.add(least, ms);
       if (defers_weights(choice.schedule)) continue;
       const double share = choice.pipeline > 1 ? row.several : choice.zero < 2 ? row.one_stage : row.in_ring;
