@@ -302,6 +302,9 @@ TEST_CASE("dcp: backends other than torch_dist are refused by name") {
   for (const auto& [json, named] :
        {std::pair(R"({"sharded_backend": "zarr", "sharded_backend_version": 1})", "zarr"),
         std::pair(R"({"sharded_backend": "torch_dist", "sharded_backend_version": 2})", "2"),
+        std::pair(R"({"sharded_backend": "torch_dist2", "sharded_backend_version": 1})", "torch_dist2"),
+        std::pair(R"({"sharded_backend": "torch_dist", "sharded_backend_version": 10})", "10"),
+        std::pair(R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": null})", "null"),
         std::pair(R"({"common_backend": "torch"})", "(none)"), std::pair("[]", "(none)")}) {
     CAPTURE(json);
     write_text(folder + "/metadata.json", json);
@@ -399,6 +402,7 @@ TEST_CASE("dcp: torchtitan's configuration comes from config.json, a flag, or sh
   GptConfig config = assumed.config();
   CHECK(config.rotary.base == 500000);
   CHECK(config.max_positions == 131072);
+  CHECK(config.norm_eps == 1e-5);
   CHECK(assumed.has_padded_vocabulary());
   config.rotary.base = given.config().rotary.base;
   config.max_positions = given.config().max_positions;
@@ -432,6 +436,11 @@ TEST_CASE("dcp: without args, --hf-config describes Megatron-LM's model") {
   CHECK(source.dropout().has_value());
   check_tensors(source, "param", Expected().weights("llama", StoredDType::f32));
   CHECK(contains(source.optimizer_problem(), "no args or no iteration to continue from"));
+  const std::string gpt_path = scratch / "gpt";  // can be read without a description, too
+  fs::copy(kDistCases + "core016_gpt_tp1", gpt_path, fs::copy_options::recursive);
+  replace_in_pickle(gpt_path + "/iter_0000030/common.pt", args, other);
+  CHECK(open_dist_case(gpt_path, {.hf_config = kDistCases + "models/gpt"}).config() ==
+        Expected().weights("gpt", StoredDType::f32).config());
   const std::string error = error_of([&] { open_dist_case(path, {.num_attention_heads = 4}); }, Exit::bad_data);
   CHECK(contains(error, "has no args, as those of Megatron-Bridge and NeMo have none; describe the model"));
   write_text(path + "/run_config.yaml", "");

@@ -46,13 +46,13 @@ void check_same(const ModelSource& found, const ModelSource& expected) {
 /// What a distrib_optim.pt contains. The defaults are those of a sound file for kOne.
 struct FlatFile {
   bool is_coalesced = true, has_buffer = true, has_second_buffer = false, has_moment = true;
-  const char* dtype = "float32";  // "" for a text as the buffer's key
-  std::int64_t stated = 0;        // added to numel_unpadded
-  std::int64_t shorter = 0;       // elements that exp_avg lacks
-  bool is_matrix = false;         // exp_avg has two axes
-  bool is_wide = false;           // exp_avg_sq has the dtype float64
-  float added = 0;                // to the first main weight
-  bool is_aligned = true;         // false: as megatron-core 0.7 wrote it
+  std::vector<const char*> dtypes = {"float32", "float32"};  // the buffer's key
+  std::int64_t stated = 0;                                   // added to numel_unpadded
+  std::int64_t shorter = 0;                                  // elements that exp_avg lacks
+  bool is_matrix = false;                                    // exp_avg has two axes
+  bool is_wide = false;                                      // exp_avg_sq has the dtype float64
+  float added = 0;                                           // to the first main weight
+  bool is_aligned = true;                                    // false: as megatron-core 0.7 wrote it
 
   void write(const std::string& path) const;
 };
@@ -109,7 +109,7 @@ void FlatFile::write(const std::string& path) const {
     pickle.integer(0);
     pickle.begin_dict();
     pickle.begin_tuple();
-    for (int i = 0; i < 2; ++i) pickle.global("torch", *dtype == '\0' ? "float32" : dtype);
+    for (const char* dtype : dtypes) pickle.global("torch", dtype);
     pickle.end_tuple();
     pickle.begin_dict();
     tensor("param", StoredDType::f32, {elements});
@@ -183,8 +183,12 @@ TEST_CASE("megatron distributed: a file that does not fit the model is refused, 
       {{.has_buffer = false}, "gradient buffer 0 is missing"},
       {{.has_second_buffer = true}, "has a gradient buffer 1, but the model has only 1 chunk"},
       {{.has_moment = false}, "'exp_avg_sq' of gradient buffer 0 is missing"},
-      {{.dtype = "bfloat16"}, "gradient buffer 0 is for bfloat16, but 'embedding.tokens.weight' is stored as float32"},
-      {{.dtype = "Size"}, "instead of a pair of dtypes"},
+      {{.dtypes = {"bfloat16", "float32"}},
+       "gradient buffer 0 is for bfloat16, but 'embedding.tokens.weight' is stored as float32"},
+      {{.dtypes = {"Size", "float32"}}, "instead of a pair of dtypes"},
+      {{.dtypes = {"float32", "Size"}}, "instead of a pair of dtypes"},
+      {{.dtypes = {"float32"}}, "instead of a pair of dtypes"},
+      {{.dtypes = {"float32", "float32", "float32"}}, "instead of a pair of dtypes"},
       {{.stated = 64}, "but the model's parameters need"},
       {{.stated = -1}, "but the model's parameters need"},
       {{.shorter = 1}, "'exp_avg' of gradient buffer 0 is a tensor of F32 with shape"},

@@ -204,7 +204,9 @@ TEST_CASE("megatron writer: chunks on all ranks make up the model") {
         CAPTURE(tensor);
         CAPTURE(is_tied);
         const ScratchFolder scratch;
-        const ModelSource source = save_distinct(scratch, llama_of_layers(2 * stages * chunks, is_tied));
+        GptConfig config = llama_of_layers(2 * stages * chunks, is_tied);
+        config.qk_norm = is_tied;
+        const ModelSource source = save_distinct(scratch, config);
         MegatronWriteOptions options{
             .tensor_parallel = tensor, .pipeline_parallel = stages, .layers_per_virtual_stage = 2};
         const std::string folder = write_chunks(scratch, source, options);

@@ -181,6 +181,18 @@ decoder.layers.self_attention.linear_qkv._extra_state/shard_1_2
   }
 }
 
+TEST_CASE("torch_dist writer: a model with a training state, but without moments, is a release") {
+  const ScratchFolder scratch;
+  TestStore model(tiny_config(), false);
+  fill(model.store, 1);
+  const ModelSource source =
+      open_quietly(save_alone(SaveDirectory(scratch / "saved"), tiny_config(), model.store, state_at(30)));
+  REQUIRE(source.state());
+  make_directories(scratch / "dist");
+  write_torch_dist(source, scratch / "dist", {});
+  CHECK(read_file(scratch / "dist/latest_checkpointed_iteration.txt") == "release");
+}
+
 TEST_CASE("torch_dist writer: of weights in bf16, the optimizer has the fp32 weights") {
   TrainState state = state_at(30);
   state.optimizer_steps = 30;
