@@ -117,8 +117,10 @@ TEST_CASE("hf config: the old spelling describes the same model") {
   for (const auto& [key, value] : old.at("rope_parameters").as_object()) {
     if (key != "rope_theta" && key != "rope_type") scaling.set(key, value);
   }
-  old.set("rope_parameters", Json()).set("rope_scaling", scaling).set("rope_theta", 500000.0);
-  CHECK(gpt_config_from_hf(old) == gpt_config_from_hf(golden_config("family_model/llama3")));
+  old.set("rope_scaling", scaling).set("rope_theta", 500000.0);
+  for (const Json& nothing : {Json(), Json::object()})
+    CHECK(gpt_config_from_hf(old.set("rope_parameters", nothing)) ==
+          gpt_config_from_hf(golden_config("family_model/llama3")));
 }
 
 TEST_CASE("hf config: a configuration is written as the family that it was read from, and reads back") {
@@ -387,6 +389,8 @@ TEST_CASE("hf config: a description is read from a folder or a file, with its dr
     CHECK(read.dropout == dropout_from_hf(json));
     CHECK(read.dropout.hidden == 0.25);
   }
+  write_text(scratch / "config.json", Json(json).set("n_head", 7).dump());
+  CHECK(contains(error_of([&] { read_hf_description(scratch.path()); }, Exit::bad_data), "/config.json: "));
 }
 
 TEST_CASE("hf names: qkv, gated mlp, norms, embedding and output layer have the family's names and shapes") {

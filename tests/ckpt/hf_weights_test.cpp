@@ -276,13 +276,16 @@ TEST_CASE("hf weights: a dtype that is not a floating-point one is refused with 
 
 TEST_CASE("hf weights: NaN is refused with the tensor's name in the file") {
   ScratchFolder scratch;
-  for (const auto& [model, tensor] : {std::pair("llama_model/llama", "model.layers.1.self_attn.v_proj.weight"),
-                                      std::pair("llama_model/llama", "model.layers.0.mlp.up_proj.weight"),
-                                      std::pair("gpt2_model/a", "transformer.wte.weight")}) {
+  for (const auto& [model, tensor, is_extended] :
+       {std::tuple("llama_model/llama", "model.layers.1.self_attn.v_proj.weight", false),
+        std::tuple("llama_model/llama", "model.layers.0.mlp.up_proj.weight", false),
+        std::tuple("gpt2_model/a", "transformer.wte.weight", false),
+        std::tuple("gpt2_model/a", "transformer.wte.weight", true)}) {
     CAPTURE(std::string(tensor));
     copy_renamed(model, scratch / "m", kSameName);
     put_nan(scratch / "m/model.safetensors", tensor, 7);
     ModelSource source = open_quietly(scratch / "m");
+    if (is_extended) source.extend_vocabulary(source.config().vocab_size + 1, NewRows::mean, 1);
     TestStore store(source.config(), false);
     const std::string error = error_of([&] { source.load_values(store.store); }, Exit::bad_data);
     CAPTURE(error);
