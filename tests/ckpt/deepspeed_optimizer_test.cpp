@@ -127,6 +127,29 @@ TEST_CASE("deepspeed: moments of another shape than the parameter's are refused"
   CHECK(contains(source.optimizer_problem(), "is not an fp32 tensor with the parameter's shape"));
 }
 
+TEST_CASE("deepspeed: a flattened group of vectors may come before that of matrices") {
+  using namespace std::string_literals;
+  const ScratchFolder scratch;
+  const std::string path = copy_deepspeed_case(scratch, "neox_gated");
+  for (const char* rank : {"/mp_rank_00", "/mp_rank_01"}) {
+    edit_pickle(cat(path, rank, "_model_states.pt"), [](std::string pickle) {
+      const std::string tensor = "h\5((h\6h\xc7X";
+      const std::size_t flat = pickle.find("fp32_groups_flat"), matrices = pickle.find(tensor, flat),
+                        vectors = pickle.find(tensor, matrices + 1), end = pickle.find("eX\t\0\0\0clip_grad"s, vectors);
+      REQUIRE(end != std::string::npos);
+      std::rotate(pickle.begin() + matrices, pickle.begin() + vectors, pickle.begin() + end);
+      pickle = replaced(pickle, "K\0au}r"s, "K\1au}r"s);  // params of the first group
+      return replaced(pickle, "K\1aueu"s, "K\0aueu"s);
+    });
+  }
+  const ModelSource source = open_deepspeed_case(path);
+  CHECK(source.optimizer_problem() == "");
+  REQUIRE(source.has_optimizer());
+  for (const char* kind : kStates)
+    check_kind(source, std::string_view(kind) == "main" ? "param" : kind,
+               open_deepspeed_case(cat(kDeepSpeed, "neox_gated/expected/", kind)));
+}
+
 TEST_CASE("deepspeed: groups of matrices and vectors with equal counts keep their order") {
   // LayerNorms with biases, linears without, a tied output layer: six matrices and six vectors.
   struct Entry {
