@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <optional>
 #include <string>
 
 #include "base/count_of.h"
 #include "base/files.h"
+#include "base/heeded_signals.h"
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/str.h"
@@ -158,11 +160,39 @@ std::string settings_that_fit(const Candidate& layout, const PlanRequest& reques
   return "; the first of these layouts fits with" + join(settings, "");
 }
 
-void write_plan(const PlanCommand& command, const Flags& flags) {
+/// Keeps INT from ending the process until the object is destroyed. A second INT while one is pending has no effect.
+class HeldInterrupt {
+ public:
+  HeldInterrupt() { ::sigprocmask(SIG_BLOCK, &signals_, &before_); }
+  ~HeldInterrupt() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }  // ends the process if INT has arrived
+  HeldInterrupt(const HeldInterrupt&) = delete;
+
+  bool has_arrived() const {
+    sigset_t pending;
+    ::sigpending(&pending);
+    return ::sigismember(&pending, SIGINT) == 1;
+  }
+
+ private:
+  sigset_t signals_ = heeded_signals({SIGINT}), before_;
+};
+
+void write_plan(const PlanCommand& command, const Flags& flags, Console& console) {
+  const HeldInterrupt interrupt;
   if (command.output) check_output({flags.config_file()}, *command.output);
   const PlanRequest request = command.request();
-  const LayoutPlans plans = plan_layouts(request);
+  console.progress("listing layouts");
+  const LayoutPlans plans = plan_layouts(request, 5, [&](const LayoutPlans& so_far) {
+    console.progress(progress_text(so_far));
+    return !interrupt.has_arrived();
+  });
+  console.end_progress();
+  if (!plans.is_complete && plans.best.empty()) return console.warn("interrupted before a layout that fits was found");
   print_out(command.json ? plan_json(plans, request).dump(2) + "\n" : plan_text(plans, request));
+  if (!plans.is_complete) {
+    if (command.output) console.warn(cat("interrupted, so ", *command.output, " is not written"));
+    return flush_out();
+  }
   if (plans.candidates == 0 && !request.fixed.flags().empty())
     fail_at(Exit::failure, join(request.fixed.flags(), " "), "no layout of ",
             count_of(request.run.parallel.world, "rank"), " is like this; give fewer of these flags, or other values");
@@ -192,7 +222,7 @@ int run_plan_command(int argc, const char* const* argv) {
   PlanCommand command;
   Flags flags("mtl-topo plan", "find the fastest layout of a training run on given devices");
   add_plan_flags(flags, command);
-  return run_main(flags, argc, argv, [&](Console&) { write_plan(command, flags); });
+  return run_main(flags, argc, argv, [&](Console& console) { write_plan(command, flags, console); });
 }
 
 }  // namespace mtl

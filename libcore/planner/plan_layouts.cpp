@@ -78,8 +78,10 @@ class Planner {
       out_.layouts += std::size_t(i == 0 || choices_[i].layout != choices_[i - 1].layout);
   }
 
-  LayoutPlans run(std::size_t most) {
+  LayoutPlans run(std::size_t most, const PlanProgress& goes_on) {
+    constexpr std::size_t kBetweenCalls = 256;  // a bound takes microseconds
     for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (i % kBetweenCalls == 0 && !(out_.is_complete = goes_on(out_))) return std::move(out_);
       if (least_excess(choices_[i]) > 1) continue;
       queue_.push({.bound_ms = bounds_.least_ms(choices_[i]), .choice = i});
       ++out_.bounded;
@@ -87,6 +89,7 @@ class Planner {
     while (!queue_.empty()) {
       const Step step = queue_.top();
       if (out_.best.size() == most && step.bound_ms >= out_.best.back().time->ms) break;
+      if (!(out_.is_complete = goes_on(out_))) return std::move(out_);
       queue_.pop();
       if (const auto planned = fitting_.find(step.choice); planned != fitting_.end()) {
         Candidate& candidate = planned->second;
@@ -272,7 +275,9 @@ std::map<std::string, double> parts_of(const Candidate& candidate, const PlanReq
 
 }  // namespace
 
-LayoutPlans plan_layouts(const PlanRequest& request, std::size_t most) { return Planner(request).run(most); }
+LayoutPlans plan_layouts(const PlanRequest& request, std::size_t most, const PlanProgress& goes_on) {
+  return Planner(request).run(most, goes_on);
+}
 
 TimedLayout time_layout(const PlanRequest& request) {
   TimedLayout out{.candidate = {.options = request.run}};

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,10 +39,17 @@ struct LayoutPlans {
   std::size_t fitting = 0;           // of those
   std::size_t simulated = 0;
   std::set<std::string> unmeasured;  // operators that the machine's profile does not have
+  bool is_complete = true;           // false if the search was ended; then `too_large` is empty
 };
 
+/// Called with what has been found, at least before each candidate is planned or simulated, which takes milliseconds to
+/// a second. Returns false to end the search.
+using PlanProgress = std::function<bool(const LayoutPlans& so_far)>;
+
 /// Returns the fastest candidates. If none fits, `best` is empty and `too_large` has those that need the least memory.
-LayoutPlans plan_layouts(const PlanRequest& request, std::size_t most = 5);
+LayoutPlans plan_layouts(
+    const PlanRequest& request, std::size_t most = 5,
+    const PlanProgress& goes_on = [](const LayoutPlans&) { return true; });
 
 /// A layout that was asked for.
 struct TimedLayout {

@@ -28,7 +28,9 @@ std::string counts_text(const LayoutPlans& plans) {
   out += cat(", ", number(plans.candidates), " with savings; of these, ", number(plans.bounded), " may fit\n  ",
              number(plans.planned), " planned, ", number(plans.fitting), " fit");
   if (plans.fitting > 0)
-    out += cat(", ", number(plans.simulated), " simulated; the others cannot be faster than the last one listed");
+    out += cat(", ", number(plans.simulated), " simulated",
+               plans.is_complete ? "; the others cannot be faster than the last one listed"
+                                 : "; ended before all were looked at, so others may be faster");
   return out + "\n";
 }
 
@@ -36,6 +38,14 @@ std::string counts_text(const LayoutPlans& plans) {
 constexpr const char* kFolder = "DIR";
 
 }  // namespace
+
+std::string progress_text(const LayoutPlans& so_far) {
+  const auto number = [](std::size_t count) { return with_commas(static_cast<std::int64_t>(count)); };
+  std::string out = cat("planned ", number(so_far.planned), " of at most ", number(so_far.bounded), " layouts");
+  if (so_far.best.empty()) return out;
+  const Candidate& best = so_far.best[0];
+  return cat(out, "; the fastest so far takes ", format("%.2f", best.time->ms), " ms: ", layout_text(best));
+}
 
 std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
   std::string out = cat("plan for ", machine_text(request, plans.unmeasured), counts_text(plans));
@@ -99,6 +109,7 @@ Json plan_json(const LayoutPlans& plans, const PlanRequest& request) {
                                     std::pair("bounded", plans.bounded), std::pair("planned", plans.planned),
                                     std::pair("fitting", plans.fitting), std::pair("simulated", plans.simulated)})
     out.set(name, count);
+  out.set("complete", plans.is_complete);
   out.set("best", std::move(best));
   out.set("too_large", std::move(too_large));
   return out;

@@ -9,6 +9,8 @@
 
 namespace mtl {
 
+/// One line: how far a search has come.
+std::string progress_text(const LayoutPlans& so_far);
 std::string plan_text(const LayoutPlans& plans, const PlanRequest& request);
 Json plan_json(const LayoutPlans& plans, const PlanRequest& request);
 std::string time_text(const TimedLayout& timed, const PlanRequest& request);

@@ -212,6 +212,19 @@ expect_text err '--tensor-model-parallel-size 3: no layout of 8 ranks is like th
 expect_exit 1 "${plan[@]}" --world-size 1 --micro-batch-size 3
 expect_text err '--micro-batch-size 3: no layout of 1 rank is like this; '
 
+# INT ends the search with the best so far. (The layouts of 10,240 ranks take many seconds.)
+set -m  # a background job does not ignore INT
+many=(mtl-topo plan --num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-length 4096 --bf16
+  --max-position-embeddings 4096 --vocab-size 32000 --hardware A100 --world-size 10240 --global-batch-size 10240)
+"${many[@]}" --output many.sh >out 2>err &
+until grep -qE 'SigBlk:.*[2367abef]$' "/proc/$!/status" || ! kill -0 $!; do sleep 0.05; done  # INT is held
+kill -INT $! || fail 'the search ended before INT'
+wait $!
+[ $? -eq 130 ] || fail "exit $? after INT"
+expect_text err '^mtl-topo plan: warning: interrupted'
+[ ! -e many.sh ] || fail 'an interrupted search writes a script'
+set +m
+
 # Memory that is too small, and mistakes.
 expect_exit 1 "${plan[@]}" --world-size 2 --device-memory 0.01GB
 expect_text out '^no layout fits; those that need the least memory:$'

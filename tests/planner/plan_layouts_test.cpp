@@ -13,6 +13,7 @@
 #include "engine/rank_plans.h"
 #include "layout/schedule.h"
 #include "planner/layout_report.h"
+#include "planner/plan_report.h"
 #include "planner/step_bound.h"
 #include "tests/gpt_of_size.h"
 #include "tests/planner/planner_fixtures.h"
@@ -492,6 +493,31 @@ TEST_CASE("plans: if nothing fits, the layouts that need the least memory are na
   for (const LayoutChoice& choice : layout_choices(request))
     least = std::min(least, bytes_of(choice.options(request.run), request.config));
   CHECK(plans.too_large[0].bytes == least);
+}
+
+TEST_CASE("plans: a search that is ended has the best of what it has simulated") {
+  const PlanRequest request = request_for(8, 80);
+  const LayoutPlans whole = plan_layouts(request, 2);
+  std::size_t calls = 0;
+  const LayoutPlans ended = plan_layouts(request, 2, [&](const LayoutPlans& so_far) {
+    ++calls;
+    return so_far.simulated < 2;
+  });
+  CHECK(whole.is_complete);
+  CHECK(!ended.is_complete);
+  CHECK(ended.simulated == 2);
+  CHECK(ended.best.size() == 2);
+  CHECK(ended.too_large.empty());
+  CHECK(calls > 2);
+  CHECK(ended.best[0].time->ms >= whole.best[0].time->ms);
+  CHECK(plan_text(ended, request).find("; ended before all were looked at, so others may be faster\n") !=
+        std::string::npos);
+  const auto number = [](std::size_t count) { return with_commas(static_cast<std::int64_t>(count)); };
+  CHECK(progress_text(ended) == cat("planned ", number(ended.planned), " of at most ", number(ended.bounded),
+                                    " layouts; the fastest so far takes ", format("%.2f", ended.best[0].time->ms),
+                                    " ms: ", layout_text(ended.best[0])));
+  const LayoutPlans at_once = plan_layouts(request, 2, [](const LayoutPlans&) { return false; });
+  CHECK(progress_text(at_once) == "planned 0 of at most 0 layouts");
 }
 
 TEST_CASE("plans: a host that no layout fits on is found out without planning them all") {
