@@ -49,7 +49,7 @@ expect_text out '^mpirun -n 4 -H alpha:2,beta:2 .*mtl-train '
 
 # seed-sizes: a model's last validation is the same with and without model parallelism.
 sizes=$SHARE/experiments/seed-sizes/run.sh
-expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" --model_size=345M --train_iters=2
+expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" '--model_size=345M 345M_without_mp' --train_iters=2
 expect_text out '^== 345M: tensor 1, pipeline 1, data 4, tiny$'
 expect_text out '^size +tensor +pipeline +data +iterations +PPL +samples/s$'
 expect_text out "^345M +2 +2 +1 +2 +$number +$number$"
@@ -58,19 +58,24 @@ for row in '2 2 1' '1 1 4'; do awk -v row="345M $row" '$1 " " $2 " " $3 " " $4 =
 expect_near_lines 'ppl 2 2 1' 'ppl 1 1 4' 'perplexity in both layouts' 1e-6 1
 expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" --data_path sizes/my-gpt_text_sentence --model_size 3.7B --train_iters 1 4x1
 expect_text out "^3.7B +4 +1 +1 +1 +$number +$number$"
+# A performance run neither validates nor saves, and leaves a run's log as it is.
+expect_exit 0 env MODEL=tiny OUT=sizes RANKS=2 bash "$sizes" --data_path sizes/my-gpt_text_sentence --performance \
+  --model_size 345M_without_mp --train_iters 3
+expect_text out "^345M +1 +1 +2 +3 +- +$number$"
+grep -q 'validation' sizes/345M-1x1/log-performance.jsonl && fail 'a performance run validates'
 # The table for the real sizes shows published and measured numbers side by side. `true` replaces mpirun, and copied
 # logs replace those that the runs would write.
 for run in 345M-2x2 345M-1x1 1.3B-2x2 2.7B-2x2 3.7B-2x2; do
   mkdir -p "full/$run" && cp sizes/345M-2x2/log.jsonl "full/$run"
 done
-expect_exit 0 env OUT=full MPIRUN=true bash "$sizes" --data_path sizes/my-gpt_text_sentence
+expect_exit 0 env OUT=full MPIRUN=true bash "$sizes" --data_path sizes/my-gpt_text_sentence --model_size all
 ours="2 +$number +$number"
 expect_text out "^345M +2 +2 +2 +$ours +26.375 +37.8 +26.485 +59.7 +V100, 500k iterations$"
 expect_text out "^345M +1 +1 +8 +$ours +28.67 +235 +28.71 +227 +A100, 100k iterations$"
 expect_text out "^1.3B +2 +2 +2 +$ours +- +15.71 +- +21.47 +V100$"
 expect_text out "^2.7B +2 +2 +2 +$ours +- +4.125 +- +5.280 +V100$"
 expect_text out "^3.7B +2 +2 +2 +$ours +- +3.120 +- +4.558 +V100$"
-for wrong in '--model_size 7B' '--train_iters 1e3' '--train_iters' '--data_path=' '--vocab x' 2by2 3x1; do
+for wrong in '--model_size 7B' '--model_size 345M_without_mp 2x2' '--train_iters 1e3' '--train_iters' '--data_path=' '--vocab x' 2by2 3x1; do
   # shellcheck disable=SC2086 # words
   expect_exit 2 env MODEL=tiny OUT=wrong bash "$sizes" $wrong
   expect_text err "^run.sh: ${wrong%%[= ]*}"
@@ -134,6 +139,10 @@ expect_exit 0 bash "$precision"
 [ "$(awk '/bytes per parameter on a rank/ { print $NF }' out | xargs)" = '18 8 8' ] ||
   fail 'precision: wrong bytes per parameter in the plans'
 expect_exit 0 bash "$sizes"
+expect_text out '^== 345M: tensor 2, pipeline 2, data 2, full$'
+[ "$(grep -c '^==' out)" -eq 1 ] || fail 'seed-sizes: more than 345M by default'
+grep -qE '^  main gradients +(fp16|fp32)|fp16' out || fail 'seed-sizes: not in fp16'
+expect_exit 0 bash "$sizes" --model_size all
 [ "$(grep '^  parameters  ' out | awk '{ print $2 }' | xargs)" = '354,823,168 354,823,168 1,313,626,112 2,651,553,280 3,574,312,192' ] ||
   fail 'seed-sizes: wrong parameter counts in the plans'
 for seq in 1024 2048; do
@@ -141,7 +150,7 @@ for seq in 1024 2048; do
     fail "seed-sizes: wrong number of plans with sequences of $seq"
 done
 [ "$(grep -c 'saved by recomputation' out)" -eq 5 ] || fail 'seed-sizes: not every plan recomputes activations'
-expect_exit 0 env RECOMPUTE= bash "$sizes" --model_size 345M 1x1
+expect_exit 0 env RECOMPUTE= bash "$sizes" --model_size 345M_without_mp
 grep -q 'saved by recomputation' out && fail 'RECOMPUTE= does not turn recomputation off'
 [ -z "$(find . -name 'run-*')" ] || fail 'a plan left files'
 for template in "$SHARE"/slurm/*.sbatch; do

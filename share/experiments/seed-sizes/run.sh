@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # GPT-2 models of 345M, 1.3B, 2.7B and 3.7B parameters on eight ranks: perplexity and samples/s of each size, with model
 # parallelism (two tensor-parallel ranks, two stages, two data-parallel ranks) and, for 345M, without (eight data-parallel
-# ranks). The flags are those of Megatron-DeepSpeed's example script except --fp16: the figures are compared in fp32.
+# ranks). The flags are those of Megatron-DeepSpeed's example script.
 #
-#   MODEL=tiny ./run.sh                                        all sizes in miniature, in a minute on this machine
+#   MODEL=tiny ./run.sh --model_size all                       all sizes in miniature, in a minute on this machine
 #   ./run.sh --data_path my-gpt_text_sentence --model_size 1.3B --train_iters 1000
-#   ./run.sh --data_path my-gpt_text_sentence --model_size 345M 1x1          one layout, here without model parallelism
-#   PLAN=1 ./run.sh                                            trains nothing: parameters, memory and FLOPs of each run
+#   ./run.sh --data_path my-gpt_text_sentence --model_size 345M_without_mp
+#   ./run.sh --data_path my-gpt_text_sentence --model_size all --performance    samples/s alone, of a few iterations
+#   PLAN=1 ./run.sh --model_size all                           trains nothing: parameters, memory and FLOPs of each run
 #
-# Without --model_size every size is trained. Further arguments are layouts, TENSOR x PIPELINE; the remaining ranks are
+# Without --model_size, 345M is trained. Further arguments are layouts, TENSOR x PIPELINE; the remaining ranks are
 # data-parallel. Run again, every run continues where it stopped, or reports that it is complete; the table is printed
 # at the end.
 set -euo pipefail
@@ -28,12 +29,15 @@ RANKS=${RANKS:-8}
 # nodes add -H alpha:4,beta:4, or --hostfile FILE.
 MPIRUN=${MPIRUN:-mpirun --oversubscribe}
 THREADS=${THREADS:-0}         # of each rank; 0: the rank's share of its node's cores
+PRECISION=${PRECISION-default} # --fp16, --bf16, or empty for fp32. default: --fp16, or fp32 for the miniatures
 # Recomputes activations in backward, layer by layer. Empty: keeps them, which is faster and needs more memory.
 RECOMPUTE=${RECOMPUTE---checkpoint-activations}
 
 data_path=                    # --data_path: token files (without .bin and .idx); the demo's text when empty
-model_size="345M 1.3B 2.7B 3.7B"  # --model_size: one of them
-train_iters=                  # --train_iters: 500000 when empty, 100000 without model parallelism
+model_size=345M               # --model_size: one or several of these, or all
+sizes="345M 345M_without_mp 1.3B 2.7B 3.7B"
+train_iters=                  # --train_iters: 500000 when empty, 100000 without model parallelism, 60 for --performance
+performance=                  # --performance: neither validates nor saves
 layouts=()
 optimizer=(--lr 1.5e-4 --min-lr 1e-5 --lr-decay-style cosine --lr-warmup-fraction .01 --weight-decay 1e-2 --clip-grad 1)
 # --------------------------------------------------------------------------------------------------------------------
@@ -47,7 +51,11 @@ while [ $# -gt 0 ]; do
       [ $# -gt 1 ] || stop "$1 needs a value"
       name=$1 value=$2
       shift ;;
-    --*) stop "$1: unknown flag; choose --data_path, --model_size or --train_iters" ;;
+    --performance)
+      performance=1
+      shift
+      continue ;;
+    --*) stop "$1: unknown flag; choose --data_path, --model_size, --train_iters or --performance" ;;
     *)
       [[ $1 =~ ^[1-9][0-9]*x[1-9][0-9]*$ ]] ||
         stop "$1: not a layout; write TENSOR x PIPELINE, such as 2x2, or 1x1 for data parallelism alone"
@@ -63,12 +71,15 @@ while [ $# -gt 0 ]; do
 done
 [[ $train_iters =~ ^([1-9][0-9]*)?$ ]] || stop "--train_iters $train_iters: not a number of iterations"
 [ "$MODEL" = full ] || [ "$MODEL" = tiny ] || stop "MODEL=$MODEL: choose full or tiny"
+[ "$model_size" != all ] || model_size=$sizes
 for size in $model_size; do
-  case $size in
-    345M | 1.3B | 2.7B | 3.7B) ;;
-    *) stop "--model_size $size: choose 345M, 1.3B, 2.7B or 3.7B" ;;
-  esac
+  [[ " $sizes " == *" $size "* ]] || stop "--model_size $size: choose ${sizes// /, } or all"
+  [[ $size != *_without_mp ]] || [ ${#layouts[@]} -eq 0 ] || stop "--model_size $size is the layout 1x1; give no other"
 done
+if [ "$PRECISION" = default ]; then
+  PRECISION=--fp16
+  [ "$MODEL" = full ] || PRECISION=
+fi
 
 # shellcheck source-path=SCRIPTDIR source=../lib.sh
 . "$here/../lib.sh"
@@ -107,30 +118,30 @@ flags_of() {
     iterations=20 batch=(--micro-batch-size 1 --global-batch-size 16)
     reports=(--save-interval 10 --eval-interval 10 --eval-iters 1)
   fi
+  [ -z "$performance" ] || { iterations=60; reports=(--eval-iters 0); }
   iterations=${train_iters:-$iterations}
   decay=$((iterations < 320000 ? iterations : 320000))
   [ "$iterations" -ge 1000 ] || every=1  # a line for each iteration of a short run
   reports+=(--log-interval "$every")
   flags=(--tensor-model-parallel-size "${2%x*}" --pipeline-model-parallel-size "${2#*x}" "${model[@]}" "${batch[@]}"
     --train-iters "$iterations" --lr-decay-iters "$decay" "${optimizer[@]}" "${reports[@]}" "${tokenizer[@]}"
-    --data-path "${data_path:-$OUT/my-gpt_text_sentence}" --split "949,50,1" --threads "$THREADS"
-    --save "$OUT/$1-$2/checkpoint" --load "$OUT/$1-$2/checkpoint")
-  # shellcheck disable=SC2206  # RECOMPUTE is flags
-  flags+=($RECOMPUTE)
+    --data-path "${data_path:-$OUT/my-gpt_text_sentence}" --split "949,50,1" --threads "$THREADS")
+  [ -n "$performance" ] || flags+=(--save "$OUT/$1-$2/checkpoint" --load "$OUT/$1-$2/checkpoint")
+  # shellcheck disable=SC2206  # RECOMPUTE and PRECISION are flags
+  flags+=($RECOMPUTE $PRECISION)
 }
 
-# layouts_of SIZE: the layouts given as arguments, else those with published figures.
-layouts_of() {
-  if [ ${#layouts[@]} -gt 0 ]; then echo "${layouts[@]}"; elif [ "$1" = 345M ]; then echo 2x2 1x1; else echo 2x2; fi
-}
-
-# each_run COMMAND: COMMAND SIZE LAYOUT for all runs.
+# each_run COMMAND: COMMAND SIZE LAYOUT for all runs: the layouts given as arguments, else that with published figures.
 each_run() {
-  local size layout
+  local size layout own
   for size in $model_size; do
-    for layout in $(layouts_of "$size"); do "$1" "$size" "$layout"; done
+    own=2x2
+    [[ $size != *_without_mp ]] || own=1x1
+    for layout in "${layouts[@]:-$own}"; do "$1" "${size%_without_mp}" "$layout"; done
   done
 }
+
+log_of() { echo "$OUT/$1-$2/log${performance:+-performance}.jsonl"; }
 
 describe() { echo "== $1: tensor ${2%x*}, pipeline ${2#*x}, data $((RANKS / (${2%x*} * ${2#*x}))), $MODEL"; }
 
@@ -145,7 +156,7 @@ train() {
   describe "$1" "$2"
   mkdir -p "$OUT/$1-$2"
   # shellcheck disable=SC2086  # MPIRUN is a command with flags
-  $MPIRUN -n "$RANKS" "${mtl}train" "${flags[@]}" --log-jsonl "$OUT/$1-$2/log.jsonl"
+  $MPIRUN -n "$RANKS" "${mtl}train" "${flags[@]}" --log-jsonl "$(log_of "$1" "$2")"
 }
 
 # published SIZE LAYOUT: perplexity and samples/s on eight GPUs in fp16, the same on eight NPUs, and what that was.
@@ -161,14 +172,19 @@ published() {
 }
 
 row() {
-  local log=$OUT/$1-$2/log.jsonl rate _ iterations ppl gpu_ppl gpu npu_ppl npu what
+  local log rate _ iterations ppl gpu_ppl gpu npu_ppl npu what
+  log=$(log_of "$1" "$2")
   read -r rate _ < <(step_figures "$log")
-  read -r iterations ppl < <(last_validation "$log")
+  if [ -n "$performance" ]; then
+    iterations=${train_iters:-60} ppl=-
+  else
+    read -r iterations ppl < <(last_validation "$log")
+  fi
   read -r gpu_ppl gpu npu_ppl npu what < <(published "$1" "$2") || true
   awk -v size="$1" -v tensor="${2%x*}" -v pipeline="${2#*x}" -v ranks="$RANKS" -v iterations="$iterations" \
     -v ppl="$ppl" -v rate="$rate" 'BEGIN {
-      printf "%-5s %7d %9d %5d   %10d %10.3f %10.3f", size, tensor, pipeline, ranks / (tensor * pipeline), iterations, ppl,
-        rate }'
+      printf "%-5s %7d %9d %5d   %10d %10s %10.3f", size, tensor, pipeline, ranks / (tensor * pipeline), iterations,
+        ppl == "-" ? ppl : sprintf("%.3f", ppl), rate }'
   [ -z "$what" ] || printf '   %7s %9s   %7s %9s   %s' "$gpu_ppl" "$gpu" "$npu_ppl" "$npu" "$what"
   echo
 }
