@@ -24,13 +24,18 @@ class Console {
   /// Unless quiet, redraws the progress line in place if stderr is a terminal; otherwise prints `line` at most once
   /// every `interval` seconds.
   void progress(const std::string& line, double interval = 10);
+  /// Unless quiet, redraws a line below the messages if stderr is a terminal, at most ten times a second. Every message
+  /// and erase_status() remove it.
+  void status(const std::string& line);
+  void erase_status();
   /// Ends the progress line with a newline so that it stays on the screen.
   void end_progress();
 
  private:
   void write_line(const std::string& text);
+  void draw(const std::string& line);
   std::string program_;
-  bool drawing_ = false;
+  bool drawing_ = false, has_status_ = false;
   std::chrono::steady_clock::time_point last_progress_{};
 };
 

@@ -60,6 +60,7 @@ struct StepScalars {
 
 Metrics::Metrics(const MetricsOptions& options, Console& console)
     : options_(options),
+      console_(console),
       terminal_sink_("standard output", "line", console),
       log_sink_(options.log_jsonl, "line", console),
       event_sink_(options.tensorboard_dir, "record", console) {
@@ -89,6 +90,7 @@ void Metrics::open_events() {
 
 void Metrics::print(const std::string& lines) {
   if (!options_.terminal) return;
+  console_.erase_status();
   terminal_sink_.attempt(std::count(lines.begin(), lines.end(), '\n'), [&] {
     const bool was_broken = std::exchange(is_line_broken_, true);
     write_stdout(was_broken ? "\n" + lines : lines);

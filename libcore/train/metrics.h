@@ -65,6 +65,7 @@ class Metrics {
                      std::int64_t samples);
 
   MetricsOptions options_;
+  Console& console_;
   LogSink terminal_sink_, log_sink_, event_sink_;
   std::optional<SharedLog> log_;
   std::optional<EventFile> events_;

@@ -96,6 +96,7 @@ class Trainer {
   std::int64_t next_report() const;
   void print_begin();
   void print_times();
+  void draw_status();
   Exit finish();
   void save(bool validation_is_due);
   Json extra_state(bool validation_is_due) const;

@@ -92,6 +92,25 @@ void Trainer::print_times() {
                     human_seconds(seconds * double(iterations_ - state_.iteration)), " to the end"));
 }
 
+/// On a terminal, shows the state of the run below the log, from the interval's steps so far.
+void Trainer::draw_status() {
+  if (interval_.steps == 0) return;
+  const double seconds = (now_seconds() - interval_.began) / double(interval_.steps);  // of one iteration
+  const double tokens = double(interval_.samples * options_.data.seq_length) / double(interval_.steps) / seconds;
+  const double flops = flops_per_token_a(config_, options_.data.seq_length) * tokens;
+  const CheckpointOptions& checkpoint = options_.checkpoint;
+  const std::int64_t every = checkpoint.save_interval.value_or(0);
+  const std::int64_t next_save =
+      every > 0 ? std::min(iterations_, (state_.iteration / every + 1) * every) : iterations_;
+  std::string line = cat("iteration ", state_.iteration, " of ", iterations_);
+  if (interval_.counted > 0) line += format(" | loss %.4f", interval_.loss_sum / double(interval_.counted));
+  line += cat(" | ", with_commas(static_cast<std::int64_t>(tokens)), " tokens/s");
+  line += format(" | MFU %.1f%%", 100 * flops / (double(options_.parallel.world) * peak_tflops_ * 1e12));
+  line += cat(" | ", human_seconds(seconds * double(iterations_ - state_.iteration)), " left");
+  if (!checkpoint.save.empty()) line += cat(" | next save at ", next_save);
+  console_.status(line);
+}
+
 void Trainer::print_status(const std::string& where) {
   console_.info(cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples,
                     state_.consumed_samples == 1 ? " sample" : " samples", " consumed", where));

@@ -58,6 +58,7 @@ void Trainer::finish_oldest_step() {
   }
   check_buffers();
   if (is_due(options_.logging.log_interval, state_.iteration)) report_interval(false);
+  if (is_rank_zero()) draw_status();
   if (scaler_.is_exhausted()) end_exhausted();
   for (const EnqueuedStep& later : to_repeat) enqueue_step(*later.batch);
 }

@@ -37,6 +37,17 @@ once err '^mtl-train: warning: loop: cannot create: Too many levels of symbolic 
 expect_exit 74 mtl-train "${UNSAVED[@]}" --load loop/x
 grep -q 'internal error' err && fail 'reports a loop of links as an internal error'
 
+# On a terminal, a line below the log shows the state of the run; every message erases it. Elsewhere there is none.
+script -qec "stty cols 78; mtl-train ${UNSAVED[*]} --train-iters 40 --log-interval 15 --save shown --save-interval 25" \
+  terminal </dev/null >out || fail 'no run on a terminal'
+tr '\r' '\n' <terminal >lines
+line=$'^\033\\[Kiteration [0-9]+ of 40 \\| loss [0-9.]+ \\| [0-9,]+ tokens/s \\| MFU [0-9.]+% \\| '
+grep -qE "$line" lines || fail 'no status line on a terminal'
+grep -E $'^\033\\[Kiteration' lines | awk 'length($0) > 3 + 77 { exit 1 }' || fail 'the status line is wider than the terminal'
+grep -qE $'^\033\\[K( \\[|---|mtl-train: )' lines || fail 'a message does not replace the status line'
+mtl-train "${UNSAVED[@]}" >out 2>err
+grep -q tokens/s err && fail 'a status line without a terminal'
+
 # Standard output that cannot be written or has no reader.
 run_in stdout >/dev/full 2>err || fail "exit $? with > /dev/full"
 once err '^mtl-train: warning: standard output: cannot write: No space left on device; free some space on that disk; training continues'
