@@ -110,6 +110,13 @@ rm -r second/save
 expect_exit 0 run_in second --log-jsonl shared.jsonl --seed 2
 [ "$(wc -l <shared.jsonl)" -gt $((2 * whole_lines)) ] || fail 'a new run in a new folder erases the log'
 
+# The time of an iteration excludes validation, here of 400 batches after iteration 2.
+expect_exit 0 mtl-train --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 64 --mock-data \
+  --max-position-embeddings 64 --tokenizer-type NullTokenizer --vocab-size 512 --micro-batch-size 4 --global-batch-size 8 \
+  --lr 0.001 --train-iters 4 --log-interval 2 --peak-tflops 1 --eval-interval 2 --eval-iters 400 --log-jsonl held.jsonl
+sed -n 's/.*"iteration": \([24]\),.*"elapsed_ms_per_iteration": \([0-9.]*\).*/\1 \2/p' held.jsonl |
+  awk '{ ms[$1] = $2 } END { exit !(ms[2] > 0 && ms[4] > 0 && ms[4] < 5 * ms[2]) }' || fail 'an iteration includes validation'
+
 # If a run is shorter than a log interval, it reports its last iteration. It warns if there is no --save.
 expect_exit 0 mtl-train "${UNSAVED[@]}" --log-interval 100 --log-jsonl short.jsonl
 once out ' iteration +12/ +12 .* lm loss: [0-9]'

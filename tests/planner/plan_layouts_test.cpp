@@ -504,6 +504,7 @@ TEST_CASE("plans: a search that is ended has the best of what it has simulated")
     return so_far.simulated < 2;
   });
   CHECK(whole.is_complete);
+  CHECK(whole.candidates < layout_choices(request).size());  // without balanced splits that are the even one
   CHECK(!ended.is_complete);
   CHECK(ended.simulated == 2);
   CHECK(ended.best.size() == 2);
