@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "base/count_of.h"
 #include "base/files.h"
@@ -20,7 +22,7 @@ using namespace mtl;
 struct PlotOptions {
   std::vector<std::string> logs;
   std::optional<std::string> output;
-  bool terminal = false, json = false;
+  bool terminal = false, json = false, follow = false;
   std::string y, names;
   RunChartOptions chart;
 };
@@ -34,6 +36,7 @@ void add_flags(Flags& flags, PlotOptions& options) {
             "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG");
   flags.add_switch("--terminal", options.terminal, "draw with characters on standard output");
   flags.add_switch("--json", options.json, "print the metrics as JSON");
+  flags.add_switch("--follow,-f", options.follow, "draw again whenever a log grows, until Ctrl-C ends the program");
   flags.section("Chart");
   flags.add("--x", &options.chart.x, "NAME", "horizontal axis").one_of({"iteration", "samples", "tokens", "time"});
   flags.add("--y", &options.y, "LIST",
@@ -52,11 +55,24 @@ void add_flags(Flags& flags, PlotOptions& options) {
       .only_with("--x tokens", [&options] { return options.chart.x == "tokens"; });
 }
 
+/// Returns the output kind: "svg", "json", "txt" or "terminal".
+std::string output_kind(const PlotOptions& options) {
+  if (options.json) return "json";
+  if (options.terminal) return "terminal";
+  if (options.output) return *options.output == "-" ? "svg" : fs::path(*options.output).extension().string().substr(1);
+  return is_terminal(STDOUT_FILENO) ? "terminal" : "svg";
+}
+
 void check_flags(Flags& flags, const PlotOptions& options) {
   if (options.logs.empty()) flags.problem("LOG", "is required: at least one log file, or - for standard input");
   if (int(options.terminal) + int(options.json) + int(options.output.has_value()) > 1) {
     flags.problem("--output, --terminal, --json", "exclude each other; use only one of them");
   }
+  const std::string kind = output_kind(options);
+  if (options.follow && std::ranges::count(options.logs, "-") > 0)
+    flags.problem("--follow", "reads logs again, which standard input does not allow; name the files");
+  if (options.follow && (options.json || (kind == "svg" && (!options.output || *options.output == "-"))))
+    flags.problem("--follow", "draws on a terminal (--terminal) or into a file; add --output FILE");
   const std::vector<std::string> metrics = split(options.y, ',');
   if (!options.y.empty() && std::find(metrics.begin(), metrics.end(), "") != metrics.end())
     flags.problem(cat("--y ", options.y),
@@ -100,12 +116,59 @@ std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
   return runs;
 }
 
-/// Returns the output kind: "svg", "json", "txt" or "terminal".
-std::string output_kind(const PlotOptions& options) {
-  if (options.json) return "json";
-  if (options.terminal) return "terminal";
-  if (options.output) return *options.output == "-" ? "svg" : fs::path(*options.output).extension().string().substr(1);
-  return is_terminal(STDOUT_FILENO) ? "terminal" : "svg";
+/// Reads the logs, and returns the chart in the form of output_kind().
+std::string draw(const PlotOptions& options, Console& console) {
+  std::vector<RunLog> logs = read_logs(options, console);
+  Chart chart = make_run_chart(logs, options.chart);
+  for (const std::string& warning : chart.warnings) console.warn(warning);
+  const std::string kind = output_kind(options);
+  TerminalOptions plain;
+  plain.unicode = true;
+  return kind == "json"  ? chart_json(chart, logs, options.chart)
+         : kind == "svg" ? svg_chart(chart)
+                         : terminal_chart(chart, kind == "txt" ? plain : detect_terminal(STDOUT_FILENO));
+}
+
+void write(const PlotOptions& options, const std::string& drawing, const std::string& program) {
+  if (options.output && *options.output != "-") {
+    InterruptGuard guard(program);
+    write_file_atomic(*options.output, drawing, &guard);
+  } else {
+    print_out(drawing);
+    flush_out();
+  }
+}
+
+/// Returns the sizes and dates of the logs, which change when a run writes.
+std::string states_of(const std::vector<std::string>& logs) {
+  std::string out;
+  std::error_code ignored;  // a log that does not exist yet
+  for (const std::string& path : logs)
+    out += cat(fs::file_size(path, ignored), " ", fs::last_write_time(path, ignored).time_since_epoch().count(), "\n");
+  return out;
+}
+
+/// Draws whenever a log changes, until a signal ends the process. Waits for logs that cannot be drawn yet.
+[[noreturn]] void follow(const PlotOptions& options, Console& console) {
+  constexpr std::chrono::milliseconds kBetweenLooks{500};
+  constexpr const char* kClear = "\033[H\033[2J";
+  const bool clears = !options.output && is_terminal(STDOUT_FILENO);
+  Console silent(console.program());  // warnings, such as of an incomplete last line, would come again and again
+  silent.quiet = silent.silent = true;
+  std::string drawn, waited;
+  for (;; std::this_thread::sleep_for(kBetweenLooks)) {
+    const std::string states = states_of(options.logs);
+    if (states == std::exchange(drawn, states)) continue;
+    std::string drawing;
+    try {
+      drawing = draw(options, silent);
+    } catch (const Error& error) {
+      if (error.code() == Exit::usage) throw;
+      if (waited != error.what()) console.info(cat("waiting for a log that can be drawn: ", waited = error.what()));
+      continue;
+    }
+    write(options, (clears ? kClear : "") + drawing, console.program());
+  }
 }
 
 void plot(PlotOptions& options, const std::string& config_file, Console& console) {
@@ -115,21 +178,8 @@ void plot(PlotOptions& options, const std::string& config_file, Console& console
     check_output(inputs, *options.output);
   }
   if (!options.y.empty()) options.chart.y = split(options.y, ',');
-  std::vector<RunLog> logs = read_logs(options, console);
-  Chart chart = make_run_chart(logs, options.chart);
-  for (const std::string& warning : chart.warnings) console.warn(warning);
-  std::string kind = output_kind(options);
-  TerminalOptions plain;
-  plain.unicode = true;
-  std::string drawing = kind == "json"  ? chart_json(chart, logs, options.chart)
-                        : kind == "svg" ? svg_chart(chart)
-                                        : terminal_chart(chart, kind == "txt" ? plain : detect_terminal(STDOUT_FILENO));
-  if (options.output && *options.output != "-") {
-    InterruptGuard guard(console.program());
-    write_file_atomic(*options.output, drawing, &guard);
-  } else {
-    print_out(drawing);
-  }
+  if (options.follow) follow(options, console);
+  write(options, draw(options, console), console.program());
 }
 
 }  // namespace

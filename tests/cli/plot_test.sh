@@ -46,6 +46,27 @@ kill -INT $! || fail 'ended before INT'
 wait $! || fail "exit $? after INT, which is ignored"
 [ -s "$WORK/late.svg" ] || fail 'no plot after INT, which is ignored'
 
+# --follow waits for a log, draws it, and draws it again when it grows.
+mtl-plot --follow "$WORK/grows.jsonl" -o "$WORK/grows.txt" 2>"$WORK/err" &
+follower=$!
+until grep -q 'waiting for a log' "$WORK/err" || ! kill -0 $follower; do sleep 0.05; done
+write_run 0 | head -n 4 >"$WORK/grows.jsonl"
+until [ -s "$WORK/grows.txt" ] || ! kill -0 $follower; do sleep 0.05; done
+cp "$WORK/grows.txt" "$WORK/first.txt"
+write_run 0 | tail -n +5 >>"$WORK/grows.jsonl"
+until ! cmp -s "$WORK/grows.txt" "$WORK/first.txt" || ! kill -0 $follower; do sleep 0.05; done
+kill -TERM $follower
+wait $follower
+[ $? -eq 143 ] || fail 'a follower ends by itself'
+mtl-plot "$WORK/grows.jsonl" -o "$WORK/once.txt"
+expect_same "$WORK/grows.txt" "$WORK/once.txt"
+[ "$(wc -l <"$WORK/err")" -eq 1 ] || fail 'more than one message while waiting'
+for wrong in - "$WORK/a.jsonl" "--json $WORK/a.jsonl" "-o - $WORK/a.jsonl"; do
+  # shellcheck disable=SC2086 # words
+  expect_exit 2 mtl-plot --follow $wrong
+  expect_text "$WORK/err" '^  --follow +(reads logs again|draws on a terminal)'
+done
+
 # SVG has the same bytes in a file and in a pipe.
 expect_exit 0 mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" -o "$WORK/two.svg"
 expect_text "$WORK/two.svg" '^<svg xmlns='
