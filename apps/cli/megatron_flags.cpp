@@ -25,7 +25,13 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   };
   only("--optimizer", fixed.optimizer, "which trains with AdamW");
   only("--rerun-mode", fixed.rerun_mode, "which does not repeat steps");
-  only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which does not split sequences");
+  only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel,
+       "which splits sequences by --context-parallel-size alone");
+}
+
+/// Returns true if the flags, or the model that they load, leave no learned positions to turn off.
+bool has_rotary_positions(const TrainOptions& options) {
+  return options.architecture.is_rotary() || !options.checkpoint.load.empty();
 }
 
 /// Adds flags whose meaning depends on another flag.
@@ -33,6 +39,12 @@ void add_related(Flags& flags, TrainOptions& options) {
   FixedOptions& fixed = options.fixed;
   flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
       .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
+  // Megatron-LM raises only for other positions. A loaded model brings its own.
+  flags.add_switch("--no-position-embedding", fixed.no_position_embedding, "")
+      .only_with("with rotary positions", [&options] { return !has_rotary_positions(options); });
+  flags.add_switch("--no-save-optim", fixed.no_save_optim, "").only_with("--save", [&options] {
+    return !options.checkpoint.save.empty();
+  });
   // With this flag, Megatron-LM uses --distributed-timeout-minutes only at the start. mtl has one timeout for start and
   // training.
   const auto seconds = std::make_shared<std::optional<double>>();
@@ -43,6 +55,14 @@ void add_related(Flags& flags, TrainOptions& options) {
   flags.check([&flags, &options, seconds] {
     if (*seconds) options.parallel.timeout_minutes = **seconds / 60;
     const FixedOptions& given = options.fixed;
+    if (given.no_position_embedding && !has_rotary_positions(options))
+      flags.problem("--no-position-embedding",
+                    "is for models without learned positions; use --position-embedding-type "
+                    "rope or yarn, or leave the flag out");
+    if (given.no_save_optim && !options.checkpoint.save.empty())
+      flags.problem("--no-save-optim",
+                    "is not supported in this version, which always saves the moments; make a model "
+                    "without them with mtl-convert");
     if (given.no_pipeline_parallel && options.parallel.pipeline > 1)
       flags.problem("--no-pipeline-parallel", cat("contradicts --pipeline-model-parallel-size ",
                                                   options.parallel.pipeline, "; use only one of them"));

@@ -15,6 +15,11 @@ const std::vector<std::string> kSupported = {"GPT2BPETokenizer",       "HuggingF
                                              "NullTokenizer"};
 const std::vector<std::string> kRefused = {"BertWordPieceLowerCase", "BertWordPieceCase"};
 
+std::string digits_of(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return std::isdigit(c) == 0; });
+  return text;
+}
+
 void check_type(Flags& flags, const std::string& type) {
   auto is_in = [&](const std::vector<std::string>& names) { return std::count(names.begin(), names.end(), type) > 0; };
   if (type.empty() || is_in(kSupported)) return;
@@ -22,9 +27,11 @@ void check_type(Flags& flags, const std::string& type) {
   if (is_in(kRefused)) {
     flags.problem(where, "is not supported; choose one of " + join(kSupported, ", "));
   } else {
-    std::string guess = nearest(type, kSupported);
-    flags.problem(where, guess.empty() ? "is unknown; choose one of " + join(kSupported, ", ")
-                                       : "is unknown; did you mean " + guess + "?");
+    const std::string guess = nearest(type, kSupported);
+    const bool is_typo = !guess.empty() && digits_of(guess) == digits_of(type);  // Llama3Tokenizer means no Llama 2
+    flags.problem(where, is_typo ? "is unknown; did you mean " + guess + "?"
+                                 : "is unknown; choose one of " + join(kSupported, ", ") +
+                                       " (a model of Hugging Face has HuggingFaceTokenizer --tokenizer-model FOLDER)");
   }
 }
 

@@ -122,10 +122,10 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
       .add("--save-interval", &checkpoint.save_interval, "N",
            "iterations between saves (default, or 0: only at the end)")
       .at_least(0)
-      .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.save_interval == 0; });
+      .only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.save_interval == 0; });
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all")
       .at_least(0)
-      .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });
+      .only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });
   flags.add("--load", &checkpoint.load, "PATH",
             "checkpoint of mtl, Megatron-LM or torchtitan to resume, or Hugging Face folder to start from");
   add_hf_config_flag(flags, checkpoint.hf_config).only_with("--load", [&checkpoint] {

@@ -182,7 +182,7 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
 struct FixedOptions {
   std::string optimizer = "adam", rerun_mode = "disabled";
   std::int64_t ds_sequence_parallel = 1;
-  bool no_pipeline_parallel = false;
+  bool no_pipeline_parallel = false, no_position_embedding = false, no_save_optim = false;
 };
 
 struct TrainOptions {

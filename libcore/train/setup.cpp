@@ -44,6 +44,13 @@ std::string describe_shortage(const SplitSource& source, Split split, const std:
              "; use more data, or another --split (100,0,0 trains on all, without validation)");
 }
 
+/// Explains a word of --data-path that is no path, or returns "".
+std::string explain_word(const std::string& word) {
+  if (parse_float(word)) return "is a weight without a data set; a weight comes before its data set: 0.5 web 0.5 books";
+  if (word.find(',') != std::string::npos) return "does not exist; blanks, not commas, separate data sets";
+  return "";
+}
+
 /// Explains why a data set has no token files. Returns nullopt if it has them.
 std::optional<MissingIndex> explain_missing_files(const std::string& path, const std::string& prefix) {
   const bool has_idx = file_exists(prefix + ".idx"), has_bin = file_exists(prefix + ".bin");
@@ -51,6 +58,8 @@ std::optional<MissingIndex> explain_missing_files(const std::string& path, const
   if (!has_idx) {
     if (auto missing = explain_missing_index(path)) return missing;
   }
+  if (const std::string why = explain_word(path); !has_idx && !has_bin && !why.empty())
+    return MissingIndex{Exit::usage, why};
   const bool has_suffix = file_exists(prefix + "_text_document.idx");
   return MissingIndex{Exit::io, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " or ",
                                     has_bin ? "" : prefix + ".bin",
@@ -67,6 +76,8 @@ std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const
   std::shared_ptr<const IndexedDataset> out;
   if (!missing)
     findings.attempt(where, [&] { out = files.open(prefix); });
+  else if (missing->code == Exit::usage)
+    findings.problem(where, missing->message);
   else if (dry_run && missing->code == Exit::io)
     console.warn(cat(where, " was not checked: ", missing->message));
   else

@@ -83,7 +83,20 @@ expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl . --t
 expect_text err '^mtl-train: 3 problems'
 
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --json --keep-last 2 --save-interval 1
-for flag in --json --keep-last --save-interval; do expect_lines 1 "^  $flag +(is for|needs) "; done
+expect_lines 1 '^  --json +needs '
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --keep-last 2 --save-interval 1 --no-save-optim --dry-run
+for flag in --keep-last --save-interval --no-save-optim; do expect_text err "^mtl-train: $flag has no effect without --save$"; done
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --eval-iters -1
+expect_text err '^  --eval-iters -1 +must be at least 0, which turns validation off$'
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --no-position-embedding
+expect_text err '^  --no-position-embedding +is for models without learned positions; use --position-embedding-type rope'
+for words_of_data in 'merged_text_document 0.5 merged_text_document 0.5' merged_text_document,merged_text_document; do
+  # shellcheck disable=SC2086 # words
+  expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path $words_of_data
+  expect_text err '^  --data-path .* (a weight comes before its data set|blanks, not commas, separate data sets)'
+done
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tokenizer-type Llama3Tokenizer
+expect_text err '^  --tokenizer-type Llama3Tokenizer +is unknown; choose one of .*HuggingFaceTokenizer --tokenizer-model'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --tokenizer-model vocab.json
 expect_lines 1 "^mtl-train: --vocab-size has no effect without --tokenizer-type TikTokenizer or NullTokenizer$"
 expect_lines 1 "^mtl-train: --tokenizer-model has no effect with --tokenizer-type GPT2BPETokenizer or NullTokenizer$"
