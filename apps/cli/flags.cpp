@@ -24,6 +24,11 @@ constexpr const char* kEmpty = "is empty; add a value";
 
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
 
+/// Returns how many words follow a flag; -1: all up to the next flag.
+int takes_of(const CLI::Option& option, bool is_switch) {
+  return is_switch ? 0 : option.get_items_expected_max() > 1 ? -1 : 1;
+}
+
 }  // namespace
 
 /// Writes --help: positional arguments, then sections with each flag's names, choices and default.
@@ -297,6 +302,17 @@ void Flags::store_use(Flag& flag, const std::vector<std::string>& words) {
   flag.is_given |= origin_ == kCommandLine || flag.words() != before || is_refused;
 }
 
+void Flags::set_aside(const Flags& other, const std::vector<std::string>& subjects, const std::string& why) {
+  why_set_aside_ = why;
+  foreign.adopt(other.foreign, subjects, why, [this](const std::string& name) { return find(name) != nullptr; });
+  for (const auto& flag : other.flags_) {
+    for (const std::string& long_name : flag->option->get_lnames()) {
+      const std::string name = "--" + long_name;
+      if (find(name) == nullptr) foreign.acknowledge(takes_of(*flag->option, flag->kind() == "switch"), why, name);
+    }
+  }
+}
+
 ForeignFlags::Answer Flags::find_foreign(const std::string& name) const {
   std::vector<std::string> known;
   for (const auto& flag : flags_) {
@@ -304,14 +320,15 @@ ForeignFlags::Answer Flags::find_foreign(const std::string& name) const {
   }
   ForeignFlags::Answer answer = foreign.find(name, known);
   if (const Flag* meant = answer.meant.empty() ? nullptr : find(answer.meant)) {
-    const bool is_list = meant->option->get_items_expected_max() > 1;
-    answer.takes = meant->kind() == "switch" ? 0 : is_list ? -1 : 1;
+    answer.takes = takes_of(*meant->option, meant->kind() == "switch");
   }
   return answer;
 }
 
 void Flags::report_foreign(const std::string& name, const std::string& value) {
   const ForeignFlags::Answer answer = find_foreign(name);
+  if (answer.kind == ForeignFlags::Answer::acknowledged && answer.text == why_set_aside_)
+    return set_aside_.push_back(name);
   if (answer.kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, " ", answer.text));
   const bool shows_value = answer.kind != ForeignFlags::Answer::unknown && answer.takes > 0 && !value.empty();
   report(shows_value ? name + " " + value : name, answer.text);
@@ -373,6 +390,7 @@ Flags::Request Flags::parse(int argc, const char* const* argv, const std::functi
     while (file.peek() != EOF) app_->parse_from_stream(file);  // one line
     origin_ = kCommandLine;
   }
+  if (!set_aside_.empty()) notice(cat(join(set_aside_, ", "), " ", why_set_aside_));
   dumped_ = app_->config_to_str();
   const std::size_t before = problems_.size();
   check_all(prepare);

@@ -106,6 +106,10 @@ class Flags {
   /// Declares that the user meant to set this flag, but with a mistake that has been reported: problem() then does not
   /// report problems that name it. Has no effect on a flag that was given.
   void mark_as_meant(const std::string& name);
+  /// Accepts another program's flags that this one lacks, so that its command line can be given to this one: sets them
+  /// aside, with one notice of all that were given, "--lr, --save WHY". Flags of the other program's foreign flags are
+  /// answered as ForeignFlags::adopt() says.
+  void set_aside(const Flags& other, const std::vector<std::string>& subjects, const std::string& why);
   /// Adds a message that is printed once before the run, for example about a flag without effect.
   void notice(const std::string& text);
   std::size_t problem_count() const { return problems_.size() + consequences_; }
@@ -176,7 +180,8 @@ class Flags {
   std::vector<Problem> problems_;  // the first `unknown_` are about unknown flags
   std::size_t unknown_ = 0;
   std::size_t consequences_ = 0;  // problems that are not reported, because they follow from others
-  std::vector<std::string> notices_;
+  std::vector<std::string> notices_, set_aside_;
+  std::string why_set_aside_;
   std::string dumped_;
   std::string origin_ = kCommandLine;  // of the values being stored
   std::size_t config_line_ = 0;        // current line in --config

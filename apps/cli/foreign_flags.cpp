@@ -1,5 +1,7 @@
 #include "cli/foreign_flags.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/str.h"
 
@@ -31,6 +33,19 @@ void ForeignFlags::read(std::string_view text) {
         add(flag.substr(0, end), answer);
       }
     }
+  }
+}
+
+void ForeignFlags::adopt(const ForeignFlags& other, const std::vector<std::string>& subjects, const std::string& why,
+                         const std::function<bool(const std::string& name)>& is_known) {
+  constexpr std::string_view kSpelled = "is spelled ";
+  for (const auto& [name, answer] : other.answers_) {
+    const bool is_spelled =
+        starts_with(answer.text, kSpelled) && is_known(split(answer.text.substr(kSpelled.size()), ' ')[0]);
+    const bool keeps =
+        answer.kind == Answer::unknown || is_spelled || std::ranges::find(subjects, answer.subject) != subjects.end();
+    answers_[name] = answer;
+    if (!keeps) answers_[name].kind = Answer::acknowledged, answers_[name].text = why;
   }
 }
 

@@ -2,6 +2,7 @@
 // with the flag that was probably meant.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -32,6 +33,11 @@ class ForeignFlags {
   /// flags, separated by blanks and line ends, to which this answer applies. A flag that takes one value ends with "=",
   /// one that takes all words up to the next flag with "=...", and a family with "*". `#` begins a comment line.
   void read(std::string_view text);
+  /// Takes the answers of another program, whose flags are set aside here: acknowledges, with the reason `why`, what it
+  /// acknowledges or refuses, but still refuses its flags of `subjects`, and those that are spelled like a flag for
+  /// which `is_known()` returns true.
+  void adopt(const ForeignFlags& other, const std::vector<std::string>& subjects, const std::string& why,
+             const std::function<bool(const std::string& name)>& is_known);
   /// Declares common wrong names for the flag `meant` that are too different to be recognized as typos.
   void suggest(std::string_view names, std::string_view meant) { add(names, mistake(meant)); }
 

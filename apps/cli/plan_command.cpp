@@ -31,11 +31,12 @@ namespace {
 /// The values of all flags.
 struct PlanCommand {
   TrainOptions run;
+  PlanModel model;
   GptConfig config;
   PlanDevices devices;
   std::optional<std::string> host_memory, output;
   FixedLayout fixed;
-  bool json = false;
+  bool json = false, recompute_activations = false;
 
   PlanRequest request() const {
     PlanRequest out = devices.request(run, config);
@@ -84,7 +85,8 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
       .only_with("GPUs: the memory of ranks on CPUs is --device-memory",
                  [&command] { return !command.devices.is_on_cpu(); });
   flags.section("Model");
-  add_architecture_flags(flags, run, [] { return false; });
+  command.model.add_flag(flags);
+  add_architecture_flags(flags, run, [&command] { return command.model.loaded.has_value(); });
   add_vocab_size_flag(flags, run.tokenizer.vocab_size, "tokens in the vocabulary, before padding");
   add_length_flag(flags, run.data);
   flags.section("Precision");
@@ -94,12 +96,16 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
       .required()
       .at_least(1);
   add_fixed_flags(flags, command.fixed);
+  flags.add_switch("--recompute-activations", command.recompute_activations,
+                   "same as --recompute-granularity selective");
   flags.section("Output");
   flags.add_switch("--json", command.json, "print the plan as JSON");
   flags.add("--output,-o", &command.output, "FILE",
             "also write a script that starts the best layout, or draw its step if FILE ends in .svg");
   flags.check([&flags, &command] {
     TrainOptions& options = command.run;
+    command.model.read(flags);
+    if (command.recompute_activations) command.fixed.recompute = "selective";
     options.parallel.world = options.parallel.plan_world.value_or(1);
     options.threads = 1;
     options.dry_run = true;
@@ -110,13 +116,19 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
     if (command.output && !is_script(*command.output) && !ends_with(*command.output, ".svg"))
       flags.problem("--output " + *command.output,
                     "does not end in .sh, for a script, or .svg, for a drawing; --json prints the plan as JSON");
-    if (flags.problem_count() == 0) command.config = check_model(flags, options);
+    if (command.output && is_script(*command.output) && command.model.loaded && !is_directory(command.model.load))
+      flags.problem("--load " + command.model.load,
+                    "describes a model that mtl-train cannot load, so there is no script; "
+                    "describe the model by flags, or leave out --output");
+    if (flags.problem_count() == 0) command.config = command.model.check(flags, options);
   });
+  accept_training_command(flags);
 }
 
 /// Returns the flags of the model and the run that were given.
-std::vector<std::string> repeated_flags(const Flags& flags) {
-  return flags.given_flags({"--world-size",
+std::vector<std::string> repeated_flags(const PlanCommand& command, const Flags& flags) {
+  return flags.given_flags({command.model.loaded ? "" : "--load",
+                            "--world-size",
                             "--gpus-per-node",
                             "--hardware",
                             "--profile",
@@ -138,7 +150,8 @@ std::vector<std::string> repeated_flags(const Flags& flags) {
                             "--num-virtual-stages-per-pipeline-rank",
                             "--zero-stage",
                             "--micro-batch-size",
-                            "--recompute-granularity"});
+                            "--recompute-granularity",
+                            "--recompute-activations"});
 }
 
 /// Returns lines of settings with which a layout fits that does not, or says that there are none.
@@ -212,7 +225,7 @@ void write_plan(const PlanCommand& command, const Flags& flags, Console& console
   InterruptGuard guard(flags.program());
   write_file_atomic(*command.output,
                     ends_with(*command.output, ".svg") ? layout_svg(plans.best[0], request)
-                                                       : plan_script(plans, request, repeated_flags(flags)),
+                                                       : plan_script(plans, request, repeated_flags(command, flags)),
                     &guard);
 }
 

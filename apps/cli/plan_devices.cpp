@@ -6,7 +6,9 @@
 
 #include "base/files.h"
 #include "base/str.h"
+#include "ckpt/hf_config.h"
 #include "cli/layout_flags.h"
+#include "cli/train_flags.h"
 #include "planner/hardware_file.h"
 
 namespace mtl {
@@ -133,10 +135,33 @@ void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run) {
   }
 }
 
-GptConfig check_model(Flags& flags, const TrainOptions& run) {
+void accept_training_command(Flags& flags) {
+  TrainOptions options;
+  const RunStart start;
+  Flags training("mtl-train", "");
+  add_train_flags(training, options, start);
+  flags.set_aside(training, {"precision", "memory", "architecture"},
+                  "are set aside, because a plan chooses them or does not depend on them");
+}
+
+void PlanModel::add_flag(Flags& flags) {
+  flags.add("--load", &load, "PATH", "a config.json of transformers, or its folder, that describes the model");
+}
+
+void PlanModel::read(Flags& flags) {
+  if (load.empty()) return;
+  const std::string path = is_directory(load) ? load + "/config.json" : load;
+  if (file_exists(path))
+    loaded = read_hf_description(path).config;
+  else
+    flags.notice(cat("--load ", load, " is set aside, because it has no config.json that describes the model"));
+}
+
+GptConfig PlanModel::check(Flags& flags, const TrainOptions& run) const {
   const std::optional<std::int64_t>& tokens = run.tokenizer.vocab_size;
-  if (!tokens) flags.problem("--vocab-size", "is required, because the size of the vocabulary is part of the model");
-  return resolve_config(run, {}, tokens.value_or(1), std::bind_front(&Flags::problem, &flags));
+  if (!tokens && !loaded)
+    flags.problem("--vocab-size", "is required, because the size of the vocabulary is part of the model");
+  return resolve_config(run, loaded, tokens.value_or(1), std::bind_front(&Flags::problem, &flags));
 }
 
 }  // namespace mtl

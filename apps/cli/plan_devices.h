@@ -31,7 +31,20 @@ void add_device_flags(Flags& flags, PlanDevices& devices, TrainOptions& run);
 /// Reads the profile, sets run.device, and reports what is missing to know the devices and their links. run.parallel
 /// and run.precision must have been parsed.
 void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run);
-/// Returns the run's model, and reports what is missing or cannot be built. Other flags must have no problem.
-GptConfig check_model(Flags& flags, const TrainOptions& run);
+/// Accepts the command line of a training run: sets aside the flags of mtl-train that these programs lack.
+void accept_training_command(Flags& flags);
+
+/// The model of a plan: described by flags, or by the config.json that --load names.
+struct PlanModel {
+  std::string load;
+  std::optional<GptConfig> loaded;
+
+  void add_flag(Flags& flags);
+  /// Reads the config.json. If there is none, as in the folder of a run that has not begun, says that the flag is set
+  /// aside. Must be called before the other checks.
+  void read(Flags& flags);
+  /// Returns the run's model, and reports what is missing or cannot be built. Other flags must have no problem.
+  GptConfig check(Flags& flags, const TrainOptions& run) const;
+};
 
 }  // namespace mtl

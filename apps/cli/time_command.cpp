@@ -23,6 +23,7 @@ namespace {
 /// The values of all flags.
 struct TimeCommand {
   TrainOptions run;
+  PlanModel model;
   GptConfig config;
   PlanDevices devices;
   std::optional<std::string> output;
@@ -32,6 +33,7 @@ struct TimeCommand {
 /// Resolves the model, and reports what mtl-train would refuse.
 void check_run(Flags& flags, TimeCommand& command) {
   TrainOptions& run = command.run;
+  command.model.read(flags);
   run.parallel.world = run.parallel.plan_world.value_or(1);
   run.threads = 1;
   run.dry_run = true;
@@ -41,14 +43,15 @@ void check_run(Flags& flags, TimeCommand& command) {
     flags.problem("--offload-optimizer " + run.parallel.offload_optimizer,
                   "needs --disk-gbs, the rate of the files' disk");
   check_options(run, report);
-  if (flags.problem_count() == 0) command.config = check_model(flags, run);
+  if (flags.problem_count() == 0) command.config = command.model.check(flags, run);
 }
 
 void add_time_flags(Flags& flags, TimeCommand& command) {
   TrainOptions& run = command.run;
   add_device_flags(flags, command.devices, run);
   flags.section("Model");
-  add_architecture_flags(flags, run, [] { return false; });
+  command.model.add_flag(flags);
+  add_architecture_flags(flags, run, [&command] { return command.model.loaded.has_value(); });
   add_vocab_size_flag(flags, run.tokenizer.vocab_size, "tokens in the vocabulary, before padding");
   add_length_flag(flags, run.data);
   add_mask_flag(flags, run.data);
@@ -72,6 +75,7 @@ void add_time_flags(Flags& flags, TimeCommand& command) {
       flags.problem("--output " + *command.output, "is not a drawing; choose a name that ends in .svg");
     check_run(flags, command);
   });
+  accept_training_command(flags);
 }
 
 void write_time(const TimeCommand& command, const Flags& flags) {
