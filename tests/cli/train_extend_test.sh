@@ -152,6 +152,7 @@ grep -q '"optimizer_steps": 3[,}]' moments/save/iter_0000006/manifest.json || fa
 expect_exit 0 run_in requeued --load source/save --no-load-optim --exit-interval 5
 expect_exit 0 run_in requeued --load source/save --no-load-optim
 expect_text err 'resuming requeued/save/iter_0000005'
+expect_text err '^mtl-train: --no-load-optim has no effect on the newest checkpoint in --save: its moments are resumed$'
 same_run requeued moments '--no-load-optim, requeued'
 expect_exit 0 run_in continued --load source/save --override-opt_param-scheduler
 cmp -s "continued/save/$LAST" "moments/save/$LAST" && fail '--no-load-optim has no effect'

@@ -11,12 +11,31 @@ same_weights() { cmp -s "$1/save/$LAST" "whole/save/$LAST" || fail "$2: differen
 # once FILE PATTERN: exactly one line matches.
 once() { [ "$(grep -cE -- "$2" "$1")" -eq 1 ] || { fail "not one line like '$2' in $1"; sed 's/^/    /' "$1" >&2; }; }
 
+# The log says what runs. A line's rates are those of its samples and its time.
+sed -nE '1s/.*"parameters": (.*), "data": \{.*/\1/p' whole/log.jsonl | sed -E 's/("threads": )[0-9]+/\1N/' >start
+cat >expected <<'END'
+42880, "threads": N, "precision": "fp32", "tf32": false, "attention_backend": "auto", "world_size": 1, "tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "context_parallel": 1, "peak_tflops": 0.1, "global_batch_size": 4, "seq_length": 32, "train_iterations": 12
+END
+expect_same start expected
+grep '"type": "step"' whole/log.jsonl | grep -oE '"[a-z_]+": ' | tr -d '": ' | sort | uniq -c | awk '{ print $1, $2 }' >keys
+printf '6 %s\n' consumed_samples data_stall_ms elapsed_ms_per_iteration global_batch_size grad_norm iteration learning_rate \
+  lm_loss loss_scale mfu_a mfu_b nan_iterations skipped_iterations tflops_per_device tokens_per_second type >expected
+expect_same keys expected
+awk "$VALUE"'/"type": "step"/ {
+    ms = value("elapsed_ms_per_iteration")
+    printf "%.5g %.5g %.5g %.5g\n", value("tokens_per_second") * ms, value("tflops_per_device") * ms, value("mfu_a") * ms, value("mfu_b") * ms
+  }' whole/log.jsonl | sort -u >rates
+echo '1.28e+05 0.03303 0.34505 0.36078' >expected
+expect_same rates expected
+
 # On a full disk, the log loses the start, 6 intervals, 2 validations and the last 2 evaluations. The run succeeds.
 expect_exit 0 run_in full --log-jsonl /dev/full
 once err '^mtl-train: warning: /dev/full: cannot write .*No space left on device; free some space on that disk; training continues'
 once err '^mtl-train: warning: /dev/full: 11 lines could not be written'
 [ "$(wc -l <err)" -eq "$(grep -cE 'training|saved|/dev/full' err)" ] || fail 'warns more than once'
 same_weights full '--log-jsonl /dev/full'
+expect_exit 0 run_in cut --log-jsonl /dev/full --exit-interval 4
+once err '^mtl-train: warning: /dev/full: 3 lines could not be written'
 
 # A file that is not a log stays unchanged, with or without lines: data, the tokenizer, a configuration.
 printf '{"a": 1}' >object.json
@@ -118,7 +137,8 @@ sed -n 's/.*"iteration": \([24]\),.*"elapsed_ms_per_iteration": \([0-9.]*\).*/\1
   awk '{ ms[$1] = $2 } END { exit !(ms[2] > 0 && ms[4] > 0 && ms[4] < 5 * ms[2]) }' || fail 'an iteration includes validation'
 
 # If a run is shorter than a log interval, it reports its last iteration. It warns if there is no --save.
-expect_exit 0 mtl-train "${UNSAVED[@]}" --log-interval 100 --log-jsonl short.jsonl
+expect_exit 0 mtl-train "${UNSAVED[@]}" --log-interval 100 --log-jsonl short.jsonl --threads 1
+once err '^mtl-train: training 42,880 parameters on a CPU process of 1 thread: iterations 1 to 12, each of 4 x 32 tokens; the first report comes after iteration 12$'
 once out ' iteration +12/ +12 .* lm loss: [0-9]'
 once short.jsonl '"type": "step", "iteration": 12, .*"lm_loss": [0-9.]+,.*"final": true'
 once err '^mtl-train: warning: without --save the trained model is not kept$'

@@ -27,6 +27,7 @@ once err '^mtl-train: profile of iterations 2 to 3: prof/first/rank\*\.txt, rank
 [ "$(number prof/first/rank0.json first_step) $(number prof/first/rank0.json steps)" = "2 2" ] ||
   fail 'the profile does not begin at iteration 2 or does not have two iterations'
 once prof/first/rank0.json '^ +"tflops_f32": 0\.05,$'
+once prof/first/rank0.json '^ +"name": "CPU, 1 thread",$'
 for name in gemm attention_forward attention_backward layernorm_backward cross_entropy_forward_backward adamw_step; do
   grep -qE "^$name +[0-9.]+ +[0-9.]+ +[0-9.]+% " prof/first/rank0.txt || fail "$name is not in the table: $(cat prof/first/rank0.txt)"
 done
@@ -48,6 +49,8 @@ fi
 # A run that ends during the profile, and a run that never reaches it.
 expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 2 --profile-step-end 9 --profile-dir short
 [ "$(number short/rank0.json first_step) $(number short/rank0.json steps)" = "3 2" ] || fail "not the last two iterations"
+expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 0 --profile-step-end 9 --profile-dir early --exit-interval 2
+[ "$(number early/rank0.json first_step) $(number early/rank0.json steps)" = "1 2" ] || fail "not the iterations before an early end"
 expect_exit 0 mtl-train "${run[@]}" --profile
 once err '^mtl-train: warning: no step was profiled: this session ran none of the iterations 11 to 12; .*--profile-step-start and --profile-step-end'
 [ ! -e profile ] || fail 'a profile was written without iterations'

@@ -126,6 +126,8 @@ expect_exit 65 run_in data --data-path other_text_document
 expect_text err 'trained on different data: other_text_document: bin_bytes is [0-9]+, but was [0-9]+ .*--allow-data-change'
 expect_exit 0 run_in data --data-path other_text_document --allow-data-change
 expect_text err 'resuming data/save/iter_0000009'
+expect_exit 0 run_in data --allow-data-change
+grep 'other data' err && fail 'a complete run continues with other data'
 copy_at_9 data
 mkdir moved && cp c_text_document.* moved
 expect_exit 0 run_in data --data-path moved/c_text_document
@@ -140,6 +142,9 @@ expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file "$BPE/vocab.json" --exit-inter
 expect_exit 65 run_in bpe "${bpe[@]}" --vocab-file vocab.json
 expect_text err 'bpe/save/iter_0000003 was trained with another tokenizer'
 expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file vocab.json --allow-data-change
+expect_text err '^mtl-train: warning: bpe/save/iter_0000003 continues with another tokenizer$'
+expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file "$BPE/vocab.json" --allow-data-change
+grep 'another tokenizer' err && fail 'a complete run continues with another tokenizer'
 
 # --load with --finetune: uses another run's weights, unless --save already has a checkpoint to resume.
 expect_exit 0 run_in tune --load whole/save --finetune --exit-interval 3
@@ -231,7 +236,7 @@ same_run signals uninterrupted 'USR1 and TERM'
 # A run whose first report is not near says when it comes.
 expect_exit 0 run_in slow --train-iters 100000 --log-interval 100000 --exit-interval 2
 expect_text err '; the first report comes after iteration 100,000$'
-expect_text err '^mtl-train: the first iteration took [0-9.]+ s; at this rate it is about [0-9hmins .]+ to the first report and '
+expect_text err '^mtl-train: the first iteration took [0-9.]+ s; at this rate it is about ([0-9hmins .]+) to the first report and \1 to the end$'
 
 # Signals while the run is starting: it waits for its log's reader and has nothing to save.
 # start_waiting NAME: starts the run in the background and waits until it has its folder.
@@ -312,6 +317,7 @@ expect_exit 0 run_in last
 expect_exit 0 run_in last-cut --exit-duration-in-mins 0.0001
 grep -q '"type": "validation"' last-cut/log.jsonl && fail 'the last validation was not interrupted'
 expect_exit 0 run_in last-cut
+grep -q '^mtl-train: training' err && fail 'only a validation remains, but the run says that it trains'
 same_run last-cut last 'interrupted in the last validation'
 
 # Every session makes progress, also if its time limit is shorter than the start and a validation.

@@ -200,11 +200,17 @@ expect_names back 'iter_0000003 iter_0000006 iter_0000007 iter_0000008.rolled_ba
 # Rolling back to an impossible checkpoint changes nothing.
 copy_at_9 back
 expect_exit 2 run_in back --ckpt-step 7
-expect_text err 'iter_0000007 in back/save; choose one of iter_0000009, iter_0000006, iter_0000003'
+expect_text err '^mtl-train: --ckpt-step 7: there is no iter_0000007 in back/save; choose one of iter_0000009, iter_0000006, iter_0000003$'
+expect_exit 2 run_in back --load back/save/iter_0000007
+expect_text err '^mtl-train: --load back/save/iter_0000007: there is no iter_0000007 in back/save; choose one of '
+mkdir empty
+expect_exit 2 run_in other --load empty --ckpt-step 7
+expect_text err '^mtl-train: --ckpt-step 7: there is no iter_0000007 in empty, which contains no checkpoints; use another folder$'
 flip back 6
 expect_exit 65 run_in back --ckpt-step 6
 expect_exit 65 run_in back --ckpt-step 6 --no-load-optim  # the damaged moments are not loaded
 expect_exit 2 run_in back --load back/save/iter_0000003 --finetune
+expect_text err '^mtl-train: --finetune cannot start at iteration 0 in back/save, which contains the checkpoint to start from; '
 head -n 390 "$CORPUS" >fewer.jsonl
 preprocess fewer.jsonl fewer
 expect_exit 65 run_in back --ckpt-step 3 --data-path fewer_text_document
