@@ -2,13 +2,17 @@
 #include "train/metrics.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "tests/scratch_folder.h"
 
@@ -360,6 +364,54 @@ TEST_CASE("log files: a partially written record is cut off, and the next one fo
   CHECK(read_file(path) == "first\n");
   log.write("third\n");
   CHECK(read_file(path) == "first\nthird\n");
+}
+
+TEST_CASE("log files: a device is not synced, and text to a full pipe waits for its reader") {
+  LogFile("/dev/null").sync();
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_NONBLOCK) == 0);
+  std::string sent(1 << 18, 'a'), seen;  // more than a pipe holds
+  std::jthread reader([&] {
+    char some[4096];
+    for (ssize_t got = 0; seen.size() < sent.size() && (got >= 0 || errno == EAGAIN);) {
+      got = ::read(ends[0], some, sizeof some);
+      seen.append(some, std::max<ssize_t>(0, got));
+      if (got < 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  const int terminal = ::dup(STDOUT_FILENO);
+  ::dup2(ends[1], STDOUT_FILENO);
+  std::string problem;
+  try {
+    write_stdout(sent);
+  } catch (const Error& error) {
+    problem = error.what();
+    ::close(ends[0]);
+  }
+  ::dup2(terminal, STDOUT_FILENO);
+  reader.join();
+  CHECK(problem == "");
+  CHECK(seen == sent);
+  for (const int descriptor : {ends[0], ends[1], terminal}) ::close(descriptor);
+}
+
+TEST_CASE("shared log: a line waits while another run has the lock, and a log without lines to drop stays the file") {
+  const test::ScratchFolder folder;
+  const std::string path = folder / "log", link = folder / "link", start = "{\"type\": \"start\", \"iteration\": 0}\n";
+  write_file_atomic(path, start);
+  fs::create_hard_link(path, link);
+  SharedLog log(path, {.run = "a", .iteration = 0, .train_iterations = 10}, start);
+  CHECK(read_file(link) == start + start);
+  const int other = ::open(path.c_str(), O_RDONLY);
+  REQUIRE(::flock(other, LOCK_EX) == 0);
+  std::atomic<bool> is_released{false};
+  std::jthread holder([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    is_released = true;
+    ::close(other);
+  });
+  log.write("{}\n", "");
+  CHECK(is_released);
 }
 
 TEST_CASE("log sinks: count I/O failures, throw other errors") {

@@ -86,6 +86,26 @@ TEST_CASE("a resume says that another number of ranks forms other micro-batches 
   }
 }
 
+TEST_CASE("a resume with the recorded schedule reports nothing, and one without a record cannot use it") {
+  TrainOptions options;
+  options.checkpoint.use_checkpoint_schedule = true;
+  std::string problem;
+  const ReportProblem report = [&](const std::string& flag, const std::string& what) { problem = flag + " " + what; };
+  options.batch.train_iters = 4;
+  options.batch.global_batch_size = 4;
+  options.optimizer.schedule.lr = 0.5;
+  const Json extra = Json::object({{"settings", settings_record(options, run_schedule(options, {}))}});
+  CHECK(changed_settings(options, "run", extra, report).empty());
+  options.checkpoint.use_checkpoint_schedule = false;
+  options.optimizer.schedule.lr.reset();  // as in a dry run
+  CHECK(changed_settings(options, "run", extra, report).empty());
+  CHECK(changed_settings(options, "run", {}, report).empty());
+  CHECK(problem == "");
+  options.checkpoint.use_checkpoint_schedule = true;
+  CHECK(changed_settings(options, "run", {}, report).empty());
+  CHECK(starts_with(problem, "--use-checkpoint-opt_param-scheduler cannot be used, because run has no schedule "));
+}
+
 TEST_CASE("settings: a record has every setting, and a difference says both values") {
   TrainOptions options;
   options.data.seq_length = 64;

@@ -38,6 +38,15 @@ int status_of(const std::function<bool()>& body) {
   return status;
 }
 
+/// Returns what child processes wrote to a pipe, and closes it.
+std::string text_from(const int (&ends)[2]) {
+  ::close(ends[1]);
+  std::string text;
+  for (char c = 0; ::read(ends[0], &c, 1) == 1;) text += c;
+  ::close(ends[0]);
+  return text;
+}
+
 /// Returns true once the signals sent so far have been recorded. SIGINT and SIGTERM are recorded before SIGUSR1.
 bool records(SignalRequests& requests, int number) {
   send(number);
@@ -56,6 +65,7 @@ TEST_CASE("signals are requests, each taken once; a request to end persists") {
     send(SIGUSR1);
     CHECK(happens([&] { return requests.take_save(); }));
     CHECK(!requests.take_save());
+    CHECK(!requests.take_status());
     send(SIGUSR2);
     CHECK(happens([&] { return requests.take_status(); }));
     CHECK(!requests.take_status());
@@ -88,10 +98,7 @@ TEST_CASE("a request is answered at once with the iteration, once until it has b
       requests.begin_iteration(8);
       return records(requests, SIGTERM) && records(requests, SIGHUP);
     });
-    ::close(ends[1]);
-    std::string text;
-    for (char c = 0; ::read(ends[0], &c, 1) == 1;) text += c;
-    ::close(ends[0]);
+    const std::string text = text_from(ends);
     REQUIRE(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 3);
     const std::string save = saves ? ", then saving\n" : "; without --save nothing is kept\n";
@@ -127,10 +134,13 @@ TEST_CASE("INT and HUP request the end, unless they were ignored at the start; T
 }
 
 TEST_CASE("before the run begins, TERM ends the process at once with a request to requeue, and USR1 is kept") {
-  for (bool begins : {false, true}) {
+  for (const auto& [begins, message] : {std::pair(false, ""), std::pair(false, "bye"), std::pair(true, "bye")}) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
     const int status = status_of([&] {
+      ::dup2(ends[1], STDERR_FILENO);
       SignalRequests requests;
-      requests.end_at_once("");
+      requests.end_at_once(message);
       if (begins) requests.begin_run(false, false);
       send(SIGUSR1);
       bool saves = happens([&] { return requests.take_save(); });
@@ -139,6 +149,7 @@ TEST_CASE("before the run begins, TERM ends the process at once with a request t
     });
     REQUIRE(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == (begins ? 3 : 75));
+    CHECK(text_from(ends) == (begins || *message == '\0' ? "" : "bye\n"));
   }
 }
 
