@@ -77,6 +77,8 @@ resumes_alike steps "${ramp[@]:0:7}" --step-batch-size-schedule '0:2 256:6,1K:8'
 [ "$(sizes_of steps)" = '2 2 2 2 6 6 6 6 8 8 8 ' ] || fail "batch sizes of the schedule: $(sizes_of steps)"
 # The same losses on two ranks, and in two pipeline stages.
 expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl ranks.jsonl
+expect_text err '^mtl-train: training [0-9,]+ parameters on 2 CPU processes of [0-9]+ threads?: iterations 1 to 12, each of up to 8 x 32 tokens; '
+expect_text ranks.jsonl '"world_size": 2, "tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 2, .*"global_batch_size": 8,'
 expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl one.jsonl
 # losses_of NAME: writes NAME.losses.
 losses_of() {
@@ -85,8 +87,23 @@ losses_of() {
 losses_of ranks
 losses_of one
 expect_near_lines ranks.losses one.losses 'two ranks with growing batch sizes' 1e-6 12
+# rates_of NAME RANKS: writes NAME.rates, what RANKS compute in each iteration by its rates. Only several ranks wait.
+rates_of() {
+  awk -v ranks="$2" "$VALUE"'/"type": "step"/ {
+      ms = value("elapsed_ms_per_iteration")
+      printf "%.4g %.4g", value("global_batch_size"), value("tokens_per_second") * ms
+      printf " %.4g %.4g", ranks * value("tflops_per_device") * ms, ranks * value("mfu_a") * ms
+      print (value("communication_wait_ms") == "") == (ranks == 1) ? "" : " wait"
+    }' "$1.jsonl" >"$1.rates"
+}
+rates_of ranks 2
+rates_of one 1
+[ "$(wc -l <one.rates)" -eq 12 ] || fail "not the rates of 12 iterations: $(cat one.rates)"
+grep wait ranks.rates one.rates && fail 'one rank waits, or two do not'
+expect_same ranks.rates one.rates
 rm one.jsonl
 expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${MODEL[@]}" "${ramp[@]}" --num-layers 2 --pipeline-model-parallel-size 2 --micro-batch-size 1 --log-jsonl stages.jsonl
+expect_text stages.jsonl '"world_size": 2, "tensor_parallel": 1, "pipeline_parallel": 2, "data_parallel": 1,'
 expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --num-layers 2 --micro-batch-size 1 --log-jsonl one.jsonl
 losses_of stages
 losses_of one
@@ -231,6 +248,8 @@ rm -rf at3
 expect_exit 0 run_in at3 "${at3[@]}" --data-path $A --dataloader-type cyclic
 expect_refused '--micro-batch-size times data-parallel size is 4, but was 2' "${at3[@]}" --data-path $A \
   --dataloader-type cyclic --micro-batch-size 4
+expect_exit 0 run_in again "${at3[@]}" --data-path $B --dataloader-type cyclic --allow-data-change
+expect_text err "$other 12 of the new order\$"
 
 # mtl-data order prints the samples that such runs read, for any ranks.
 order() { mtl-data order --seq-length 32 --micro-batch-size 1 --global-batch-size 8 "$@"; }

@@ -217,6 +217,17 @@ run fp16 "${lower_scale[@]}"
 values fp16 loss_scale | tail -4 | uniq | wc -l | grep -qx 1 &&
   fail "the scale does not change after iteration 8: $(words fp16 loss_scale)"
 expect_same_resumed fp16 "${lower_scale[@]}"
+[ "$(state fp16 skipped_iterations)" = "\"skipped_iterations\":$(values fp16 skipped_iterations | paste -sd+ | bc)" ] ||
+  fail "the state has $(state fp16 skipped_iterations), the log $(words fp16 skipped_iterations)"
+# A report of iterations before and after the resume has the figures of both.
+run fp16 "${lower_scale[@]}" --log-interval 12
+rm -rf again.*
+cp -r fp16.ck again.ck && rm -r again.ck/iter_0000012
+train again "${lower_scale[@]}" --log-interval 12 || fail "exit $? within a log interval: $(cat err)"
+for key in lm_loss skipped_iterations lost_updates lost_updates_copy; do
+  [ "$(values again $key)" = "$(values fp16 $key | tail -1)" ] ||
+    fail "$key is $(values again $key) when resumed, not $(values fp16 $key | tail -1)"
+done
 run constant --fp16 --loss-scale 128
 [ "$(values constant loss_scale | sort -u)" = 128.0 ] || fail "--loss-scale 128: $(words constant loss_scale)"
 [ "$(values constant skipped_iterations | sort -u)" = 0 ] || fail '--loss-scale 128: skipped iterations'
@@ -224,6 +235,10 @@ mtl_compare near <(values fp32 lm_loss) <(values constant lm_loss) --relative 0.
   fail 'the losses of fp16 are far from those of fp32'
 run other_scale --fp16 --loss-scale 1024
 mtl_compare near <(values constant lm_loss) <(values other_scale lm_loss) --relative 1e-4 || fail 'the loss scale changes the losses'
+# If the scale cannot fall, an overflow is reported with its tensors.
+run overflow --fp16 --loss-scale 1e38 --train-iters 1
+expect_text err '^mtl-train: warning: iteration 1: the gradient is not finite; no update was made$'
+expect_text err '^  embedding.tokens.weight, embedding.positions.weight, layers.0.norm1.weight and 25 more$'
 # --hysteresis: the scale falls at the first overflow.
 run first --fp16 --hysteresis 1
 [ "$(words first loss_scale | cut -d' ' -f1-3)" = '4294967296.0 2147483648.0 1073741824.0' ] || fail "--hysteresis 1: $(words first loss_scale)"
@@ -233,7 +248,7 @@ rm -rf end.*
 train end --fp16 --initial-loss-scale 4294967296 --min-loss-scale 2147483648
 status=$?
 [ $status -eq 1 ] || fail "exit $status at the smallest loss scale"
-expect_text err 'iteration 3: the gradient is not finite'
+expect_text err '^mtl-train: warning: iteration 3: the gradient is not finite; no update was made$'
 expect_text err '^mtl-train: iteration 3: the gradient is not finite in fp16, and the loss scale is at its minimum, 2147483648; the state is saved\.'
 [ -e end.ck/iter_0000003/manifest.json ] || fail 'not saved at the smallest loss scale'
 [ "$(values end skipped_iterations | xargs)" = '1 1 1' ] ||

@@ -261,6 +261,26 @@ TEST_CASE("a grid has a process group per axis, and a grid of another size is re
   CHECK_THROWS_AS(make_groups(*session, Layout{}), Error);
 }
 
+TEST_CASE("operations that the group cannot perform are refused before they start") {
+  Communicator& group = control_group();
+  const int rank = group.rank();
+  Stream stream(Device::cpu);
+  std::vector<float> values(8);
+  const auto tensor = [&](std::int64_t count, DType type) { return Tensor(values.data(), type, {count}); };
+  const Tensor one = tensor(1, DType::f32), integers = tensor(1, DType::i32);
+  for (const int root : {-1, group.size()}) {
+    CHECK_THROWS_WITH(group.broadcast(stream, one, root), doctest::Contains("has no rank"));
+    CHECK_THROWS_WITH(group.send(stream, one, root, Channel::activations), doctest::Contains("no peer"));
+  }
+  CHECK_THROWS_WITH(group.receive(stream, one, rank, Channel::activations), doctest::Contains("no peer"));
+  CHECK_THROWS(group.all_reduce(stream, integers));
+  CHECK_THROWS(group.reduce_scatter(stream, integers, tensor(group.size(), DType::i32)));
+  CHECK_THROWS(group.reduce_scatter(stream, one, one));
+  CHECK_THROWS(group.all_gather(stream, one, one));
+  if (rank == 0) CHECK_THROWS_WITH(session->group({1, 2}, "others"), doctest::Contains("rank 0 is not a member"));
+  session->barrier();
+}
+
 TEST_CASE("disagreement between ranks names the rank that differs") {
   std::vector<AgreedItem> items = {{"program", "abc"}, {"command line", "--layers 2\n--lr 1e-4\n--seed 1"}};
   CHECK_NOTHROW(check_same(control_group(), session->hosts(), items));

@@ -8,6 +8,19 @@
 using namespace mtl;
 using namespace mtl::test;
 
+TEST_CASE("each total is the sum over the ranks") {
+  run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
+    StepTotals totals;
+    double* const fields[] = {&totals.loss_sum,     &totals.tokens,     &totals.save,
+                              &totals.status,       &totals.end,        &totals.stop,
+                              &totals.failed,       &totals.unsavable,  &totals.nonzero_updates,
+                              &totals.lost_updates, &totals.lost_copies};
+    for (std::size_t i = 0; i < std::size(fields); ++i) *fields[i] = double(i + 1) * (rank + 1);
+    totals.exchange(groups.world());
+    for (std::size_t i = 0; i < std::size(fields); ++i) CHECK(*fields[i] == 3 * double(i + 1));
+  });
+}
+
 TEST_CASE("after a step every rank knows the loss, the requests of any rank, and the shortest wait") {
   for (int ranks : {1, 3}) {
     run_ranks(RankGrid({.data = ranks}), [&](int rank, const ProcessGroups& groups) {
