@@ -278,6 +278,17 @@ code=$?
 [ $code -eq 75 ] || fail "INT twice: exit $code"
 [ -n "$(find twice/save -name 'iter_*')" ] || fail 'INT twice: nothing was saved'
 
+# Without --save, a signal loses the run, and says so.
+mtl-train "${MODEL[@]}" --train-iters 20000 --eval-interval 100000 --log-interval 50 >unsaved.out 2>unsaved.err &
+job=$!
+wait_until unsaved.out ' iteration '
+kill -TERM $job
+wait $job
+code=$?
+[ $code -eq 1 ] || fail "TERM without --save: exit $code"
+expect_text unsaved.err '^mtl-train: TERM: finishing iteration [0-9]+, then ending; without --save nothing is kept$'
+expect_text unsaved.err '^mtl-train: ended by a signal at iteration [0-9]+; without --save nothing was kept$'
+
 # A stop file ends the run after a save, with status 0. While the file exists, the same command does not train.
 start_long switched --kill-switch-path off
 touch off
