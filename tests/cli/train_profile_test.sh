@@ -26,7 +26,7 @@ once err '^mtl-train: profile of iterations 2 to 3: prof/first/rank\*\.txt, rank
 [ "$(losses plain.jsonl)" = "$(losses profiled.jsonl)" ] || fail '--profile changes the losses'
 [ "$(number prof/first/rank0.json first_step) $(number prof/first/rank0.json steps)" = "2 2" ] ||
   fail 'the profile does not begin at iteration 2 or does not have two iterations'
-once prof/first/rank0.json '^ +"tflops_f32": 0\.05,$'
+for dtype in 16 tf32 f32; do once prof/first/rank0.json "^ +\"tflops_$dtype\": 0\\.05,\$"; done
 once prof/first/rank0.json '^ +"name": "CPU, 1 thread",$'
 for name in gemm attention_forward attention_backward layernorm_backward cross_entropy_forward_backward adamw_step; do
   grep -qE "^$name +[0-9.]+ +[0-9.]+ +[0-9.]+% " prof/first/rank0.txt || fail "$name is not in the table: $(cat prof/first/rank0.txt)"

@@ -62,7 +62,8 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
   cyclic.data.dataloader_type = "cyclic";
   alone.batch.micro_batch_size = 1;
   alone.batch.global_batch_size.reset();
-  TrainOptions longer = alone;
+  TrainOptions longer = alone, unset = run_on(1, 1, 1);
+  unset.batch.global_batch_size.reset();
   longer.data.seq_length = 1024;
   const RunStart extended = start_of({.vocab = 64, .layers = 1, .hidden = 64, .heads = 1, .positions = 1024});
   struct Case {
@@ -211,6 +212,10 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
        "--zero-stage 3 --micro-batch-size 1 --global-batch-size 32\n"
        "--zero-stage 3 RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"},
       {longer, extended, .9, 0, "--bf16\n--seq-length 512\nRECOMPUTE --bf16\n"},
+      {unset, start, .95, 0,
+       "--micro-batch-size 2 --global-batch-size 4\n"
+       "RECOMPUTE\n"
+       "--micro-batch-size 1 --global-batch-size 4\n"},
       {alone, narrow, .9, 0,
        "--seq-length 32\n"
        "RECOMPUTE --seq-length 32\n"},

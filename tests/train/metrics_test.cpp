@@ -452,6 +452,7 @@ TEST_CASE("tensorboard: the bytes of a record equal TensorBoard's") {
   std::string event = scalars_event(1700000000.5, 300, {{"lm loss", 2.5}});
   CHECK(hex(tensorboard_record(event)) ==
         "1e00000000000000d9dc12320900002040fc54d94110ac022a100a0e0a076c6d206c6f73731500002040efedbc3d");
+  CHECK(hex(scalars_event(0, 1, {}).substr(9, 2)) == "1001");  // field 2, the step
 }
 
 TEST_CASE("tensorboard: one file per session holds all its reports") {
