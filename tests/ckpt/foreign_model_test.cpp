@@ -77,6 +77,96 @@ TEST_CASE("foreign models: a path may name the file") {
   }
 }
 
+TEST_CASE("foreign models: a folder's files and a path of a file tell the program, or nothing") {
+  struct NamedModel {
+    std::vector<std::string> files;  // relative to the folder; after a colon its text
+    std::string path, what, remedy;  // the path that is given, and the start of the remedy
+  };
+  const std::string distributed = "is a distributed checkpoint of Megatron-LM or PyTorch (", zarr = ", which mtl reads",
+                    deepspeed = "is a DeepSpeed or GPT-NeoX checkpoint (", other = "contains checkpoints from another ",
+                    rank_file = "is one rank's file of a DeepSpeed or GPT-NeoX checkpoint",
+                    optimizer = "contains the state of Megatron-LM's distributed optimizer",
+                    shard = "is one rank's shard of a Megatron-LM checkpoint (model_optim_rng.pt)",
+                    meta = "is a distributed Megatron-LM checkpoint";
+  const NamedModel models[] = {
+      {{"model_optim_rng.pt"}, "", shard, "; use it only with --load"},
+      {{"zero_to_fp32.py"}, "", "", ""},
+      {{"a_model_states.pt"}, "", deepspeed + "a_model_states.pt)", "; use it only with --load"},
+      {{"a_optim_states.pt"}, "", deepspeed + "a_optim_states.pt)", "; use it only with --load"},
+      {{"global_step5/x"}, "", "", ""},
+      {{"mp_rank_00/x"}, "", "is a Megatron-LM checkpoint (mp_rank_00)", "; use it only with --load"},
+      {{"pytorch_model_fsdp.bin"}, "", "is a checkpoint of FSDP (pytorch_model_fsdp.bin)", "; rename the file"},
+      {{".metadata", "__0_0.distcp"}, "", distributed + ".metadata)", "; use it only with --load"},
+      {{"__0_0.distcp"}, "", distributed + "__0_0.distcp)", " without .metadata"},
+      {{"checkpoint_metadata.json"}, "", "", ""},
+      {{"common.pt"}, "", meta + " (common.pt)", zarr},
+      {{"adapter_model.bin"}, "", "is an adapter of PEFT (adapter_model.bin)", "; merge it into its model with merge_"},
+      {{"adapter_config.json"}, "", "is an adapter of PEFT (adapter_config.json)", "; merge it into its model with m"},
+      {{".zmetadata"}, "", meta + " in zarr format (.zmetadata)", zarr},
+      {{".zarray"}, "", meta + " in zarr format (.zarray)", zarr},
+      {{"metadata.json:{\"sharded_backend\": 1}"}, "", meta + " (metadata.json)", zarr},
+      {{"metadata.json:{\"sharded_other\": 1}"}, "", "", ""},
+      {{"lit_model.pth.tar"}, "", "is a checkpoint of LitGPT (lit_model.pth.tar)", "; convert it with \"litgpt"},
+      {{"model_weights.ckpt"}, "", "is an unpacked archive of NeMo (model_weights.ckpt)", "; convert it with NeMo's"},
+      {{"meta_model_0.pt"}, "", "is a checkpoint of torchtune with Meta's names (meta_model_0.pt)", "; save it with t"},
+      {{"weights.00.npz"}, "", "is a model of MLX (weights.00.npz)", "; use the Hugging Face folder"},
+      {{"adapters.safetensors"}, "", "is an adapter of MLX (adapters.safetensors)", "; merge it into its model with m"},
+      {{"_METADATA"}, "", "is a checkpoint of Orbax (JAX, MaxText) (_METADATA)", "; convert it with MaxText's"},
+      {{"manifest.ocdbt"}, "", "is a checkpoint of Orbax (JAX, MaxText) (manifest.ocdbt)", "; convert it with MaxText"},
+      {{"flax_model-1.msgpack"}, "", "has the weights of Flax (flax_model-1.msgpack)", "; save them for PyTorch with"},
+      {{"a.pdparams"}, "", "is a model of PaddlePaddle (a.pdparams)", "; save it for PyTorch with PaddleNLP"},
+      {{"pytorch_model-1.bin"},
+       "",
+       "has PyTorch weights (pytorch_model-1.bin), but no config.json",
+       "; add the config"},
+      {{"pytorch_model.bin.index.json"},
+       "",
+       "has PyTorch weights (pytorch_model.bin.index.json), but no config.json",
+       "; add the config.json of the model"},
+      {{"model-1.safetensors"},
+       "",
+       "has the weights of a model (model-1.safetensors), but no config.json",
+       "; add the"},
+      {{"model.safetensors.index.json"},
+       "",
+       "has the weights of a model (model.safetensors.index.json), but no config.json",
+       "; add the config.json"},
+      {{"model.safetensors", "config.json"}, "", "", ""},
+      {{"a.safetensors", "b.bin", "c.pt", "model.bin", "pytorch_model.txt"}, "", "", ""},
+      {{"a_model_states.pt"}, "a_model_states.pt", rank_file, "; use the folder that contains"},
+      {{"a_optim_states.pt"}, "a_optim_states.pt", rank_file, "; use the folder that contains"},
+      {{"distrib_optim.pt"}, "distrib_optim.pt", optimizer, "; use the checkpoint's folder"},
+      {{"optim.pt"}, "optim.pt", optimizer, "; use the checkpoint's folder"},
+      {{"my_optim.pt"}, "my_optim.pt", "is a PyTorch file", "; move it to a folder as pytorch_model.bin"},
+      {{"a.pth"}, "a.pth", "is a PyTorch file", "; move it to a folder"},
+      {{"a.ckpt"}, "a.ckpt", "is a PyTorch file", "; move it to a folder"},
+      {{"pytorch_model-1.bin"}, "pytorch_model-1.bin", "is a PyTorch file", "; move it to a folder"},
+      {{"a.bin"}, "a.bin", "", ""},
+      {{"iter_0000005/common.pt"}, "", other + "program: iter_0000005 " + meta + " (common.pt)", zarr},
+      {{"release/model_optim_rng.pt"}, "", other + "program: release " + shard, "; use FOLDER/release"},
+      {{"global_step3/.zarray"}, "", other + "program: global_step3 " + meta + " in zarr format (.zarray)", zarr},
+      {{"step-1/.zarray"}, "", other + "program: step-1 " + meta + " in zarr format (.zarray)", zarr},
+      {{"weights/.zarray"}, "", other + "program: weights " + meta + " in zarr format (.zarray)", zarr},
+      {{"other/.zarray"}, "", "", ""}};
+  const ScratchFolder scratch;
+  for (const NamedModel& model : models) {
+    CAPTURE(model.files.front());
+    const std::string folder = scratch / "model";
+    fs::remove_all(folder);
+    for (const std::string& file : model.files) {
+      const std::string name = file.substr(0, file.find(':'));
+      make_directories(parent_folder(cat(folder, "/", name)));
+      write_text(cat(folder, "/", name), name == file ? "" : file.substr(name.size() + 1));
+    }
+    const ForeignModel found = find_foreign_model(model.path.empty() ? folder : cat(folder, "/", model.path), false);
+    CHECK(found.what == model.what);
+    const std::string remedy =
+        contains(model.remedy, "FOLDER") ? cat("; use ", folder, model.remedy.substr(12)) : model.remedy;
+    CHECK(found.remedy.substr(0, remedy.size()) == remedy);
+    CHECK(found.remedy.empty() == remedy.empty());
+  }
+}
+
 TEST_CASE("foreign models: beside DeepSpeed's tracker, a checkpoint may have any name") {
   const ScratchFolder scratch;
   make_directories(scratch / "best");
