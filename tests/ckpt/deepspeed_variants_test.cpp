@@ -34,7 +34,8 @@ void check_variants(const std::vector<Variant>& variants) {
   }
 }
 
-const std::string kModel = "_model_states.pt", kOptim = "_optim_states.pt", kMinus1 = "J\xff\xff\xff\xff";
+const std::string kModel = "_model_states.pt", kOptim = "_optim_states.pt", kMinus1 = "J\xff\xff\xff\xff",
+                  kMost = "\x8a\7\0\0\0\0\0\0\x20"s, kAbove = "\x8a\7\1\0\0\0\0\0\x20"s;  // 2^53 and one more
 
 }  // namespace
 
@@ -55,6 +56,10 @@ TEST_CASE("deepspeed: variants of the training state are refused for the right r
       {"neox_pipeline", "3 8 0 2 1 +", {{kModel, "iteration", "K\2", "K\3"}}},
       {"megatron_universal", "2 8 0 1 1 +", {{kModel, "skipped_steps", "K\0"s, "K\1"}}},
       {"megatron_universal", "taken -1 steps in 2 iterations", {{kModel, "skipped_steps", "K\0"s, "K\3"}}},
+      {"megatron_llama",
+       "number of samples is 9007199254740993",
+       {{kModel, "consumed_train_samples", "K\x08", kAbove}}},
+      {"megatron_llama", "2 9007199254740992 0 2 0 +", {{kModel, "consumed_train_samples", "K\x08", kMost}}},
       // The steps of the groups, and no steps if the optimizer state is refused
       {"megatron_llama",
        "4 8 0 3 1 +",
@@ -67,6 +72,10 @@ TEST_CASE("deepspeed: variants of the training state are refused for the right r
        {{kModel, "iteration", "K\2", "K\4"},
         {kModel, "amsgrad", "\x89", "G\x40\x08\0\0\0\0\0\0"s},
         {kModel, "amsgrad", "", "step"}}},
+      // An absurd number of steps, 1e16, is none.
+      {"megatron_llama",
+       "2 8 0 2 0 +",
+       {{kModel, "amsgrad", "\x89", "G\x43\x41\xc3\x79\x37\xe0\x80\0"s}, {kModel, "amsgrad", "", "step"}}},
       {"megatron_llama",
        "3 8 0 3 0 -",
        {{kModel, "iteration", "K\2", "K\3"}, {kModel, "params", "K\x0cK\x0dK\x0e", "K\x0cK\x0dN"}}},
@@ -92,6 +101,13 @@ TEST_CASE("deepspeed: variants of the optimizer state are refused for the right 
       {"megatron_bf16_stages", "does not follow the one bef", {{"rank_0_mp_rank_00_opt", "start", "K\0"s, "N"}}},
       {"megatron_bf16_stages", "does not follow", {{"rank_0_mp_rank_00_opt", "numel", "M\0\2"s, kMinus1}}},
       {"megatron_bf16_stages", "does not follow", {{"rank_0_mp_rank_00_opt", "numel", "M\0\2"s, "N"}}},
+      {"neox_sequential", " as a padding", {{kOptim, "group_paddings", "(K\0"s, "(N"}}},
+      {"megatron_tensor", "as partition_count", {{kOptim, "partition_count", "(K\3K\3e"s, "(NK\3e"}}},
+      {"megatron_tensor",
+       "has neither param_shapes nor",
+       {{kModel, "param_shapes", "", "x"}, {kOptim, "param_slice_mappings", "", "x"}}},
+      {"neox_sequential", "'exp_avg'", {{kOptim, "exp_avg", "", "x"}}},
+      {"neox_sequential", "'exp_avg_sq'", {{kOptim, "exp_avg_sq", "", "x"}}},
       {"neox_sequential", "with another shape than", {{kModel, "param_shapes", "K\x20K\x10", "K\x1fK\x10"}}},
       {"neox_sequential", "param_shapes is not a shape", {{kModel, "param_shapes", "K\x20K\x10", "NK\x10"}}},
       {"neox_sequential", "param_shapes is not a shape", {{kModel, "param_shapes", "K\x20", kMinus1}}},
@@ -118,6 +134,12 @@ TEST_CASE("deepspeed: variants of the weights are refused for the right reason, 
        "the position embedding differs",
        {{kOptim, "", "", ""}, {"mp_rank_01", embedding, "M\0\1"s, "M\1\1"}}},
       {"neox_sequential", "2 8 0 2 0 +", {{kModel, neox_norm, "", "module." + neox_norm}}},
+      {"neox_sequential", "is not a GPT parameter", {{kModel, neox_norm, "", "sequential.x.norm.scale"}}},
+      {"neox_sequential", "is not a GPT parameter", {{kModel, neox_norm, "", "sequential.5.norm.scal"}}},
+      {"neox_sequential", "the file has no entry 'module'", {{kModel, "module", "", "modul"}}},
+      {"neox_sequential",
+       "the entry 'module' is ",
+       {{kModel, "module", "", "modul"}, {kModel, "global_steps", "", "module"}}},
       {"neox_sequential", "is not a GPT parameter", {{kModel, neox_norm, "", "sequential..norm.scale"}}},
       {"neox_sequential", "is not a GPT parameter", {{kModel, neox_norm, "", "sequential.123456.norm.scale"}}},
   };
@@ -140,6 +162,12 @@ TEST_CASE("deepspeed: variants of a universal checkpoint are refused for the rig
       {"megatron_universal", "a way of merging", {{up + "fp32", "cat_dim", "K\0"s, "K\2"}}},
       {"megatron_universal", "a way of merging", {{up + "fp32", "cat_dim", "K\0"s, kMinus1}}},
       {"megatron_universal", "a way of merging", {{up + "fp32", "param_n_sub_params", "K\2", "K\3"}}},
+      {"megatron_universal", "a way of merging", {{up + "fp32", "param_n_sub_params", "K\2", "N"}}},
+      {"megatron_universal", "a way of merging", {{up + "fp32", "cat_dim", "K\0"s, "N"}}},
+      {"megatron_universal", "a way of merging", {{up + "fp32", "cat_dim", "", "axis"}}},
+      {"megatron_universal", "a way of merging", {{up + "fp32", "param_n_sub_params", "", "vocab_tensor"}}},
+      {"megatron_universal", "a way of merging", {{up + "fp32", "param_n_sub_params", "K\2", "\x89"}}},
+      {"megatron_universal", "a way of merging", {{up + "fp32", "param", "", "vocab_tensor"}}},
       {"megatron_universal", "not a contiguous fp32", {{up + "fp32", "param", "FloatStorage", "IntStorage"}}},
       {"megatron_universal", "does not consist of shards", {{"mp_rank_00", qkv, "K\x10K\x10\x86", "K\x0cK\x10\x86"}}},
       {"megatron_universal", "does not consist of shards", {{"mp_rank_00", qkv, "K\x10K\x10\x86", "K\0K\x10\x86"s}}},
