@@ -239,6 +239,8 @@ TEST_CASE("every flag that names the splits' data is read, and contradictory fla
     CHECK(problems({.data_path = {"a"}, .split = split})
               .at(cat("--split ", split))
               .ends_with("is not allowed in weights; write them as 969,30,1"));
+  const std::string huge(400, '9');  // more than a double holds
+  CHECK(problems({.split = huge}).at("--split " + huge).ends_with("is not a number"));
   CHECK(problems({.valid_data_path = {"0", "a"}}).contains("--valid-data-path"));
   CHECK(problems({.test_data_path = {"inf", "a"}}).contains("--test-data-path"));
 

@@ -149,6 +149,14 @@ TEST_CASE("modes follow their sequences, and mixed types or modes are refused") 
     for (const char* name : {"one", "two"}) inputs.push_back(std::make_unique<IndexedDataset>(folder.path + name));
     CHECK(test::error_of([&] { check_mergeable(inputs, {}); }, Exit::bad_data).ends_with(remedy));
   }
+  std::string idx = read_file(folder.path + "two.idx");
+  idx[17] = 6;  // f64
+  std::ofstream(folder.path + "two.idx", std::ios::binary) << idx;
+  for (const auto& names : {std::array{"one", "two"}, {"two", "one"}}) {
+    std::vector<std::unique_ptr<IndexedDataset>> inputs;
+    for (const char* name : names) inputs.push_back(std::make_unique<IndexedDataset>(folder.path + name));
+    CHECK(test::contains(test::error_of([&] { check_mergeable(inputs, {}); }, Exit::bad_data), "floats are not"));
+  }
   CHECK(mergeable({2, 3}, DataType::i32).type == DataType::i32);
   CHECK_FALSE(file_exists(folder.path + "x.bin"));
 }

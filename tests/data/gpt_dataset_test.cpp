@@ -329,6 +329,8 @@ TEST_CASE("mock tokens: sequences count up to the end-of-document token, in any 
   };
   std::vector<std::int32_t> gpt2(50255);
   std::iota(gpt2.begin(), gpt2.end(), 1);
+  CHECK_THROWS_AS(MockTokens(2, 2), Error);
+  CHECK_THROWS_AS(MockTokens(-1, 2), Error);
   for (const auto& [eod, vocab_size, counted] :
        {Case{0, 1, {0}}, Case{0, 2, {1}}, Case{1, 2, {0}}, Case{0, 5, {1, 2, 3, 4}}, Case{2, 6, {1, 3, 4, 5}},
         Case{4, 5, {1, 2, 3}}, Case{50256, 50257, gpt2}}) {
