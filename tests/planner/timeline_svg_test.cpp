@@ -124,6 +124,14 @@ TEST_CASE("boxes of a stage do not overlap, and their areas are its times") {
   CHECK(svg.find("inf") == std::string::npos);
   CHECK(svg.find("tensor, in node") != std::string::npos);
   CHECK(svg.find("messages, between nodes") != std::string::npos);
+  std::size_t legend = 0;  // in order
+  for (const char* name : {"forward", "backward", "waits for links", "idle", "links in the node", "links between nodes",
+                           "Numbers are micro-batches. "}) {
+    CAPTURE(name);
+    legend = svg.find(cat(">", name), legend);
+    REQUIRE(legend != std::string::npos);
+  }
+  CHECK(all_matches(svg, std::regex(R"re(width="18" height="\d+" (fill|class))re")).size() == 6);  // its swatches
   for (int number = 0; number < 4; ++number) {
     CAPTURE(number);
     const DrawnStage stage = read_stage(svg, number);
