@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/files.h"
 #include "base/hash.h"
 #include "ckpt/canonical.h"
 #include "ckpt/tensor_reader.h"
