@@ -93,7 +93,7 @@ class Trainer {
   bool answer_requests(const char* name, std::int64_t batch, bool final);
   void report_held_out(const char* name, double loss, bool final);
   void print_status(const std::string& where);
-  std::int64_t next_report() const;
+  std::int64_t next_due(std::int64_t interval) const;
   void print_begin();
   void print_times();
   void draw_status();

@@ -1,4 +1,6 @@
 // A training run's reports: intervals, validations, the start record, non-finite gradients.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -63,8 +65,9 @@ void Trainer::report_held_out(const char* name, double loss, bool final) {
                                     .is_final = final});
 }
 
-std::int64_t Trainer::next_report() const {
-  const std::int64_t interval = options_.logging.log_interval;  // 0: at the end
+/// Returns the next iteration at which something is due that is due every `interval` iterations (0: never) and at the
+/// end.
+std::int64_t Trainer::next_due(std::int64_t interval) const {
   return interval > 0 ? std::min(iterations_, (state_.iteration / interval + 1) * interval) : iterations_;
 }
 
@@ -78,14 +81,14 @@ void Trainer::print_begin() {
                     with_commas(state_.iteration + 1), " to ", with_commas(iterations_), ", each of ",
                     batch_sizes_.sizes().size() > 1 ? "up to " : "", batch_sizes_.largest(), " x ",
                     options_.data.seq_length, " tokens; the first report comes after iteration ",
-                    with_commas(next_report())));
+                    with_commas(next_due(options_.logging.log_interval))));
 }
 
 /// After the first iteration, says how long the next report and the end of a slow run take.
 void Trainer::print_times() {
   constexpr double kSoon = 10;  // seconds
   const double seconds = now_seconds() - interval_.began;
-  const double to_report = seconds * double(next_report() - state_.iteration);
+  const double to_report = seconds * double(next_due(options_.logging.log_interval) - state_.iteration);
   if (to_report < kSoon) return;
   console_.info(cat("the first iteration took ", human_seconds(seconds), "; at this rate it is about ",
                     human_seconds(to_report), " to the first report and ",
@@ -94,20 +97,17 @@ void Trainer::print_times() {
 
 /// On a terminal, shows the state of the run below the log, from the interval's steps so far.
 void Trainer::draw_status() {
-  if (interval_.steps == 0) return;
+  if (interval_.steps == 0 || !is_terminal(STDERR_FILENO)) return;
   const double seconds = (now_seconds() - interval_.began) / double(interval_.steps);  // of one iteration
   const double tokens = double(interval_.samples * options_.data.seq_length) / double(interval_.steps) / seconds;
   const double flops = flops_per_token_a(config_, options_.data.seq_length) * tokens;
   const CheckpointOptions& checkpoint = options_.checkpoint;
-  const std::int64_t every = checkpoint.save_interval.value_or(0);
-  const std::int64_t next_save =
-      every > 0 ? std::min(iterations_, (state_.iteration / every + 1) * every) : iterations_;
   std::string line = cat("iteration ", state_.iteration, " of ", iterations_);
   if (interval_.counted > 0) line += format(" | loss %.4f", interval_.loss_sum / double(interval_.counted));
   line += cat(" | ", with_commas(static_cast<std::int64_t>(tokens)), " tokens/s");
   line += format(" | MFU %.1f%%", 100 * flops / (double(options_.parallel.world) * peak_tflops_ * 1e12));
   line += cat(" | ", human_seconds(seconds * double(iterations_ - state_.iteration)), " left");
-  if (!checkpoint.save.empty()) line += cat(" | next save at ", next_save);
+  if (!checkpoint.save.empty()) line += cat(" | next save at ", next_due(checkpoint.save_interval.value_or(0)));
   console_.status(line);
 }
 
