@@ -24,9 +24,10 @@ deps:  ## install what the build needs
 configure: deps
 	@test -f '$(BUILD)/build.ninja' || cmake --preset '$(PRESET)'
 
-demo: tools  ## run all tools on real text, from vocabulary to conversion
-	@$(MAKE) --no-print-directory -C share/demo MTL_BIN='$(CURDIR)/$(BIN)' SHOWN_BIN='$(BIN)' SHOWN_OUT='$(DEMO)' \
-	  OUT='$(if $(filter /%,$(DEMO)),,../../)$(DEMO)'
+demo: configure  ## run the tools on real text, from vocabulary to conversion; builds only these
+	@ninja -j$(JOBS) -C '$(BUILD)' demo-programs
+	@bin='$(BUILD)'/$$(cat '$(BUILD)/demo-programs') && $(MAKE) --no-print-directory -C share/demo \
+	  MTL_BIN='$(CURDIR)'/"$$bin" SHOWN_BIN="$$bin" SHOWN_OUT='$(DEMO)' OUT='$(if $(filter /%,$(DEMO)),,../../)$(DEMO)'
 
 test: all  ## run the tests for every change: 5 minutes on 2 cores, after a build
 	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure -LE long

@@ -1,6 +1,6 @@
 # The GPUs and the compilers that kernels are compiled for and with.
 
-# architectures_of_machine(OUT): those of this machine's GPUs, such as 80;90a. Without a GPU that can run the kernels: 90a.
+# architectures_of_machine(OUT): those of this machine's GPUs that can run the kernels, such as 80;90a.
 function(architectures_of_machine out)
   find_program(MTL_NVIDIA_SMI nvidia-smi)
   set(capabilities "")
@@ -13,9 +13,6 @@ function(architectures_of_machine out)
   list(FILTER found EXCLUDE REGEX "^[0-7][0-9]$")
   list(TRANSFORM found REPLACE "^9[0-9]$" "90a")
   list(REMOVE_DUPLICATES found)
-  if(NOT found)
-    set(found 90a)
-  endif()
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
 

@@ -10,13 +10,6 @@
 
 namespace mtl {
 
-/// True if the build has CUDA operators.
-#ifdef MTL_WITH_CUDA
-inline constexpr bool kWithCuda = true;
-#else
-inline constexpr bool kWithCuda = false;
-#endif
-
 /// Calls the implementation. Does nothing on meta. A profiled stream records the call, with the FLOPs and bytes counted
 /// just before it.
 template <auto on_cpu, auto on_cuda, class... Args>
@@ -27,9 +20,7 @@ void run(Stream& stream, const Args&... args) {
     record.emplace(stream, operator_entry(function_name<on_cpu>(), args...));
   if (stream.device() == Device::cpu) [[likely]]
     return on_cpu(stream, args...);
-  if (stream.is_meta()) return;
-  if constexpr (kWithCuda) return on_cuda(stream, args...);
-  fail(Exit::failure, "this program was built without CUDA");
+  if (!stream.is_meta()) on_cuda(stream, args...);
 }
 
 /// Allocates scratch memory of NAME_work() bytes for the implementation on the stream's device or, on meta, on the
@@ -41,7 +32,7 @@ Tensor make_work(const Stream& stream, Arena& scratch, const Args&... args) {
   std::size_t bytes = 0, align = 64;
   if (stream.target() == Device::cpu) {
     bytes = on_cpu(stream, args...);
-  } else if constexpr (kWithCuda) {
+  } else {
     bytes = on_cuda(stream, args...);
     align = 256;
   }

@@ -49,9 +49,9 @@ expect_exit 2 "${demo[@]}" OUT="$WORK/the demo"
 expect_text err 'make cannot work in a folder whose name contains a space'
 
 # In a checkout, commands are for its root.
-expect_exit 0 make -s -C "$tree" -o tools demo PRESET="$(basename "$build")" DEMO="$WORK/demo" "${demo[@]: -2}"
+expect_exit 0 make -s -C "$tree" -o configure demo PRESET="$(basename "$build")" DEMO="$WORK/demo" "${demo[@]: -2}"
 try_next "$tree"
-expect_text commands "^  build/$(basename "$build")/bin/mtl-generate --load $WORK/demo/hf "
+expect_text commands "^  build/$(basename "$build")/$(<"$build/demo-programs")/mtl-generate --load $WORK/demo/hf "
 
 # GPT-2's vocabulary, which they use by default, takes most of the time; seed-sizes finds it.
 small=$TESTS/golden/tokenizer/bpe_wikitext2-test_4000
