@@ -9,11 +9,15 @@ endif()
 set(mtl_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
     <span> <string> <string_view> <utility> <variant> <vector>)
 
-# Puts a module's sources into groups of at most 12 neighbours that compile together, so that no compilation is long, or
-# into groups by the first word of their names where `group` is BY_NAME. A program links and loads what any file of a group calls: so the programs' own code is grouped by
-# program, and comm's by library. A file with SIMD code compiles alone, too, or in a group of mtl_group_simd().
+# Puts a module's sources into groups of neighbours that compile together: of at most mtl_group_bytes, so that no
+# compilation is long, and at most 12 files. Or into groups by the first word of their names where `group` is BY_NAME: a
+# program links and loads what any file of a group calls, so the programs' own code is grouped by program, and comm's by
+# library. A file with SIMD code compiles alone, too, or in a group of mtl_group_simd().
+set(mtl_group_bytes 80000)
 function(mtl_group_sources group)
+  set(number 0)
   set(count 0)
+  set(bytes 0)
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} alone REGEX "define MTL_SIMD_FILE" LIMIT_COUNT 1)
     if(alone)
@@ -23,9 +27,16 @@ function(mtl_group_sources group)
       get_filename_component(name ${source} NAME_WE)
       string(REGEX MATCH "^[a-z]+" name ${name})
     else()
-      math(EXPR name "${count} / 12")
-      string(PREPEND name ${group}_)
+      get_filename_component(path ${source} ABSOLUTE)
+      file(SIZE ${path} size)
       math(EXPR count "${count} + 1")
+      math(EXPR bytes "${bytes} + ${size}")
+      if(count GREATER 12 OR bytes GREATER mtl_group_bytes)
+        math(EXPR number "${number} + 1")
+        set(count 1)
+        set(bytes ${size})
+      endif()
+      set(name ${group}_${number})
     endif()
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name})
   endforeach()
@@ -72,14 +83,16 @@ function(mtl_group_simd list)
     endif()
   endforeach()
   list(REMOVE_ITEM ${list} ${sources})
-  mtl_include_together(sources cpu.cpp attention:attention norm:norm|residual embedding_gemm:embedding|gemm others:.*)
+  mtl_include_together(sources cpu.cpp attention_backward:attention_cpu_backward attention:attention embedding:embedding
+    gemm:gemm norm:layernorm|rmsnorm activation:activation|head others:.*)
   set(${list} ${${list}} ${sources} PARENT_SCOPE)
 endfunction()
 
 # Groups the list's .cu files; the others stay.
 function(mtl_group_cuda list)
-  mtl_include_together(${list} cuda.cu hopper:attention_cuda_hopper tiles:attention_cuda_tiles attention:attention
-    embedding_gemm:embedding|gemm rows:norm|residual others:.*)
+  mtl_include_together(${list} cuda.cu hopper_backward:hopper_backward hopper:hopper tiles_backward:tiles_d
+    tiles:tiles attention:attention embedding_gemm:embedding|gemm norm_backward:norm_cuda_backward norm:[a-z]norm_cuda
+    heads:head_norm|qk_norm|residual others:.*)
   set(${list} ${${list}} PARENT_SCOPE)
 endfunction()
 

@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 /// Turns scores into dropout(P), and dout v^T into dS = P * (dP - delta), dP = dropout'(dout v^T).
-HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
-                               const Block& block) {
+inline void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
+                           const Block& block) {
   const AttentionGroup& group = call.group;
   const BlockBytes bytes(group, block, work.bytes);
   if (group.dropout.active) draw_block(group, head, block, bytes);
@@ -50,8 +50,8 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
 }
 
 /// out (keys, padded) += scores^T rows, for the block's keys that each row sees.
-HWY_INLINE void multiply_transposed(const float* scores, const float* rows, std::int64_t padded,
-                                    const AttentionGroup& group, const Block& block, float* out) {
+inline void multiply_transposed(const float* scores, const float* rows, std::int64_t padded,
+                                const AttentionGroup& group, const Block& block, float* out) {
   const std::int64_t last_key = std::min(block.key_end - 1, group.last_key(block.row + block.rows - 1));
   for (std::int64_t key = block.key; key <= last_key; key += kRows) {
     std::int64_t first = 0, end = block.rows;  // earlier and later rows do not see these keys

@@ -41,8 +41,7 @@ HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max,
   }
 }
 
-HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& work, std::int64_t head,
-                              const Block& block) {
+inline void softmax_block(const AttentionGroup& group, const ForwardWork& work, std::int64_t head, const Block& block) {
   std::int64_t padded = round_to_panel(group.dim);
   const BlockBytes bytes(group, block, work.bytes);
   if (group.dropout.active) draw_block(group, head, block, bytes);

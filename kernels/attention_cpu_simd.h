@@ -211,7 +211,7 @@ struct BlockBytes {
 };
 
 /// Draws the bytes for the keys that the rows of a block may see.
-HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const Block& block, const BlockBytes& out) {
+inline void draw_block(const AttentionGroup& group, std::int64_t head, const Block& block, const BlockBytes& out) {
   const AttentionDropout& dropout = group.dropout;
   HWY_ALIGN std::uint8_t other[16 * 32];
   for (std::int64_t row = -out.skipped_rows; row < block.rows;
@@ -248,7 +248,7 @@ HWY_INLINE std::int64_t block_rows(const AttentionGroup& group, std::int64_t row
 
 /// Returns the first key that at least one of `rows` rows from `row` on may see, rounded down to a multiple of
 /// kKeyAlign.
-HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t row, std::int64_t rows) {
+inline std::int64_t first_key_of(const AttentionGroup& group, std::int64_t row, std::int64_t rows) {
   std::int64_t first = group.first_key(row);
   for (std::int64_t i = row + 1; i < row + rows && group.document_start != nullptr; ++i)
     first = std::min(first, group.first_key(i));
@@ -266,8 +266,8 @@ HWY_INLINE void mask_row(const AttentionGroup& group, const Block& block, std::i
 
 /// scores (kQueryBlock, kScoreStride) = a (kQueryBlock, dim) times packed keys or values. Computes only columns from
 /// the window's start up to the diagonal.
-HWY_INLINE void multiply_scores(const float* a, std::int64_t lda, const float* panels, const AttentionGroup& group,
-                                const Block& block, float* scores) {
+inline void multiply_scores(const float* a, std::int64_t lda, const float* panels, const AttentionGroup& group,
+                            const Block& block, float* scores) {
   for (std::int64_t column = 0; column < block.key_end - block.key; column += kWidth) {
     const float* panel = panels + (block.key + column) * group.dim;
     for (std::int64_t row = 0; row < block.rows; row += kRows) {
@@ -281,8 +281,8 @@ HWY_INLINE void multiply_scores(const float* a, std::int64_t lda, const float* p
 
 /// out (kQueryBlock, padded) += scores times packed rows (keys, dim). Only keys from the window's start up to the
 /// diagonal contribute.
-HWY_INLINE void multiply_rows(const float* scores, const float* panels, std::int64_t padded,
-                              const AttentionGroup& group, const Block& block, float* out) {
+inline void multiply_rows(const float* scores, const float* panels, std::int64_t padded, const AttentionGroup& group,
+                          const Block& block, float* out) {
   for (std::int64_t column = 0; column < padded; column += kWidth) {
     const float* panel = panels + column * group.keys + block.key * kWidth;
     for (std::int64_t row = 0; row < block.rows; row += kRows) {

@@ -88,8 +88,8 @@ HWY_INLINE VecF32 exp_in_range(VecF32 x) {
 HWY_INLINE VecF32 exp(VecF32 x) { return hn::IfThenZeroElse(hn::Lt(x, set(-87.3f)), exp_in_range(x)); }
 
 /// Writes the words of philox(key, sample, first_block + i) for i in [0, blocks) to `out`, four per block.
-HWY_INLINE void philox_blocks(PhiloxKey key, std::uint64_t sample, std::uint64_t first_block, std::size_t blocks,
-                              std::uint32_t* out) {
+inline void philox_blocks(PhiloxKey key, std::uint64_t sample, std::uint64_t first_block, std::size_t blocks,
+                          std::uint32_t* out) {
   const hn::ScalableTag<std::uint64_t> d64;  // each word is in a lane's low half; the high half is ignored
   const hn::Repartition<std::uint32_t, decltype(d64)> d32;
   const std::size_t step = hn::Lanes(d64);
