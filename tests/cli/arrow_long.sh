@@ -32,7 +32,7 @@ converted=0
 for input in x.parquet stream.arrow file.arrow v2.feather v1.feather dataset; do
   [ -e $input ] || continue
   expect_exit "$([ -d $input ] && echo 74 || echo 65)" mtl-preprocess --input $input --output-prefix got "${flags[@]}"
-  command=$(grep -oE 'python3 -c ".*" \| \.\.\. --input -' err | sed "s/'FILE'/'$input'/; s/ | .*//; s|^python3|'$python'|")
+  command=$(grep -oE 'python3 -c ".*".* \| \.\.\. --input -' err | sed "s/'FILE'/'$input'/; s/ | .*//; s|^python3|'$python'|")
   [ -n "$command" ] || { fail "$input: the message has no command"; continue; }
   eval "$command" 2>warnings | mtl-preprocess --input - --output-prefix got "${flags[@]}" || fail "$input: $command"
   for ending in bin idx; do expect_same got_text_document.$ending want_text_document.$ending; done

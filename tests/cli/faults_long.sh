@@ -39,11 +39,12 @@ keep() {
   without_time "$2"
 }
 
+# Lock files of a killed run stay until the next.
 leftovers() { find to -name '*.tmp.*' -o -name '*.lock'; }
 # is_whole RUN: the complete files in `seen` are those of RUN. is_part_of RUN: some of them. is_readable RUN: every
 # .idx, and what belongs to it, is of RUN.
-is_whole() { diff -rq -x '*.tmp.*' -x '*.lock' seen "$1" >/dev/null; }
-is_part_of() { ! diff -rq -x '*.tmp.*' -x '*.lock' seen "$1" | grep -qv "^Only in $1"; }
+is_whole() { diff -rq -x '*.tmp.*' -x '*.lock' -x lock seen "$1" >/dev/null; }
+is_part_of() { ! diff -rq -x '*.tmp.*' -x '*.lock' -x lock seen "$1" | grep -qv "^Only in $1"; }
 is_readable() {
   local file
   for file in $(cd seen && compgen -G '*.idx' | sed 'p; s/idx$/bin/p; s/bin$/json/'); do

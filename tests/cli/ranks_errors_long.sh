@@ -61,13 +61,17 @@ for layout in tp pp dp; do
   continues_as_whole token
 done
 
-# An allocation fails on one rank.
+# An allocation fails on one rank. In the middle of an update, no rank has a state to save: then again.
 enter_layout tp-pp
 LENGTH=("${ENDLESS[@]}")
-with_rank_setup 1 "export LD_PRELOAD=$BIN/mtl_no_memory.so MTL_TEST_NO_MEMORY=$WORK/no-memory" start_job memory
-wait_until memory.out ' iteration '
-touch "$WORK/no-memory"
-job_ends memory 1 10
+for _ in 1 2 3; do
+  rm -rf memory "$WORK/no-memory"
+  with_rank_setup 1 "export LD_PRELOAD=$BIN/mtl_no_memory.so MTL_TEST_NO_MEMORY=$WORK/no-memory" start_job memory
+  wait_until memory.out ' iteration '
+  touch "$WORK/no-memory"
+  job_ends memory 1 10
+  [ -n "$(newest_of memory)" ] && break
+done
 expect_one_save memory 'out of memory$'
 continues_as_whole memory
 
