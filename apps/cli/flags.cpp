@@ -332,6 +332,7 @@ void Flags::report_foreign(const std::string& name, const std::string& value) {
   if (answer.kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, " ", answer.text));
   const bool shows_value = answer.kind != ForeignFlags::Answer::unknown && answer.takes > 0 && !value.empty();
   report(shows_value ? name + " " + value : name, answer.text);
+  if (answer.explain && !value.empty()) problems_.back().what += answer.explain(value);
   mark_as_meant(answer.meant);
   if (answer.kind == ForeignFlags::Answer::unknown)
     std::rotate(problems_.begin() + unknown_++, problems_.end() - 1, problems_.end());

@@ -49,6 +49,11 @@ void ForeignFlags::adopt(const ForeignFlags& other, const std::vector<std::strin
   }
 }
 
+void ForeignFlags::explain(std::string_view names,
+                           const std::function<std::string(const std::string& value)>& explain) {
+  for (const std::string& name : split(names, ' ')) answers_.at(name).explain = explain;
+}
+
 ForeignFlags::Answer ForeignFlags::mistake(std::string_view meant) const {
   const std::string remedy = meant.empty() ? cat("see ", program_, " --help") : cat("did you mean ", meant, "?");
   return {Answer::unknown, -1, "unknown flag; " + remedy, std::string(meant), ""};

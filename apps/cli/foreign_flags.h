@@ -18,6 +18,7 @@ class ForeignFlags {
     std::string text;       // the problem's message, or the notice if the flag is acknowledged
     std::string meant{};    // the tool's own flag that an unknown flag probably means; empty: none is similar
     std::string subject{};  // heading in read()'s text; empty if declared otherwise
+    std::function<std::string(const std::string& value)> explain{};  // what follows `text` if the flag has a value
   };
 
   explicit ForeignFlags(std::string program) : program_(std::move(program)) {}
@@ -38,6 +39,8 @@ class ForeignFlags {
   /// which `is_known()` returns true.
   void adopt(const ForeignFlags& other, const std::vector<std::string>& subjects, const std::string& why,
              const std::function<bool(const std::string& name)>& is_known);
+  /// Adds explain(value) to the message of refused flags, if they have a value.
+  void explain(std::string_view names, const std::function<std::string(const std::string& value)>& explain);
   /// Declares common wrong names for the flag `meant` that are too different to be recognized as typos.
   void suggest(std::string_view names, std::string_view meant) { add(names, mistake(meant)); }
 

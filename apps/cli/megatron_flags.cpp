@@ -1,6 +1,7 @@
 #include "cli/megatron_flags.h"
 
 #include "base/str.h"
+#include "cli/deepspeed_keys.h"
 
 namespace mtl {
 
@@ -75,6 +76,9 @@ void add_megatron_flags(Flags& flags, TrainOptions& options) {
   add_single_valued(flags, options.fixed);
   add_related(flags, options);
   flags.foreign.read(kForeignFlags);
+  // transformers' Trainer has the file after --deepspeed.
+  flags.foreign.explain("--deepspeed --deepspeed_config --deepspeed-config --deepscale_config",
+                        explain_deepspeed_config);
   flags.foreign.suggest("--learning-rate", "--lr");
   flags.foreign.suggest("--nlayers --n-layers", "--num-layers");
   flags.foreign.suggest("--nheads", "--num-attention-heads");

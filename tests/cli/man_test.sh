@@ -1,6 +1,6 @@
 #!/bin/bash
 # Every tool has a manual page that lists exactly the flags in --help and formats without errors. The flag tables in
-# docs/megatron.md are up to date.
+# docs/megatron.md are up to date, and those in docs/deepspeed-fsdp.md name flags that exist.
 . "$(dirname "$0")/lib.sh" "$1"
 MAN=$TESTS/../man
 
@@ -63,6 +63,9 @@ sed -n "/^## Megatron-LM's other flags/,\$p" "$TESTS/../docs/megatron.md" | cmp 
 mtl-train --list-flags | cut -d" " -f1 >"$WORK/flags"
 for flag in $(sed -n "/^## mtl's own flags/,/^## Megatron-LM.s other/p" "$TESTS/../docs/megatron.md" | grep -oE '`--[a-z-]+`' | tr -d '`'); do
   grep -qxF -- "$flag" "$WORK/flags" || fail "docs/megatron.md names $flag, which mtl-train does not have"
+done
+for flag in $(grep '^| ' "$TESTS/../docs/deepspeed-fsdp.md" | grep -oE -- '--[a-z0-9-]+' | sort -u); do
+  grep -qxF -- "$flag" "$WORK/flags" || fail "docs/deepspeed-fsdp.md names $flag, which mtl-train does not have"
 done
 
 finish

@@ -174,6 +174,40 @@ done
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --deepspeed
 expect_text err '^  --deepspeed +DeepSpeed.s engine is not supported; use --micro-batch-size, .*--zero-stage'
 
+# The refusal has an answer to each key of DeepSpeed's file. The flags that it prints are a valid command.
+cat >ds_config.json <<'END'
+{"train_micro_batch_size_per_gpu": 2, "train_batch_size": 8, "gradient_clipping": 0.7, "bf16": {"enabled": true},
+ "optimizer": {"type": "AdamW", "params": {"lr": 6e-4, "betas": [0.8, 0.99], "eps": 1e-7, "weight_decay": "auto"}},
+ "scheduler": {"type": "WarmupCosineLR", "params": {"warmup_num_steps": 1, "total_num_steps": 1e2}},
+ "zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 5e6, "sub_group_size": 1e9,
+                       "offload_optimizer": {"device": "cpu", "pin_memory": true}},
+ "steps_per_print": 5, "hidden_size": 64}
+END
+for flags in '--deepspeed_config ds_config.json' --deepspeed-config=ds_config.json '--deepscale_config ds_config.json' \
+  '--deepspeed ds_config.json --fp32-residual-connection'; do
+  # shellcheck disable=SC2086
+  expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" $flags
+  expect_text err '^  --deep.*DeepSpeed.s engine is not supported; use --micro-batch-size, '
+  expect_text err '^    train_batch_size: 8 +--global-batch-size 8$'
+  expect_text err '^    zero_optimization.sub_group_size: 1000000000.0 +nothing to choose: '
+  expect_text err '^    optimizer.params.weight_decay: "auto" +set by --weight-decay VALUE; "auto" leaves it to '
+  expect_text err '^    hidden_size: 64 +unknown to mtl-train$'
+done
+read -ra printed < <(sed -n 's/^    together: //p' err)
+[ ${#printed[@]} -eq 30 ] || fail "the flags for ds_config.json are ${printed[*]}"
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" "${printed[@]}" --dry-run --world-size 4
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --deepspeed_config absent.json --lr -1
+expect_text err '^mtl-train: 2 problems with the configuration$'
+expect_text err '^  --deepspeed_config absent.json +DeepSpeed.s engine is not supported; use '
+expect_text err '^    absent.json: cannot open: No such file or directory; name a file of JSON, without comments, '
+echo 'deepspeed_config = ds_config.json' >deepspeed.conf
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --config deepspeed.conf
+expect_text err '^  --deepspeed_config ds_config.json +DeepSpeed.s .* configuration file \(deepspeed.conf:1\)$'
+expect_text err '^    train_batch_size: 8 +--global-batch-size 8$'
+expect_exit 0 mtl-topo plan "${tiny[@]}" --vocab-size 512 --global-batch-size 8 --hardware H100 --world-size 2 \
+  --deepspeed --deepspeed_config absent.json
+expect_text err '^mtl-topo plan: --deepspeed, --deepspeed_config are set aside, '
+
 # A sequence that context-parallel ranks cannot share is refused with lengths that they can.
 long=("${tiny[@]}" "${words[@]}" "${run[@]}" --seq-length 18 --dry-run)
 expect_exit 0 mtl-train "${long[@]}" --seq-length 24 --context-parallel-size 2

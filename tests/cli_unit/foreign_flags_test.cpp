@@ -1,9 +1,10 @@
 // Other tools' flags: exact names, families, and suggestions for all other names.
 #include "cli/foreign_flags.h"
 
-#include <doctest/doctest.h>
+#include "tests/cli_unit/tool.h"
 
 using namespace mtl;
+using namespace mtl::test;
 using Answer = ForeignFlags::Answer;
 
 namespace {
@@ -75,4 +76,14 @@ TEST_CASE("foreign flags: an unknown flag's answer has the flag that may be mean
   ForeignFlags foreign("mtl-tool");
   CHECK(foreign.find("--num-layer", kKnown).meant == "--num-layers");
   CHECK(foreign.find("--zzzzzzzz", kKnown).meant.empty());
+}
+
+TEST_CASE("foreign flags: a refused flag's value is explained after the message, and not treated as names of flags") {
+  Tool tool;
+  tool.flags.foreign.explain("--moe", [](const std::string& value) { return cat("\n    ", value, ": --layers"); });
+  CHECK(tool.problems({"--num-layers=2", "--moe", "experts.json", "x"}) ==
+        "--moe experts.json: has no experts here\n    experts.json: --layers\n");
+  Tool other;
+  other.flags.foreign.explain("--moe", [](const std::string&) { return "\n    a text"; });
+  CHECK(other.problems({"--moe"}) == "--moe: has no experts here\n");
 }
