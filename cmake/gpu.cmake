@@ -30,10 +30,10 @@ if(MTL_WITH_CUDA)
 endif()
 target_link_libraries(mtl_device INTERFACE ${gpu_library})
 
-# mtl_add_program(TOOL OBJECTS): a program in bin/.
-function(mtl_add_program tool objects)
-  add_executable(${tool} $<TARGET_OBJECTS:${objects}>)
-  target_link_libraries(${tool} PRIVATE mtl_cli ${${objects}_libraries})
+# mtl_add_program(TARGET TOOL): a program of the tool's object files, in bin/.
+function(mtl_add_program target tool)
+  add_executable(${target} $<TARGET_OBJECTS:${tool}-objects>)
+  target_link_libraries(${target} PRIVATE mtl_cli ${${tool}_libraries})
 endfunction()
 
 # mtl_add_demo_programs(TOOLS...): what `make demo` builds. If the build has kernels that only nvcc asks for, as this
@@ -45,8 +45,7 @@ function(mtl_add_demo_programs)
     set(folder cpu)
     list(TRANSFORM programs APPEND -cpu)
     foreach(tool IN LISTS ARGN)
-      string(REPLACE "-" "_" objects ${tool})
-      mtl_add_program(${tool}-cpu ${objects})
+      mtl_add_program(${tool}-cpu ${tool})
       set_target_properties(${tool}-cpu PROPERTIES OUTPUT_NAME ${tool} EXCLUDE_FROM_ALL ON MTL_NO_GPU ON
         RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/cpu)
     endforeach()
