@@ -42,6 +42,7 @@ void TokenColumn::drop_open_document() {
 ChunkTokenizer::ChunkTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer)
     : splits_(options.split_sentences),
       keeps_newlines_(options.keep_newlines),
+      skips_bad_(options.skip_bad > 0),
       extractor_(options.json_keys),
       encoder_(tokenizer.make_encoder()),
       keys_(options.json_keys.size()),
@@ -55,11 +56,13 @@ TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, s
   out.columns.resize(keys_);
   for (std::size_t k = 0; k < keys_; ++k) out.columns[k].tokens = tokens_with_room(k);
   out.stored_bytes = lines.stored_bytes;
+  bool follows_texts = !skips_bad_ && lines.first_line > parts;
   for_each_line(lines, [&](std::string_view line, std::int64_t number, std::int64_t index) {
     if (index % parts != part) return;
     out.bytes += line.size() + 1;
     try {
-      extractor_.read_padded(line, {number, lines.unpack});
+      extractor_.read_padded(line, {number, lines.unpack, follows_texts});
+      follows_texts = true;
       for (std::size_t k = 0; k < keys_; ++k) append_document(k, out.columns[k]);
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;

@@ -50,7 +50,7 @@ class ChunkTokenizer {
   void append_sequence(std::string_view text);
   StoredTokens tokens_with_room(std::size_t key) const;
 
-  bool splits_, keeps_newlines_;
+  bool splits_, keeps_newlines_, skips_bad_;
   TextExtractor extractor_;
   std::unique_ptr<Encoder> encoder_;
   std::size_t keys_;

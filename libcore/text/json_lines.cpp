@@ -203,10 +203,7 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   };
   if (first == '"') return take_string();
   if (first != '[') {
-    value.problem = "is neither a string nor a list of strings";
-    if (first == '{')
-      value.problem += cat("; if it has one text for each row, as from pandas, write the file with ",
-                           "to_json(FILE, orient='records', lines=True)");
+    value.problem = first == 'n' ? "is null" : "is neither a string nor a list of strings";
     return cursor.skip_value();
   }
   cursor.enter('[');
@@ -220,19 +217,8 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   }
 }
 
-std::string TextExtractor::describe_missing(std::string_view line, const LineOrigin& origin, const std::string& key,
-                                            const std::vector<std::string>& other_keys) const {
-  const std::string layout = origin.number == 1 ? describe_other_layout(line, origin.unpack, key) : "";
-  const std::string missing = cat("the line has no key \"", key, "\"");
-  if (!layout.empty()) return cat(missing, "; ", layout);
-  if (other_keys.empty()) return cat(missing, " (column 1)");
-  return cat(missing, "; choose ", other_keys.size() == 1 ? "" : "one of ", join(other_keys, ", "),
-             " with --json-keys (column 1)");
-}
-
 void TextExtractor::read_with_cursor(std::string_view line, const LineOrigin& origin) {
   for (Value& value : values_) value.is_found = false;
-  std::vector<std::string> other_keys;  // the first few that were not requested
   JsonCursor cursor(line);
   try {
     char first = cursor.peek();
@@ -244,10 +230,8 @@ void TextExtractor::read_with_cursor(std::string_view line, const LineOrigin& or
     }
     cursor.enter('{');
     while (cursor.next_item('}')) {
-      const std::string key(cursor.key());
-      Value* value = find(key);
+      Value* value = find(cursor.key());
       if (value == nullptr) {
-        if (other_keys.size() < 8) other_keys.push_back(cat('"', key, '"'));
         cursor.skip_value();
       } else {
         read_value(cursor, *value);
@@ -264,9 +248,12 @@ void TextExtractor::read_with_cursor(std::string_view line, const LineOrigin& or
   }
   for (std::size_t k = 0; k < keys_.size(); ++k) {
     Value& value = values_[k];
-    if (!value.is_found) fail(Exit::bad_data, describe_missing(line, origin, keys_[k], other_keys));
-    if (!value.problem.empty())
-      fail(Exit::bad_data, "the value of \"", keys_[k], "\" ", value.problem, " (column ", value.column, ")");
+    if (!value.is_found) fail(Exit::bad_data, describe_missing_key(line, origin, keys_, keys_[k]));
+    if (!value.problem.empty()) {
+      const std::string remedy = describe_wrong_value(line.substr(value.column - 1), origin, keys_, keys_[k]);
+      fail(Exit::bad_data, "the value of \"", keys_[k], "\" ", value.problem, " (column ", value.column, ")",
+           remedy.empty() ? "" : "; ", remedy);
+    }
     value.texts.assign(value.decoded.begin(), value.decoded.end());
   }
 }

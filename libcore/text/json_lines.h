@@ -134,8 +134,6 @@ class TextExtractor {
   Value* find(std::string_view key);
   bool read_with_dom(std::string_view line);
   void read_with_cursor(std::string_view line, const LineOrigin& origin);
-  std::string describe_missing(std::string_view line, const LineOrigin& origin, const std::string& key,
-                               const std::vector<std::string>& other_keys) const;
   void read_value(class JsonCursor& cursor, Value& value);
 
   std::vector<std::string> keys_;

@@ -1,11 +1,13 @@
 #include "text/other_formats.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_cursor.h"
 #include "base/lfs_pointer.h"
+#include "base/shell_word.h"
 #include "base/utf8.h"
 
 namespace mtl {
@@ -80,6 +82,38 @@ std::string piped(std::string_view filter, std::string_view unpack, std::string_
   return cat(filtered, then, " | ... --input -");
 }
 
+/// Returns a command that runs a jq program.
+std::string jq(const std::string& program, std::string_view flags = "-c") {
+  return cat("jq ", flags, " ", shell_word(program));
+}
+
+/// Returns a string of JSON, which is also one of jq: JSON escapes the backslash that begins jq's interpolation.
+std::string in_quotes(std::string_view text) {
+  std::string out;
+  append_json_string(out, text);
+  return out;
+}
+
+/// Returns the jq filter for a member of an object.
+std::string jq_member(std::string_view name) {
+  const bool is_plain = !name.empty() && std::isdigit(byte_of(name.front())) == 0 &&
+                        std::ranges::all_of(name, [](char c) { return std::isalnum(byte_of(c)) != 0 || c == '_'; });
+  return cat(".", is_plain ? std::string(name) : in_quotes(name));
+}
+
+/// Returns the command that makes a document of each text that the filter returns.
+std::string as_documents(std::string_view filter, const std::string& key, std::string_view unpack,
+                         std::string_view flags = "-c") {
+  return piped(jq(cat(filter, "{", in_quotes(key), ": .}"), flags), unpack);
+}
+
+/// Returns the command that drops the objects in which one of the keys is missing or null.
+std::string without_missing(const std::vector<std::string>& keys, std::string_view unpack) {
+  std::vector<std::string> members;
+  for (const std::string& key : keys) members.push_back(jq_member(key));
+  return piped(jq(cat("select(", join(members, " and "), ")")), unpack);
+}
+
 [[noreturn]] void refuse_filtered(const std::string& name, std::string_view what, std::string_view filter,
                                   std::string_view unpack) {
   fail_at(Exit::bad_data, name, unpack.empty() ? "this is " : "the decompressed content is ", what,
@@ -132,7 +166,7 @@ std::string describe_other_text(std::string_view line, std::string_view unpack, 
            "pandas.read_csv('FILE', sep=None, engine='python').to_json('FILE.jsonl', orient='records', lines=True)\"";
   }
   return cat("the file seems to be plain text, not JSON lines; make each line a document: ",
-             piped(cat("jq -Rc '{\"", key, "\": .}'"), unpack));
+             as_documents("", key, unpack, "-Rc"));
 }
 
 std::string describe_pretty_printed(std::string_view unpack) {
@@ -157,6 +191,42 @@ std::string describe_bad_object(std::string_view line, std::string_view rest, co
   const bool goes_on = rest.empty() && std::string_view("{[,:").find(line.back()) != std::string_view::npos;
   if (origin.number == 1 && goes_on) return describe_pretty_printed(unpack);
   return "";
+}
+
+/// Returns the kind of JSON value that begins here.
+std::string_view kind_of(char first) {
+  struct Kind {
+    std::string_view begins, name;
+  };
+  constexpr Kind kKinds[] = {{"\"", "string"}, {"{", "object"},   {"[", "array"},
+                             {"n", "null"},    {"tf", "Boolean"}, {"-0123456789NI", "number"}};
+  const auto kind =
+      std::ranges::find_if(kKinds, [&](const Kind& each) { return each.begins.find(first) != std::string_view::npos; });
+  return kind == std::end(kKinds) ? "" : kind->name;
+}
+
+bool is_json(std::string_view record) {
+  JsonCursor cursor(record);
+  return passes([&] { return cursor.skip_value(), cursor.finish(), true; });
+}
+
+/// For a line that is a JSON value other than an object, or that begins like an array of strings or objects.
+std::string describe_other_value(std::string_view record, const LineOrigin& origin, const std::string& key) {
+  const std::string_view kind = kind_of(record.front()), inside = trim(record.substr(1));
+  const std::string_view items = kind == "array" && !inside.empty() ? kind_of(inside.front()) : "";
+  const std::string found =
+      cat("the line is a JSON ", kind, items.empty() ? "" : cat(" of ", items, "s"), ", not an object {...}");
+  const bool is_complete = is_json(record);
+  if (!is_complete && kind != "array") return "";
+  if (is_complete && origin.follows_texts)
+    return cat(found, ", as earlier lines are; drop such lines: ", piped("jq -c objects", origin.unpack));
+  if (kind == "string") return cat(found, "; put each string into an object: ", as_documents("", key, origin.unpack));
+  if (items == "string")
+    return cat(found, "; put each string into an object: ", as_documents(".[] | ", key, origin.unpack));
+  if (kind == "array" && (items.empty() || items == "object"))
+    return cat(found, "; if the file is one array of objects, put each on its own line: ",
+               piped("jq -c '.[]'", origin.unpack));
+  return is_complete ? found : "";
 }
 
 /// True if a JSON object with a key, or an array of such objects or of strings, begins here, perhaps after a record
@@ -222,7 +292,7 @@ std::string invalid_utf8_message(std::size_t column, std::string_view unpack) {
 }
 
 std::string describe_bad_line(std::string_view line, const LineOrigin& origin, const std::string& key) {
-  const auto [number, unpack] = origin;
+  const std::string_view unpack = origin.unpack;
   if (starts_with(line, "\xEF\xBB\xBF"))
     return cat("the line starts with a byte order mark; remove it: ", piped("sed 's/^\\xEF\\xBB\\xBF//'", unpack));
   const std::size_t bad = find_invalid_utf8(line);
@@ -236,17 +306,8 @@ std::string describe_bad_line(std::string_view line, const LineOrigin& origin, c
   if (const std::size_t cr = record.find('\r'); cr != std::string_view::npos && starts_with(rest, "{"))
     return cat("lines end with CR alone; convert them to LF: ", piped("tr '\\r' '\\n'", unpack, " <FILE"));
   if (record.front() == '{') return describe_bad_object(record, rest, origin);
-  if (number == 1 && record.front() == '[' && starts_with(trim(record.substr(1)), "\""))
-    return cat("the line is a JSON array of strings, not an object {...}; make each string a document: ",
-               piped(cat("jq -c '.[] | {\"", key, "\": .}'"), unpack));
-  if (record.front() == '[')
-    return cat(
-        "the line is a JSON array, not an object {...}; if the file is one array of objects, put each on its own "
-        "line: ",
-        piped("jq -c '.[]'", unpack));
-  const bool is_json =
-      std::string_view("\"-0123456789tfn").find(record.front()) != std::string_view::npos && rest.empty();
-  return number == 1 && !is_json ? describe_other_text(record, unpack, key) : "";
+  const std::string value = describe_other_value(record, origin, key);
+  return value.empty() && origin.number == 1 ? describe_other_text(record, unpack, key) : value;
 }
 
 std::string describe_other_json(std::string_view text, std::string_view unpack, const std::string& key) {
@@ -258,25 +319,81 @@ std::string describe_other_json(std::string_view text, std::string_view unpack, 
   return seems.empty() && spans_lines(text) ? describe_pretty_printed(unpack) : seems;
 }
 
-std::string describe_other_layout(std::string_view line, std::string_view unpack, const std::string& key) {
-  constexpr std::size_t kLineBytes = 16 << 20;  // a tree of the values takes several times as much memory
-  if (line.size() > kLineBytes) return "";
-  const Json object = Json::parse(line);
+/// Returns the command that makes a text of a list of chat messages under `name`, or "" for another value.
+static std::string join_chat(const std::string& name, const Json& value, const std::string& key,
+                             std::string_view unpack) {
+  struct Message {
+    const char *speaker, *text;
+  };
+  for (const auto& [speaker, text] : {Message{"role", "content"}, Message{"from", "value"}}) {
+    const auto is_message = [&](const Json& each) {
+      const auto has = [&](const char* member) {
+        const Json* found = each.find(member);
+        return found != nullptr && found->is_string();
+      };
+      return each.is_object() && has(speaker) && has(text);
+    };
+    if (value.is_array() && !value.as_array().empty() && std::ranges::all_of(value.as_array(), is_message))
+      return cat(
+          in_quotes(name), " is a list of chat messages; join their ", in_quotes(text), " into one text: ",
+          piped(jq(cat("{", in_quotes(key), ": (", jq_member(name), " | map(", jq_member(text), ") | join(\"\\n\"))}")),
+                unpack));
+  }
+  return "";
+}
+
+/// A tree of the values takes several times as much memory as a line.
+static constexpr std::size_t kTreeBytes = 16 << 20;
+
+/// For an object on a file's first line that lacks the key: returns where in the object the texts seem to be and what
+/// to do, or "".
+static std::string describe_other_layout(const Json& object, std::string_view unpack, const std::string& key) {
   const auto has_key = [&](const Json& value) { return value.is_object() && value.find(key) != nullptr; };
   std::int64_t objects = 0, items = 0;
   std::string inner;
   for (const auto& [name, value] : object.as_object()) {
     ++items;
-    if (has_key(value)) ++objects, inner = cat(".\"", name, "\"");
+    if (has_key(value)) ++objects, inner = jq_member(name);
     if (value.is_array() && !value.as_array().empty() && has_key(value.as_array().front()))
-      return cat("the documents seem to be in the list \"", name,
-                 "\"; put each on its own line: ", piped(cat("jq -c '.\"", name, "\"[]'"), unpack));
+      return cat("the documents seem to be in the list ", in_quotes(name),
+                 "; put each on its own line: ", piped(jq(cat(jq_member(name), "[]")), unpack));
   }
   if (objects > 1 && objects == items)
     return cat("the file seems to be one object that contains the documents by name; put each on its own line: ",
                piped("jq -c '.[]'", unpack));
   if (objects != 1) return "";
-  return cat("the key is one level down; unwrap its object: ", piped(cat("jq -c '", inner, "'"), unpack));
+  return cat("the key is one level down; unwrap its object: ", piped(jq(inner), unpack));
+}
+
+std::string describe_missing_key(std::string_view line, const LineOrigin& origin, const std::vector<std::string>& keys,
+                                 const std::string& key) {
+  const std::string missing = cat("the line has no key ", in_quotes(key));
+  if (origin.follows_texts)
+    return cat(missing,
+               ", but earlier lines have it; drop the lines without it: ", without_missing(keys, origin.unpack));
+  if (line.size() > kTreeBytes) return missing;
+  const Json object = Json::parse(line);
+  const std::string layout = origin.number == 1 ? describe_other_layout(object, origin.unpack, key) : "";
+  if (!layout.empty()) return cat(missing, "; ", layout);
+  std::vector<std::string> remedies, texts;
+  for (const auto& [name, value] : object.as_object()) {
+    if (const std::string chat = join_chat(name, value, key, origin.unpack); !chat.empty()) remedies.push_back(chat);
+    if (value.is_string() && std::ranges::count(keys, name) == 0 && texts.size() < 8) texts.push_back(in_quotes(name));
+  }
+  if (!texts.empty())
+    remedies.push_back(cat("choose ", texts.size() == 1 ? "" : "one of ", join(texts, ", "), " with --json-keys"));
+  if (remedies.empty()) return cat(missing, ", and no other whose value is a string");
+  return cat(missing, "; ", join(remedies, "; or "));
+}
+
+std::string describe_wrong_value(std::string_view value, const LineOrigin& origin, const std::vector<std::string>& keys,
+                                 const std::string& key) {
+  if (value.front() == 'n') return cat("drop the lines in which it is null: ", without_missing(keys, origin.unpack));
+  if (value.front() == '{')
+    return "if it has one text for each row, as from pandas, write the file with to_json(FILE, orient='records', "
+           "lines=True)";
+  if (value.front() != '[' || value.size() > kTreeBytes) return "";
+  return join_chat(key, Json::parse(value.substr(0, value.size() - after_value(value).size())), key, origin.unpack);
 }
 
 }  // namespace mtl

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mtl {
 
@@ -18,10 +19,12 @@ inline constexpr std::size_t kFormatBytes = 512;
 /// input in messages.
 void refuse_other_formats(const std::string& name, std::string_view head, std::string_view unpack = "");
 
-/// Where a line is from: its number in its file, or 0, and `unpack`.
+/// Where a line is from.
 struct LineOrigin {
-  std::int64_t number = 0;
+  std::int64_t number = 0;  // in its file, or 0
   std::string_view unpack = "";
+  /// True if an earlier line of the file had the texts, as for a tool that stops at the first bad line.
+  bool follows_texts = number > 1;
 };
 
 /// Returns what a line that is not a JSON object seems to be and what to do, or "" if the parser's message says enough.
@@ -33,9 +36,15 @@ std::string describe_bad_line(std::string_view line, const LineOrigin& origin, c
 /// pretty-printed JSON, or "". Also "" if the line is not UTF-8.
 std::string describe_other_json(std::string_view text, std::string_view unpack, const std::string& key);
 
-/// For an object on a file's first line that lacks the key: returns where in the object the texts seem to be and what
-/// to do, or "".
-std::string describe_other_layout(std::string_view line, std::string_view unpack, const std::string& key);
+/// Returns the message for an object without `key`, one of the requested `keys`: where in the line the texts seem to be
+/// and what to do. Only keys with a string are suggested.
+std::string describe_missing_key(std::string_view line, const LineOrigin& origin, const std::vector<std::string>& keys,
+                                 const std::string& key);
+
+/// For a line that begins with the value of `key`, which is neither a string nor a list of strings: returns what to do,
+/// or "".
+std::string describe_wrong_value(std::string_view value, const LineOrigin& origin, const std::vector<std::string>& keys,
+                                 const std::string& key);
 
 /// Returns the message for bytes that are not UTF-8. `column`: the first such byte in its line, from 1.
 std::string invalid_utf8_message(std::size_t column, std::string_view unpack);

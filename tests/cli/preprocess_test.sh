@@ -131,12 +131,12 @@ expect_bad_line() {
 }
 expect_bad_line blank '' 'the line is blank'
 expect_bad_line broken '{"text": "a"' 'the text ends early \(column 13\)'
-expect_bad_line missing '{"title": "a"}' 'the line has no key "text"; choose "title" with --json-keys'
+expect_bad_line missing '{"title": "a"}' "the line has no key \"text\", but earlier .* jq -c 'select\(.text\)' FILE"
 expect_bad_line number '{"text": 5}' 'the value of "text" is neither'
 expect_bad_line mixed '{"text": ["a", 5]}' 'the value of "text" is a list'
 expect_bad_line surrogate '{"text": "\\ud800"}' 'the value of "text" contains a lone surrogate'
 expect_bad_line utf8 '{"text": "\xff"}' 'invalid UTF-8 \(column 11\); .*iconv'
-expect_bad_line list '["text"]' '.*array, not an object'
+expect_bad_line list '["text"]' '.*array of strings, not an object .* jq -c objects FILE'
 expect_bad_line tail '{"text": "a"} x' 'unexpected text'
 expect_exit 65 mtl-preprocess --input "$GOLDEN/corpus.jsonl" --output-prefix "$WORK/bad_null" --tokenizer-type NullTokenizer --vocab-size 10
 expect_text "$WORK/err" 'corpus.jsonl:1: "A" is not a token id'
@@ -187,7 +187,12 @@ printf '{"text": "a"}\r{"text": "b"}\r' >"$WORK/cr.jsonl"
 printf 'To be\nor not\n' >"$WORK/plain.jsonl"
 printf '[{"text": "a"}, {"text": "b"}]\n' >"$WORK/one.jsonl"
 printf '{"rows": [{"text": "a"}, {"text": "b"}]}\n' >"$WORK/rows.jsonl"
-for name in latin commas several cr plain one rows; do
+printf '{"text": "a"}\n{"title": "b"}\n{"text": null}\n{"text": "c"}\n' >"$WORK/missing_some.jsonl"
+printf '{"text": null}\n{"text": "a"}\n{}\n' >"$WORK/nulls.jsonl"
+printf '"one"\n"two"\n' >"$WORK/strings.jsonl"
+printf '{"text": "a"}\n"b"\n5\n["c"]\n' >"$WORK/values.jsonl"
+printf '%s\n' '{"$(id) `id` '\''\" \n\\(1)": [{"role": "user", "content": "a"}, {"role": "x", "content": "b"}]}' >"$WORK/chats.jsonl"
+for name in latin commas several cr plain one rows missing_some nulls strings values chats; do
   for unpack in '' 'gzip -dc' 'xz -dc' 'zstd -dc'; do
     cp "$WORK/$name.jsonl" "$WORK/hint.jsonl"
     [ -z "$unpack" ] || ${unpack% -dc} -c <"$WORK/$name.jsonl" >"$WORK/hint.jsonl"

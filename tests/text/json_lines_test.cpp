@@ -112,11 +112,10 @@ TEST_CASE("texts: the error for a bad line has its reason and column") {
   CHECK(message_of(extractor, "") == "the line is blank (column 1)");
   CHECK(message_of(extractor, " \r") == "the line is blank (column 1)");
   CHECK(message_of(extractor, "\xEF\xBB\xBF{}").find("a byte order mark") != std::string::npos);
-  CHECK(message_of(extractor, "5") == "the line is not an object {...} (column 1)");
-  CHECK(message_of(extractor, R"({"b": "a"})") ==
-        "the line has no key \"a\"; choose \"b\" with --json-keys (column 1)");
-  CHECK(message_of(extractor, "{}") == "the line has no key \"a\" (column 1)");
-  CHECK(message_of(extractor, R"({"a": null})") ==
+  CHECK(message_of(extractor, "5") == "the line is a JSON number, not an object {...}");
+  CHECK(message_of(extractor, R"({"b": "a"})") == "the line has no key \"a\"; choose \"b\" with --json-keys");
+  CHECK(message_of(extractor, "{}") == "the line has no key \"a\", and no other whose value is a string");
+  CHECK(message_of(extractor, R"({"a": 5})") ==
         "the value of \"a\" is neither a string nor a list of strings (column 7)");
   CHECK(message_of(extractor, R"({"a": ["x", ["y"]]})") ==
         "the value of \"a\" is a list with values other than strings (column 7)");
@@ -142,8 +141,8 @@ TEST_CASE("texts: the error for a bad line says what the line or the file seems 
       {"{", "pretty-printed", "jq -c ."},
       {R"({"text": "a",)", "pretty-printed", "jq -c ."},
       {R"({"1": {"text": "a"}, "2": {"text": "b"}})", "by name", "jq -c '.[]'"},
-      {R"({"data": [{"text": "a"}]})", "list \"data\"", "jq -c '.\"data\"[]'"},
-      {R"({"id": 1, "doc": {"text": "a"}})", "one level down", "jq -c '.\"doc\"'"},
+      {R"({"data": [{"text": "a"}]})", "list \"data\"", "jq -c '.data[]'"},
+      {R"({"id": 1, "doc": {"text": "a"}})", "one level down", "jq -c .doc "},
       {R"({"text": {"0": "a", "1": "b"}})", "pandas", "lines=True"},
       {"{\"text\": \"a\"}\r{\"text\": \"b\"}\r", "CR alone", "tr "},
       {R"({"text": "a"}{"text": "b"})", "more than one object", "jq -c ."},
@@ -169,12 +168,69 @@ TEST_CASE("texts: the error for a bad line says what the line or the file seems 
   CHECK(test::contains(message(std::string_view("\xFF\0\xFF", 3), 1), "binary"));
   CHECK(test::contains(message("\x8B\x03\xED", 1), "binary"));
   // A line further down says nothing about the kind of file.
-  for (const char* line : {"id,text", "It was a dark night.", "{", R"({"doc": {"text": "a"}})"}) {
+  for (const char* line : {"id,text", "It was a dark night.", "{", "[1] A reference."}) {
     CAPTURE(line);
     const std::string later = message(line, 2);
     CHECK(test::contains(later, "column"));
     CHECK_FALSE(test::contains(later, "FILE"));
   }
+}
+
+TEST_CASE("texts: a line without the text has a remedy that fits its values and the earlier lines") {
+  struct Case {
+    bool follows_texts;
+    const char *line, *message;
+  };
+  // A name that means something to a shell or to jq is quoted for both.
+  const Case cases[] = {
+      {false, R"({"id": 7, "title": "a", "tags": ["b"], "x": "y"})",
+       R"(the line has no key "text"; choose one of "title", "x" with --json-keys)"},
+      {false, R"({"id": 7, "tokens": [1, 2]})", R"(the line has no key "text", and no other whose value is a string)"},
+      {true, R"({"title": "a"})",
+       R"(the line has no key "text", but earlier lines have it; drop the lines without it: )"
+       R"(jq -c 'select(.text)' FILE | ... --input -)"},
+      {false, R"({"text": null, "title": "a"})",
+       R"(the value of "text" is null (column 10); drop the lines in which it is null: )"
+       R"(jq -c 'select(.text)' FILE | ... --input -)"},
+      {false, R"({"messages": [{"role": "user", "content": "a"}, {"role": "x", "content": "b", "n": 1}]})",
+       R"(the line has no key "text"; "messages" is a list of chat messages; join their "content" into one text: )"
+       R"(jq -c '{"text": (.messages | map(.content) | join("\n"))}' FILE | ... --input -)"},
+      {false, R"x({"a $(b) '\" \n\\(c)": [{"from": "human", "value": "a"}], "id": "7"})x",
+       R"x(the line has no key "text"; "a $(b) '\" \n\\(c)" is a list of chat messages; join their "value" into one )x"
+       R"x(text: jq -c '{"text": (."a $(b) '\''\" \n\\(c)" | map(.value) | join("\n"))}' FILE | ... --input -; )x"
+       R"x(or choose "id" with --json-keys)x"},
+      {false, R"({"messages": [{"role": "user", "content": ["a"]}]})",
+       R"(the line has no key "text", and no other whose value is a string)"},
+      {false, R"({"messages": []})", R"(the line has no key "text", and no other whose value is a string)"},
+      {false, R"({"text": [{"role": "user", "content": "a"}], "n": 1})",
+       R"(the value of "text" is a list with values other than strings (column 10); "text" is a list of chat )"
+       R"(messages; join their "content" into one text: )"
+       R"(jq -c '{"text": (.text | map(.content) | join("\n"))}' FILE | ... --input -)"},
+      {false, R"("one two")",
+       R"(the line is a JSON string, not an object {...}; put each string into an object: )"
+       R"(jq -c '{"text": .}' FILE | ... --input -)"},
+      {false, "5", "the line is a JSON number, not an object {...}"},
+      {false, "null", "the line is a JSON null, not an object {...}"},
+      {false, "[1, 2]", "the line is a JSON array of numbers, not an object {...}"},
+      {true, R"("one two")",
+       "the line is a JSON string, not an object {...}, as earlier lines are; drop such lines: "
+       "jq -c objects FILE | ... --input -"},
+      {true, "[5]",
+       "the line is a JSON array of numbers, not an object {...}, as earlier lines are; drop such lines: "
+       "jq -c objects FILE | ... --input -"},
+  };
+  TextExtractor extractor({"text"});
+  for (const auto& [follows_texts, line, message] : cases)
+    CHECK(test::error_of([&] { extractor.read(line, {.follows_texts = follows_texts}); }, Exit::bad_data) == message);
+
+  TextExtractor two({"a b", "c"});
+  CHECK(test::contains(test::error_of([&] { two.read("{}", {.number = 2}); }, Exit::bad_data),
+                       R"(: jq -c 'select(."a b" and .c)' FILE | ... --input -)"));
+  CHECK(test::error_of([&] { two.read(R"({"c": "x"})"); }, Exit::bad_data) ==
+        "the line has no key \"a b\", and no other whose value is a string");
+  // The line's origin says whether earlier lines had the text, unless a tool skips lines.
+  CHECK(LineOrigin{2, ""}.follows_texts);
+  CHECK_FALSE(LineOrigin{1, ""}.follows_texts);
 }
 
 TEST_CASE("texts: JSON in other layouts is told from plain text without a name") {
