@@ -56,6 +56,8 @@ std::string log_line(const ValidationReport& report) {
   if (report.is_final) place += cat(" on ", report.name, " set");
   std::string text = cat(" validation loss at ", place, " | ");
   text += format("lm loss value: %.6E | lm loss PPL: %.6E | ", plain_nan(report.loss), plain_nan(report.ppl()));
+  text += cat(report.name, " samples ", with_commas(report.samples_before + 1), " to ",
+              with_commas(report.samples_before + report.samples), " | ");
   std::string dashes(text.size() + 1, '-');
   return cat(dashes, "\n", text, "\n", dashes);
 }

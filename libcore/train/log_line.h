@@ -48,6 +48,7 @@ struct ValidationReport {
   std::string name = "validation";  // or "test"
   double loss = 0;
   bool is_final = false;
+  std::int64_t samples_before = 0, samples = 0;  // of the set: read by earlier validations, and by this one
 
   /// Returns exp(min(20, loss)), or NaN if the loss is NaN, for which Megatron-LM logs exp(20).
   double ppl() const;
@@ -56,8 +57,9 @@ struct ValidationReport {
 /// Returns " [2026-11-21 12:00:00] iteration        1/     500 | consumed samples: ... |", without a newline.
 std::string log_line(const IntervalReport& report, const std::string& timestamp);
 
-/// Returns three lines: dashes, " validation loss at iteration 100 | lm loss value: 3.1E+00 | lm loss PPL: 2.2E+01 | ",
-/// dashes. At the end of training, as in Megatron-LM, "on validation set" or "on test set" follows the iteration.
+/// Returns three lines: dashes, " validation loss at iteration 100 | lm loss value: 3.1E+00 | lm loss PPL: 2.2E+01 |
+/// validation samples 1 to 160 | ", dashes. At the end of training, as in Megatron-LM, "on validation set" or "on test
+/// set" follows the iteration. The samples tell this line from the periodic one of the same iteration.
 std::string log_line(const ValidationReport& report);
 
 }  // namespace mtl

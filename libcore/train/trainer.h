@@ -89,9 +89,11 @@ class Trainer {
   bool is_complete() const;
   bool is_validation_iteration() const { return is_due(options_.batch.eval_interval, state_.iteration); }
   bool validate(bool final);
+  /// The samples of a validation or test.
+  std::int64_t held_out_samples() const { return options_.batch.eval_iters * batch_sizes_.largest(); }
   std::optional<double> held_out_loss(DataFeed& feed, const char* name, bool final);
   bool answer_requests(const char* name, std::int64_t batch, bool final);
-  void report_held_out(const char* name, double loss, bool final);
+  void report_held_out(const char* name, double loss, bool final, std::int64_t samples_before);
   void print_status(const std::string& where);
   std::int64_t next_due(std::int64_t interval) const;
   void print_begin();

@@ -57,12 +57,14 @@ void Trainer::report_interval(bool final) {
   interval_.stalled = stalled;
 }
 
-void Trainer::report_held_out(const char* name, double loss, bool final) {
+void Trainer::report_held_out(const char* name, double loss, bool final, std::int64_t samples_before) {
   metrics_->report(ValidationReport{.iteration = state_.iteration,
                                     .consumed_samples = state_.consumed_samples,
                                     .name = name,
                                     .loss = loss,
-                                    .is_final = final});
+                                    .is_final = final,
+                                    .samples_before = samples_before,
+                                    .samples = held_out_samples()});
 }
 
 /// Returns the next iteration at which something is due that is due every `interval` iterations (0: never) and at the

@@ -17,7 +17,7 @@ void Trainer::check_validation_samples() const {
   const std::int64_t last = iterations_, interval = batch.eval_interval;
   const std::int64_t periodic = interval > 0 ? last / interval - state_.iteration / interval : 0;
   const std::int64_t left = periodic + (validation_is_due_ ? 1 : 0) + 1;
-  const std::int64_t needed = left * batch.eval_iters * batch_sizes_.largest();
+  const std::int64_t needed = left * held_out_samples();
   const std::int64_t available = data->size() - state_.consumed_valid_samples;
   if (is_complete() || needed <= available) return;
   const std::string rest = state_.iteration < last ? cat("iterations ", state_.iteration + 1, " to ", last)
@@ -66,19 +66,19 @@ bool Trainer::validate(bool final) {
   if (options_.batch.eval_iters == 0) return true;
   validating_ = !final;
   double began = now_seconds();
-  auto evaluate = [&](DataFeed& feed, const char* name) {
+  auto evaluate = [&](DataFeed& feed, const char* name, std::int64_t samples_before) {
     std::optional<double> loss = held_out_loss(feed, name, final);
-    if (loss) report_held_out(name, *loss, final);
+    if (loss) report_held_out(name, *loss, final, samples_before);
     return loss.has_value();
   };
   if (!valid_feed_) valid_feed_ = feed(Split::valid, state_.consumed_valid_samples);
   if (valid_feed_) {
-    if (!evaluate(*valid_feed_, "validation")) return false;
-    state_.consumed_valid_samples += options_.batch.eval_iters * batch_sizes_.largest();
+    if (!evaluate(*valid_feed_, "validation", state_.consumed_valid_samples)) return false;
+    state_.consumed_valid_samples += held_out_samples();
   }
   if (final) {
     valid_feed_.reset();  // the test reuses this feed's memory
-    if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test")) return false;
+    if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test", 0)) return false;
   }
   validating_ = false;
   interval_.began += now_seconds() - began;  // iteration times exclude validation

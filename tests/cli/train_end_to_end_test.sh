@@ -25,8 +25,11 @@ terminal_of() {
     }
     /"type": "(validation|test)"/ {
       set = /"final": true/ ? (/"type": "test"/ ? " on test set" : " on validation set") : ""
+      name = /"type": "test"/ ? "test" : "validation"
+      samples[name] += 24  # --eval-iters 3 --global-batch-size 8
       line = sprintf(" validation loss at iteration %d%s | lm loss value: %.6E | lm loss PPL: %.6E | ", \
         value("iteration"), set, value("loss"), value("ppl"))
+      line = line sprintf("%s samples %d to %d | ", name, samples[name] - 23, samples[name])
       dashes = line "-"
       gsub(/./, "-", dashes)
       print dashes "\n" line "\n" dashes

@@ -73,14 +73,17 @@ TEST_CASE("log line: shares of lost updates follow MFU, if they exist") {
 }
 
 TEST_CASE("validation line: is enclosed in lines of dashes that are one character longer") {
-  ValidationReport report{.iteration = 1000, .loss = 3.0};
-  std::string text = " validation loss at iteration 1000 | lm loss value: 3.000000E+00 | lm loss PPL: 2.008554E+01 | ";
+  ValidationReport report{.iteration = 1000, .loss = 3.0, .samples_before = 1440, .samples = 160};
+  std::string text =
+      " validation loss at iteration 1000 | lm loss value: 3.000000E+00 | lm loss PPL: 2.008554E+01 | "
+      "validation samples 1,441 to 1,600 | ";
   std::string dashes(text.size() + 1, '-');
   CHECK(log_line(report) == dashes + "\n" + text + "\n" + dashes);
   report.is_final = true;
   report.name = "test";
   CHECK(log_line(report).find("\n validation loss at iteration 1000 on test set | lm loss value: ") !=
         std::string::npos);
+  CHECK(log_line(report).find(" | test samples 1,441 to 1,600 | \n") != std::string::npos);
 }
 
 TEST_CASE("validation: the perplexity of a loss above 20 is capped, as in Megatron") {
