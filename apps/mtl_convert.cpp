@@ -1,8 +1,11 @@
 // mtl-convert: converts a model from one format to another.
+#include <atomic>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/count_of.h"
+#include "base/heartbeat.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "ckpt/convert_model.h"
@@ -183,6 +186,8 @@ int main(int argc, char** argv) {
   Flags flags("mtl-convert", "convert a model from one format to another");
   add_flags(flags, command);
   return run_single_process(flags, argc, argv, [&](Console& console) {
+    std::atomic<const char*> step = "converting ";
+    std::optional<Heartbeat> working(std::in_place, console, [&] { return cat(step.load(), options.load); });
     Comparison comparison;
     options.vocabulary_in = [](const std::string& folder) -> std::optional<std::int64_t> {
       const auto tokenizer = choose_tokenizer({}, folder);
@@ -194,10 +199,12 @@ int main(int argc, char** argv) {
       check_comparison_memory(config, device);
     };
     options.compare_logits = [&](const ModelSource& source, const ModelSource& written) {
+      step = "comparing logits with those of ";
       comparison = compare_models(source, written, resolve_threads(command.threads), device);
       return comparison->max_difference;
     };
     const ConvertReport report = convert_model(options, console);
+    working.reset();
     if (command.json) {
       print_out(to_json(report, options.to, comparison).dump(2) + "\n");
     } else {

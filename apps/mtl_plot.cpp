@@ -8,6 +8,7 @@
 
 #include "base/count_of.h"
 #include "base/files.h"
+#include "base/heartbeat.h"
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "chart/run_chart.h"
@@ -118,6 +119,7 @@ std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
 
 /// Reads the logs, and returns the chart in the form of output_kind().
 std::string draw(const PlotOptions& options, Console& console) {
+  const Heartbeat reading = reading_heartbeat(console, options.logs, "reading the logs");
   std::vector<RunLog> logs = read_logs(options, console);
   Chart chart = make_run_chart(logs, options.chart);
   for (const std::string& warning : chart.warnings) console.warn(warning);

@@ -1,7 +1,10 @@
 // mtl-data order: prints the samples that mtl-train reads with the same data and batch flags, in order.
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "base/heartbeat.h"
 #include "cli/data_commands.h"
 #include "cli/data_flags.h"
 #include "cli/single_process.h"
@@ -80,13 +83,15 @@ int data_order(int argc, const char* const* argv) {
   const auto prepare = [&] {
     sources = read_split_sources(options.data.paths, std::bind_front(&Flags::problem, &flags));
   };
-  const auto run = [&](Console&) {
+  const auto run = [&](Console& console) {
     const SampleWalk walk{.data = options.data,
                           .batch = options.batch,
                           .split = options.split(),
                           .seed = options.seed,
                           .data_parallel = options.data_parallel_size};
+    std::optional<Heartbeat> ordering(std::in_place, console, "computing the order of the samples");
     for_each_sample(walk, sources, [&](const BlendedDataset& dataset, std::int64_t index) {
+      ordering.reset();  // from here on, the output is the sign of life
       print_out(sample_line(dataset, index, options.tokens));
     });
   };

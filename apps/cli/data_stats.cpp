@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/count_of.h"
+#include "base/heartbeat.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/data_commands.h"
@@ -28,7 +29,9 @@ struct Described {
   std::vector<std::string> texts;  // of the top ids; empty without a tokenizer
 };
 
-Described collect(const DataStatsOptions& options, const IndexedDataset& data, const Tokenizer* tokenizer) {
+Described collect(const DataStatsOptions& options, const IndexedDataset& data, const Tokenizer* tokenizer,
+                  Console& console) {
+  const Heartbeat counting(console, cat("counting the tokens of ", data.prefix()));
   Described out{.data = data, .stats = {}, .vocabulary = {}, .top = {}, .texts = {}};
   out.vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data.prefix());
   out.stats = collect_stats(data, out.vocabulary ? std::optional(out.vocabulary->size) : std::nullopt,
@@ -143,7 +146,7 @@ void print_stats(const DataStatsOptions& options, Console& console) {
   for (const std::string& prefix : options.prefixes) {
     const IndexedDataset data(prefix);
     warn_of_provenance(data, tokenizer.get(), console);
-    const Described described = collect(options, data, tokenizer.get());
+    const Described described = collect(options, data, tokenizer.get(), console);
     if (options.json) {
       print_out(to_json(described).dump() + "\n");
     } else {

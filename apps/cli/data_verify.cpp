@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/count_of.h"
+#include "base/heartbeat.h"
 #include "base/json.h"
 #include "cli/data_commands.h"
 #include "cli/data_tokenizer.h"
@@ -56,7 +57,10 @@ Exit verify_all(const DataInspection& options, Console& console) {
   Exit worst = Exit::ok;
   for (const std::string& path : options.prefixes) {
     const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer.get(), dataset_prefix(path));
-    const Verdict verdict = verify_token_files(path, vocabulary, resolve_threads(options.threads));
+    const Verdict verdict = [&] {
+      const Heartbeat verifying(console, cat("verifying ", path));
+      return verify_token_files(path, vocabulary, resolve_threads(options.threads));
+    }();
     print_out(options.json ? to_json(verdict).dump() + "\n" : to_text(verdict));
     if (verdict.code == Exit::ok) continue;
     std::fprintf(stderr, "%s: %s\n", console.program().c_str(), verdict.message.c_str());

@@ -1,5 +1,6 @@
 #include "cli/eval_model.h"
 
+#include "base/heartbeat.h"
 #include "cli/device_flags.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/model_flags.h"
@@ -24,6 +25,7 @@ void add_running_flags(Flags& flags, ModelOptions& options) {
 }
 
 ModelSource open_source(const ModelOptions& options, Console& console) {
+  const Heartbeat opening(console, cat("opening ", options.load));
   ModelSupplement given = supplement_of(options.tokenizer, options.num_attention_heads);
   given.hf_config = options.hf_config;
   return ModelSource::open(options.load, console, given);
@@ -34,6 +36,7 @@ Model load_model(const ModelOptions& options, const ModelSource& source, Console
   const Device device = device_to_use(options.device, console);
   const std::string warning = device == Device::cuda ? scalar_attention_warning(dtype, source.config().head_dim) : "";
   if (!warning.empty()) console.warn(warning);
+  const Heartbeat loading(console, cat("loading ", options.load));
   return Model(source, resolve_threads(options.threads), dtype, device);
 }
 

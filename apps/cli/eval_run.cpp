@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/count_of.h"
+#include "base/heartbeat.h"
 #include "base/memory_limits.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/run_main.h"
@@ -111,6 +112,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   Model model = load_model(options.model, source, console);
   Scorer scorer(model, fitting_batch(options, model, report.seq_length, console), report.seq_length);
 
+  const Heartbeat scoring = reading_heartbeat(console, options.inputs, "scoring");
   double start = now_seconds();
   for (std::vector<std::int32_t> ids; tokens->next(ids);) {
     for (std::span<const std::int32_t> unscored = ids; !unscored.empty();) {  // a text may arrive in one piece

@@ -1,12 +1,16 @@
 #include "cli/generate_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include "base/count_of.h"
+#include "base/heartbeat.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "ckpt/companion_files.h"
@@ -155,7 +159,7 @@ class TaskStream {
 /// Continues and prints one batch. Returns true if a sequence used up the model's positions.
 bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tasks, Generator& generator,
                     Printer& printer) {
-  const bool streams_tokens = options.batch_size == 1 && !options.json_lines;
+  const bool streams_tokens = options.streams_tokens();
   std::vector<Request> requests;
   for (const Task& task : tasks) requests.push_back({task.prompt->ids, task.number});
   if (streams_tokens) printer.begin(*tasks[0].prompt);
@@ -222,14 +226,26 @@ Exit generate(const GenerateOptions& options, Console& console) {
   const PromptReader reader{
       .model = model, .tokenizer = tokenizer.get(), .ids = options.ids, .first = first_token(tokenizer.get(), ends)};
   PromptStream lines(reader, options.input.empty() ? "-" : options.input, console);
+  const bool reads_stdin = options.prompts.empty() && lines.name() == input_name("-");
+  if (reads_stdin) announce_terminal(console);
+  const bool shows_tokens = options.streams_tokens() && is_terminal(STDOUT_FILENO);
+  std::atomic<bool> is_reading = false;
+  std::atomic<std::int64_t> prompts_begun = 0;
+  const Heartbeat continuing(console, [&]() -> std::string {
+    if (is_reading) return reads_stdin && is_terminal(STDIN_FILENO) ? "" : cat("waiting for ", lines.name());
+    return shows_tokens ? "" : cat("continuing prompt ", with_commas(prompts_begun));
+  });
   std::size_t prompts_read = 0;
   auto next_prompt = [&]() -> std::optional<Prompt> {
     std::optional<Prompt> prompt;
     if (options.prompts.empty()) {
+      is_reading = true;
       prompt = lines.next();
+      is_reading = false;
     } else if (prompts_read < options.prompts.size()) {
       prompt = reader.read_flag(options.prompts[prompts_read++]);
     }
+    prompts_begun += prompt ? 1 : 0;
     if (prompt && std::ssize(prompt->ids) > model.positions())
       console.warn(cat(prompt->where, ": the prompt has ", count_of(std::ssize(prompt->ids), "token"),
                        ", but the model has ", count_of(model.positions(), "position"), "; using only the last ",

@@ -24,6 +24,9 @@ struct GenerateOptions {
   bool json_lines = false;
   bool logprobs = false;  // print the new tokens' log-probabilities in the JSON lines
   std::int64_t batch_size = 1;
+
+  /// True if each token is printed when it is drawn.
+  bool streams_tokens() const { return batch_size == 1 && !json_lines; }
 };
 
 /// Prints continuations to stdout, each before reading the next prompt or, with batch_size above 1, each batch before

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "base/printable.h"
 
@@ -14,6 +15,13 @@ namespace mtl {
 namespace {
 
 constexpr double kBetweenDrawings = 0.1;  // seconds
+
+/// Serializes what is on stderr, which all consoles share, and the state of the lines there.
+std::mutex stderr_mutex;
+
+double seconds_since(std::chrono::steady_clock::time_point before) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+}
 
 }  // namespace
 
@@ -39,9 +47,11 @@ void Console::draw(const std::string& line) {
 }
 
 void Console::write_line(const std::string& text) {
-  end_progress();
-  erase_status();
+  const std::lock_guard lock(stderr_mutex);
+  end_progress_line();
+  erase_status_line();
   std::fprintf(stderr, "%s: %s\n", program_.c_str(), printable_message(text).c_str());
+  last_output_ = std::chrono::steady_clock::now();
 }
 
 void Console::info(const std::string& message) {
@@ -56,38 +66,56 @@ void Console::error(const std::string& message) {
   if (!silent) write_line(message);
 }
 
-void Console::progress(const std::string& line, double interval) {
-  if (quiet) return;
-  auto now = std::chrono::steady_clock::now();
-  bool first = last_progress_ == std::chrono::steady_clock::time_point{};
-  if (first) last_progress_ = now;
-  double waited = std::chrono::duration<double>(now - last_progress_).count();
+void Console::write_progress(const std::string& line) {
   if (is_terminal(STDERR_FILENO)) {
-    if (!first && waited < kBetweenDrawings) return;
     draw(line);
     drawing_ = true;
   } else {
-    if (waited < interval) return;
     std::fprintf(stderr, "%s: %s\n", program_.c_str(), printable_text(line).c_str());
   }
-  last_progress_ = now;
+  last_progress_ = last_output_ = std::chrono::steady_clock::now();
+}
+
+void Console::progress(const std::string& line, double interval) {
+  if (quiet) return;
+  const std::lock_guard lock(stderr_mutex);
+  last_call_ = std::chrono::steady_clock::now();
+  const bool is_first = last_progress_ == Time{}, draws = is_terminal(STDERR_FILENO);
+  if (is_first) last_progress_ = last_call_;
+  if ((is_first && draws) || seconds_since(last_progress_) >= (draws ? kBetweenDrawings : interval))
+    write_progress(line);
+}
+
+void Console::remind(const std::string& line, double silence) {
+  const std::lock_guard lock(stderr_mutex);
+  if (!quiet && seconds_since(last_output_) >= silence && seconds_since(last_call_) >= silence / 2)
+    write_progress(line);
 }
 
 void Console::status(const std::string& line) {
-  const auto now = std::chrono::steady_clock::now();
-  const double waited = std::chrono::duration<double>(now - last_progress_).count();
-  if (quiet || waited < kBetweenDrawings || !is_terminal(STDERR_FILENO)) return;
+  const std::lock_guard lock(stderr_mutex);
+  if (quiet || seconds_since(last_progress_) < kBetweenDrawings || !is_terminal(STDERR_FILENO)) return;
   draw(line);
   has_status_ = true;
-  last_progress_ = now;
+  last_progress_ = last_output_ = std::chrono::steady_clock::now();
 }
 
 void Console::erase_status() {
+  const std::lock_guard lock(stderr_mutex);
+  erase_status_line();
+}
+
+void Console::erase_status_line() {
   if (has_status_) std::fputs("\r\033[K", stderr);
   has_status_ = false;
 }
 
 void Console::end_progress() {
+  const std::lock_guard lock(stderr_mutex);
+  end_progress_line();
+}
+
+void Console::end_progress_line() {
   if (drawing_) std::fputc('\n', stderr);
   drawing_ = false;
 }

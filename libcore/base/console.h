@@ -7,6 +7,7 @@
 namespace mtl {
 
 /// The main program creates the console and passes it down. On ranks whose messages another rank prints, it is silent.
+/// Threads may print at the same time.
 class Console {
  public:
   explicit Console(std::string program) : program_(std::move(program)) {}
@@ -24,6 +25,8 @@ class Console {
   /// Unless quiet, redraws the progress line in place if stderr is a terminal; otherwise prints `line` at most once
   /// every `interval` seconds.
   void progress(const std::string& line, double interval = 10);
+  /// Like progress(), but only if nothing has appeared for `silence` seconds, nor has progress() been called recently.
+  void remind(const std::string& line, double silence);
   /// Unless quiet, redraws a line below the messages if stderr is a terminal, at most ten times a second. Every message
   /// and erase_status() remove it.
   void status(const std::string& line);
@@ -32,11 +35,17 @@ class Console {
   void end_progress();
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
   void write_line(const std::string& text);
+  void write_progress(const std::string& line);
   void draw(const std::string& line);
+  void erase_status_line();
+  void end_progress_line();
   std::string program_;
   bool drawing_ = false, has_status_ = false;
-  std::chrono::steady_clock::time_point last_progress_{};
+  Time last_progress_{};                                 // drawn or printed, or first called
+  Time last_output_ = std::chrono::steady_clock::now();  // anything on stderr, or the start
+  Time last_call_{};                                     // of progress()
 };
 
 /// Return true for a terminal. With NO_COLOR or TERM=dumb, wants_color() returns false even then.

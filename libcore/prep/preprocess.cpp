@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/heartbeat.h"
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/ordered.h"
@@ -74,6 +75,7 @@ Json preprocess(const PreprocessOptions& options, Console& console) {
   PreprocessOutputs outputs(options, *tokenizer, {files, input_bytes}, guard, console);
   std::vector<StoredInput> stored;
   for (std::int64_t part = 0; part < parts; ++part) {
+    const Heartbeat reading = reading_heartbeat(console, files, options.log_interval == 0 ? "" : "tokenizing");
     std::vector<StoredInput> now = run_pass(options, files, *tokenizer, part, parts, outputs);
     if (part > 0 && now != stored)
       fail(Exit::io, "the input changed while --partitions read it several times; start again when it is complete");

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/heartbeat.h"
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/output_lock.h"
@@ -81,6 +82,7 @@ Json train_vocab(const VocabOptions& options, Console& console) {
     console.info(
         cat("--json-key ", options.json_key,
             " has no effect, because no input is read as JSON lines; use --format jsonl if the input is JSON lines"));
+  const Heartbeat working = reading_heartbeat(console, files, "making the vocabulary");
   const CountedWords counted = count_words(options, files, console);
   const double rate = double(counted.bytes) / 1e6 / counted.seconds;
   BpeVocabulary vocabulary = merge_words(options, counted.words, console);
