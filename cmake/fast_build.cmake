@@ -13,7 +13,7 @@ set(mtl_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesyst
 # compilation is long, and at most 12 files. Or into groups by the first word of their names where `group` is BY_NAME: a
 # program links and loads what any file of a group calls, so the programs' own code is grouped by program, and comm's by
 # library. A file with SIMD code compiles alone, too, or in a group of mtl_group_simd().
-set(mtl_group_bytes 80000)
+set(mtl_group_bytes 110000)
 function(mtl_group_sources group)
   set(number 0)
   set(count 0)
@@ -96,7 +96,8 @@ function(mtl_group_cuda list)
   set(${list} ${${list}} PARENT_SCOPE)
 endfunction()
 
-# mtl_precompile(TARGET PRIVATE headers... | REUSE_FROM TARGET); both targets must have the same compile options.
+# mtl_precompile(TARGET PRIVATE headers... | REUSE_FROM TARGET); both targets must have the same compile options, but for
+# the level of optimization.
 function(mtl_precompile target)
   if(NOT MTL_FAST_BUILD)
     return()

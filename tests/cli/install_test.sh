@@ -48,6 +48,13 @@ expect_exit 0 "${demo[@]}" clean
 expect_exit 2 "${demo[@]}" OUT="$WORK/the demo"
 expect_text err 'make cannot work in a folder whose name contains a space'
 
+# The demo builds what it runs: not the planner and, where it needs none, no CUDA.
+ninja -C "$build" -t commands demo-programs >builds
+unneeded=planner
+[ "$(<"$build/demo-programs")" = bin ] || unneeded='planner|gpu|cuda'
+grep -qF 'mtl_core.dir/' builds || fail 'the demo builds nothing'
+! grep -qE "mtl_($unneeded)\.dir/" builds || fail "the demo builds $(grep -oE "mtl_($unneeded)\.dir/" builds | sort -u | tr '\n' ' ')"
+
 # In a checkout, commands are for its root.
 expect_exit 0 make -s -C "$tree" -o configure demo PRESET="$(basename "$build")" DEMO="$WORK/demo" "${demo[@]: -2}"
 try_next "$tree"
