@@ -89,6 +89,8 @@ class Trainer {
   bool is_complete() const;
   bool is_validation_iteration() const { return is_due(options_.batch.eval_interval, state_.iteration); }
   bool validate(bool final);
+  /// The validations of this run that are to come, with that after the last iteration.
+  std::int64_t validations_left() const;
   /// The samples of a validation or test.
   std::int64_t held_out_samples() const { return options_.batch.eval_iters * batch_sizes_.largest(); }
   std::optional<double> held_out_loss(DataFeed& feed, const char* name, bool final);
@@ -96,6 +98,7 @@ class Trainer {
   void report_held_out(const char* name, double loss, bool final, std::int64_t samples_before);
   void print_status(const std::string& where);
   std::int64_t next_due(std::int64_t interval) const;
+  double seconds_left(double seconds) const;
   void print_begin();
   void print_times();
   void draw_status();
@@ -135,9 +138,10 @@ class Trainer {
     bool validation_is_due = false;  // this iteration's validation is not complete; a resumed run repeats it
     bool operator==(const SavePoint&) const = default;
   };
-  bool validating_ = false;         // a validation has started but is not complete; a resumed run repeats it
-  SavePoint saved_;                 // the newest checkpoint in --save that this run wrote or resumed from
-  bool validation_is_due_ = false;  // in the resumed state: validate before the next step
+  bool validating_ = false;                   // a validation has started but is not complete; a resumed run repeats it
+  std::optional<double> validation_seconds_;  // the last one took
+  SavePoint saved_;                           // the newest checkpoint in --save that this run wrote or resumed from
+  bool validation_is_due_ = false;            // in the resumed state: validate before the next step
 
   BatchSizes batch_sizes_;
   std::int64_t iterations_;           // of the whole run

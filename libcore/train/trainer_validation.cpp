@@ -8,21 +8,26 @@
 
 namespace mtl {
 
+std::int64_t Trainer::validations_left() const {
+  const std::int64_t interval = options_.batch.eval_interval;
+  if (data_.dataset(Split::valid) == nullptr || options_.batch.eval_iters == 0) return 0;
+  const std::int64_t periodic = interval > 0 ? iterations_ / interval - state_.iteration / interval : 0;
+  return periodic + (validation_is_due_ ? 1 : 0) + 1;
+}
+
 /// Before the first step, rejects a run whose validations need more samples than remain. As in Megatron-LM, the current
 /// session's flags determine the size of the validation set, but reading continues where the previous session stopped.
 void Trainer::check_validation_samples() const {
   const BatchOptions& batch = options_.batch;
   const BlendedDataset* data = data_.dataset(Split::valid).get();
-  if (data == nullptr || batch.eval_iters == 0 || options_.data.sampler_kind() != SamplerKind::single) return;
-  const std::int64_t last = iterations_, interval = batch.eval_interval;
-  const std::int64_t periodic = interval > 0 ? last / interval - state_.iteration / interval : 0;
-  const std::int64_t left = periodic + (validation_is_due_ ? 1 : 0) + 1;
-  const std::int64_t needed = left * held_out_samples();
+  if (validations_left() == 0 || options_.data.sampler_kind() != SamplerKind::single) return;
+  const std::int64_t last = iterations_;
+  const std::int64_t needed = validations_left() * held_out_samples();
   const std::int64_t available = data->size() - state_.consumed_valid_samples;
   if (is_complete() || needed <= available) return;
   const std::string rest = state_.iteration < last ? cat("iterations ", state_.iteration + 1, " to ", last)
                                                    : cat("the validations after iteration ", last);
-  fail(Exit::usage, "--eval-interval ", interval, ", --eval-iters ", batch.eval_iters, ": ", rest, " need ",
+  fail(Exit::usage, "--eval-interval ", batch.eval_interval, ", --eval-iters ", batch.eval_iters, ": ", rest, " need ",
        count_of(needed, "validation sample"), ", but only ", with_commas(std::max<std::int64_t>(0, available)),
        " of the set's ", with_commas(data->size()), " (by these flags, as in Megatron-LM) are left, because ",
        with_commas(state_.consumed_valid_samples),
@@ -50,6 +55,9 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
   fill_zero(stream_, step_memory_.loss_sum());
   for (std::int64_t batch = 0; batch < options_.batch.eval_iters; ++batch) {
     if (!answer_requests(name, batch, final)) return std::nullopt;
+    if (is_rank_zero())
+      console_.status(cat("iteration ", state_.iteration, " of ", iterations_, " | ", name, " batch ", batch + 1,
+                          " of ", options_.batch.eval_iters));
     const StepBatch& step = feed.next(stream_);
     for (int m = 0; m < step.micro_batches; ++m) pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m));
     if (counts_losses()) add_losses(stream_, step_memory_.loss_sum(), step);
@@ -81,7 +89,8 @@ bool Trainer::validate(bool final) {
     if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test", 0)) return false;
   }
   validating_ = false;
-  interval_.began += now_seconds() - began;  // iteration times exclude validation
+  validation_seconds_ = now_seconds() - began;
+  interval_.began += *validation_seconds_;  // iteration times exclude validation
   return true;
 }
 
