@@ -326,18 +326,18 @@ static std::string join_chat(const std::string& name, const Json& value, const s
     const char *speaker, *text;
   };
   for (const auto& [speaker, text] : {Message{"role", "content"}, Message{"from", "value"}}) {
+    const auto is_object = [](const Json& each) { return each.is_object(); };
     const auto is_message = [&](const Json& each) {
-      const auto has = [&](const char* member) {
-        const Json* found = each.find(member);
-        return found != nullptr && found->is_string();
-      };
-      return each.is_object() && has(speaker) && has(text);
+      const Json *who = each.is_object() ? each.find(speaker) : nullptr, *what = who ? each.find(text) : nullptr;
+      if (what == nullptr || !who->is_string()) return false;
+      const bool has_parts = what->is_array() && std::ranges::all_of(what->as_array(), is_object);
+      return what->is_string() || what->is_null() || has_parts;  // null: the message calls a tool
     };
-    if (value.is_array() && !value.as_array().empty() && std::ranges::all_of(value.as_array(), is_message))
-      return cat(
-          in_quotes(name), " is a list of chat messages; join their ", in_quotes(text), " into one text: ",
-          piped(jq(cat("{", in_quotes(key), ": (", jq_member(name), " | map(", jq_member(text), ") | join(\"\\n\"))}")),
-                unpack));
+    if (!value.is_array() || value.as_array().empty() || !std::ranges::all_of(value.as_array(), is_message)) continue;
+    const std::string parts = "if type == \"array\" then map(.text? // \"\") | join(\"\") else . end";
+    const std::string texts = cat("map(", jq_member(text), " | ", parts, ") | join(\"\\n\")");
+    return cat(in_quotes(name), " is a list of chat messages; join their ", in_quotes(text), " into one text: ",
+               piped(jq(cat("{", in_quotes(key), ": (", jq_member(name), " | ", texts, ")}")), unpack));
   }
   return "";
 }

@@ -191,7 +191,8 @@ printf '{"text": "a"}\n{"title": "b"}\n{"text": null}\n{"text": "c"}\n' >"$WORK/
 printf '{"text": null}\n{"text": "a"}\n{}\n' >"$WORK/nulls.jsonl"
 printf '"one"\n"two"\n' >"$WORK/strings.jsonl"
 printf '{"text": "a"}\n"b"\n5\n["c"]\n' >"$WORK/values.jsonl"
-printf '%s\n' '{"$(id) `id` '\''\" \n\\(1)": [{"role": "user", "content": "a"}, {"role": "x", "content": "b"}]}' >"$WORK/chats.jsonl"
+printf '%s\n' '{"$(id) `id` '\''\" \n\\(1)": [{"role": "user", "content": "a"}, {"role": "x", "content": "b"}]}' \
+  '{"$(id) `id` '\''\" \n\\(1)": [{"role": "user", "content": [{"type": "text", "text": "a"}, {}]}, {"role": "x", "content": null}]}' >"$WORK/chats.jsonl"
 for name in latin commas several cr plain one rows missing_some nulls strings values chats; do
   for unpack in '' 'gzip -dc' 'xz -dc' 'zstd -dc'; do
     cp "$WORK/$name.jsonl" "$WORK/hint.jsonl"

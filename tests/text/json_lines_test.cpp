@@ -179,8 +179,10 @@ TEST_CASE("texts: the error for a bad line says what the line or the file seems 
 TEST_CASE("texts: a line without the text has a remedy that fits its values and the earlier lines") {
   struct Case {
     bool follows_texts;
-    const char *line, *message;
+    const char* line;
+    std::string message;
   };
+  const std::string parts = R"(if type == "array" then map(.text? // "") | join("") else . end)";  // of a chat message
   // A name that means something to a shell or to jq is quoted for both.
   const Case cases[] = {
       {false, R"({"id": 7, "title": "a", "tags": ["b"], "x": "y"})",
@@ -194,18 +196,26 @@ TEST_CASE("texts: a line without the text has a remedy that fits its values and 
        R"(jq -c 'select(.text)' FILE | ... --input -)"},
       {false, R"({"messages": [{"role": "user", "content": "a"}, {"role": "x", "content": "b", "n": 1}]})",
        R"(the line has no key "text"; "messages" is a list of chat messages; join their "content" into one text: )"
-       R"(jq -c '{"text": (.messages | map(.content) | join("\n"))}' FILE | ... --input -)"},
+       R"(jq -c '{"text": (.messages | map(.content | )" +
+           parts + R"() | join("\n"))}' FILE | ... --input -)"},
+      {false, R"({"messages": [{"role": "user", "content": [{"text": "a"}]}, {"role": "x", "content": null}]})",
+       R"(the line has no key "text"; "messages" is a list of chat messages; join their "content" into one text: )"
+       R"(jq -c '{"text": (.messages | map(.content | )" +
+           parts + R"() | join("\n"))}' FILE | ... --input -)"},
       {false, R"x({"a $(b) '\" \n\\(c)": [{"from": "human", "value": "a"}], "id": "7"})x",
        R"x(the line has no key "text"; "a $(b) '\" \n\\(c)" is a list of chat messages; join their "value" into one )x"
-       R"x(text: jq -c '{"text": (."a $(b) '\''\" \n\\(c)" | map(.value) | join("\n"))}' FILE | ... --input -; )x"
-       R"x(or choose "id" with --json-keys)x"},
+       R"x(text: jq -c '{"text": (."a $(b) '\''\" \n\\(c)" | map(.value | )x" +
+           parts +
+           R"x() | join("\n"))}' FILE | ... --input -; )x"
+           R"x(or choose "id" with --json-keys)x"},
       {false, R"({"messages": [{"role": "user", "content": ["a"]}]})",
        R"(the line has no key "text", and no other whose value is a string)"},
       {false, R"({"messages": []})", R"(the line has no key "text", and no other whose value is a string)"},
       {false, R"({"text": [{"role": "user", "content": "a"}], "n": 1})",
        R"(the value of "text" is a list with values other than strings (column 10); "text" is a list of chat )"
        R"(messages; join their "content" into one text: )"
-       R"(jq -c '{"text": (.text | map(.content) | join("\n"))}' FILE | ... --input -)"},
+       R"(jq -c '{"text": (.text | map(.content | )" +
+           parts + R"() | join("\n"))}' FILE | ... --input -)"},
       {false, R"("one two")",
        R"(the line is a JSON string, not an object {...}; put each string into an object: )"
        R"(jq -c '{"text": .}' FILE | ... --input -)"},
