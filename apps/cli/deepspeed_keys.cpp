@@ -106,13 +106,13 @@ KeyAnswer answer_key(std::string_view section, std::string_view key, const Json&
 void answer_section(const Json& object, const std::string& section, std::vector<KeyAnswer>& out) {
   for (const auto& [key, value] : object.as_object()) {
     const std::string path = section.empty() ? key : cat(section, ".", key);
-    const bool has_keys = value.is_object() && is_section(path);
-    if (has_keys && !is_off(value)) {
+    const bool has_keys = is_section(path), off = has_keys && is_off(value);
+    if (has_keys && value.is_object() && !off) {
       answer_section(value, path, out);
     } else if (out.size() >= kMostLines) {
       out.emplace_back();
     } else {
-      out.push_back(has_keys ? KeyAnswer{"", kOff} : answer_key(section, key, value));
+      out.push_back(off ? KeyAnswer{"", kOff} : answer_key(section, key, value));
       out.back().key = cut_text(cat(path, ": ", value.dump()), kKeyWidth);
     }
   }

@@ -50,6 +50,8 @@ TEST_CASE("DeepSpeed's keys: ZeRO-2 with fp16 and offloading") {
       "zero_optimization.overlap_comm: true -> --overlap-grad-reduce --overlap-param-gather",
       "zero_optimization.reduce_bucket_size: 200000000.0 -> --ddp-bucket-size 200000000",
       "flops_profiler: {\"enabled\": false, \"profile_step\": 1} -> no flag: it is off",
+      "activation_checkpointing: null -> no flag: it is off",
+      "csv_monitor: {\"enabled\": true} -> --log-jsonl FILE, with a file in output_path",
       "together: --global-batch-size 96 --micro-batch-size 3 --clip-grad 0.5 --log-interval 50 --fp16 --loss-scale 0 "
       "--initial-loss-scale 4096 --loss-scale-window 500 --lr 3e-05 --adam-beta1 0.9 --adam-beta2 0.95 "
       "--lr-decay-style linear --lr-decay-iters 2000 --zero-stage 2 --optimizer-cpu-offload --overlap-grad-reduce "
@@ -63,7 +65,8 @@ TEST_CASE("DeepSpeed's keys: ZeRO-2 with fp16 and offloading") {
     "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 2e3, "warmup_type": "log"}},
     "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": true,
                           "reduce_bucket_size": 2e8},
-    "flops_profiler": {"enabled": false, "profile_step": 1}})") == expected);
+    "flops_profiler": {"enabled": false, "profile_step": 1}, "activation_checkpointing": null,
+    "csv_monitor": {"enabled": true}})") == expected);
 }
 
 TEST_CASE("DeepSpeed's keys: ZeRO-3, where the script's own arguments set \"auto\"") {
