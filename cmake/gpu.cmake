@@ -4,8 +4,8 @@
 # them: mtl_gpu, where kernels can be compiled, and mtl_no_gpu, whose functions refuse. A program that names neither is
 # linked with mtl_gpu, if there is one; with the property MTL_NO_GPU, with mtl_no_gpu. Tests replace some of the files,
 # which are therefore compiled alone.
-file(GLOB no_gpu_sources CONFIGURE_DEPENDS libcore/device/no_cuda*.cpp kernels/no_cuda.cpp libcore/comm/no_nccl_library.cpp)
-add_library(mtl_no_gpu STATIC ${no_gpu_sources})
+file(GLOB no_gpu_sources CONFIGURE_DEPENDS libcore/device/no_cuda*.cpp)
+add_library(mtl_no_gpu STATIC ${no_gpu_sources} kernels/no_cuda.cpp libcore/comm/no_nccl_library.cpp)
 target_link_libraries(mtl_no_gpu PUBLIC mtl_engine)
 set(gpu_library mtl_no_gpu)
 
@@ -36,8 +36,9 @@ function(mtl_add_program target tool)
   target_link_libraries(${target} PRIVATE mtl_cli ${${tool}_libraries})
 endfunction()
 
-# mtl_add_demo_programs(TOOLS...): what `make demo` builds. If the build has kernels that only nvcc asks for, as this
-# machine has no GPU and no one set MTL_CUDA, these are the same objects linked without them, in cpu/.
+# mtl_add_demo_programs(TOOLS...): the target demo-programs, which `make demo` builds, and a file of that name with the
+# programs' folder. Where nvcc is the only reason for kernels, because the machine has no GPU and MTL_CUDA is not ON, they
+# are the same object files linked without kernels, in cpu/.
 function(mtl_add_demo_programs)
   set(folder bin)
   set(programs ${ARGN})
