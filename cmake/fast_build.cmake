@@ -91,8 +91,8 @@ endfunction()
 # Groups the list's .cu files; the others stay.
 function(mtl_group_cuda list)
   mtl_include_together(${list} cuda.cu hopper_backward:hopper_backward hopper:hopper tiles_backward:tiles_d
-    tiles:tiles attention:attention embedding_gemm:embedding|gemm norm_backward:norm_cuda_backward norm:[a-z]norm_cuda
-    heads:head_norm|qk_norm|residual others:.*)
+    tiles:tiles attention:attention embedding_gemm:embedding|gemm layernorm_backward:layernorm_cuda_backward
+    rmsnorm_backward:rmsnorm_cuda_backward norm:[a-z]norm_cuda heads:head_norm|qk_norm residual:residual others:.*)
   set(${list} ${${list}} PARENT_SCOPE)
 endfunction()
 
