@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
@@ -20,9 +19,8 @@ namespace {
 std::vector<std::byte> stored(const std::vector<std::uint64_t>& ids, int bytes) {
   std::string out;
   for (const std::uint64_t id : ids) out += to_little_endian(id, bytes);
-  std::vector<std::byte> all(out.size());
-  std::memcpy(all.data(), out.data(), out.size());
-  return all;
+  const auto* first = reinterpret_cast<const std::byte*>(out.data());
+  return {first, first + out.size()};
 }
 
 using Draw = std::function<std::uint64_t(std::mt19937_64&)>;
