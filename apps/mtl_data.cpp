@@ -9,11 +9,11 @@
 #include "base/files.h"
 #include "base/shell_word.h"
 #include "base/str.h"
+#include "cli/build_info.h"
 #include "cli/data_commands.h"
 #include "cli/run_main.h"
 #include "data/indexed_dataset.h"
 #include "data/token_formats.h"
-#include "version.h"
 
 using namespace mtl;
 
@@ -48,7 +48,7 @@ std::string help() {
     out += format("  %-10s%s\n", std::string(command.name).c_str(), std::string(command.summary).c_str());
   }
   out += "\n  --help, -h  print this help and exit\n";
-  out += "  --version   print the version and exit\n";
+  out += "  --version   print the version and exit; with --verbose also the build and the folder of share files\n";
   return out + "\nmtl-data COMMAND --help lists the flags of a command. More in the manual page: man mtl-data\n";
 }
 
@@ -90,6 +90,7 @@ int main(int argc, char** argv) {
     if (word == command.name) return command.run(argc - 1, argv + 1);
   }
   if (word == "--help" || word == "-h") return print_and_succeed(help());
-  if (word == "--version") return print_and_succeed(cat("mtl-data ", kVersion, "\n"));
+  if (word == "--version")
+    return print_and_succeed(version_text("mtl-data", argc == 3 && argv[2] == std::string_view("--verbose")));
   return refuse_command(word);
 }

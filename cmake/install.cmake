@@ -1,3 +1,6 @@
+# Programs look for share/mtl beside their folder (apps/cli/share_files.h), also in a build.
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share)
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/share ${CMAKE_BINARY_DIR}/share/mtl SYMBOLIC)
 install(TARGETS ${mtl_tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY share/ DESTINATION ${CMAKE_INSTALL_DATADIR}/mtl USE_SOURCE_PERMISSIONS)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -126,6 +126,8 @@ Flags::Flags(std::string program, std::string summary)
   app_->allow_extras()->formatter(std::make_shared<Help>(*this))->config_formatter(std::make_shared<Config>(*this));
   add_switch("--help,-h", wants_help_, "print this help and exit");
   add_switch("--version", wants_version_, "print the version and exit");
+  add_switch("--verbose", verbose, "with --version: print the build, its libraries and the folder of share files, too")
+      .only_with("--version", [] { return false; });  // otherwise parse() has returned before
   add_switch("--quiet,-q", quiet, "print errors and warnings only").option->configurable();
   add("--config", &config_, "FILE", "read flags from FILE, one `name = value` per line; the command line wins");
   add_switch("--dump-config", wants_dump_, "print every flag with its value and origin, then exit");

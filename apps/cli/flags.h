@@ -152,7 +152,7 @@ class Flags {
   /// Returns the messages for stderr, without duplicates.
   const std::vector<std::string>& notices() const { return notices_; }
 
-  bool quiet = false;
+  bool quiet = false, verbose = false;
   ForeignFlags foreign;  // other tools' flags, and typos
 
  private:

@@ -15,8 +15,8 @@
 
 #include "base/exception_text.h"
 #include "base/printable.h"
+#include "cli/build_info.h"
 #include "cli/bus_error.h"
-#include "version.h"
 
 namespace mtl {
 
@@ -60,7 +60,7 @@ void keep_own_rights() {
 /// Answers a flag that does not start a run.
 void print_answer(const Flags& flags, Flags::Request request) {
   if (request == Flags::Request::help) print_out(flags.help());
-  if (request == Flags::Request::version) print_out(cat(flags.program(), " ", kVersion, "\n"));
+  if (request == Flags::Request::version) print_out(version_text(flags.program(), flags.verbose));
   if (request == Flags::Request::dump_config) print_out(flags.dump_config());
   if (request == Flags::Request::list_flags) print_out(flags.list_flags());
   if (request == Flags::Request::list_foreign) print_out(flags.foreign.list());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/str.h"
+#include "cli/share_files.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/tiktoken.h"
 
@@ -52,7 +53,8 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
     flag.only_with("--tokenizer-type " + join(types, " or "), [&options, types] { return is_type(options, types); });
   };
   flags.add("--tokenizer-type", &options.type, "TYPE", join(kSupported, ", ") + " (default: GPT2BPETokenizer)");
-  for_types(flags.add("--vocab-file,--vocab", &options.vocab_file, "FILE", "vocab.json for GPT2BPETokenizer"),
+  for_types(flags.add("--vocab-file,--vocab", &options.vocab_file, "FILE",
+                      "vocab.json for GPT2BPETokenizer; gpt2: GPT-2's, which is installed with its merges"),
             {"GPT2BPETokenizer"});
   for_types(flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt for GPT2BPETokenizer"),
             {"GPT2BPETokenizer"});
@@ -99,6 +101,11 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
       .add("--vocab-extra-ids", &options.vocab_extra_ids, "N",
            "tokens <extra_id_0>... of a legacy SentencePieceTokenizer")
       .within({0, 10000});
+  flags.check([&options] {
+    if (options.vocab_file != "gpt2") return;
+    options.vocab_file = share_file("gpt2/vocab.json");
+    if (options.merge_file.empty()) options.merge_file = share_file("gpt2/merges.txt");
+  });
 }
 
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {

@@ -27,6 +27,13 @@ struct CudaDevice {
 /// the GPU that the calling thread uses. Does not throw. If the GPU cannot be used, sets `why_not`.
 CudaDevice find_cuda_device(std::optional<int> ordinal = {});
 
+/// What this program's kernels were compiled for and with; empty in a program without kernels.
+struct CudaBuild {
+  std::string architectures;  // "80,90a"
+  std::string version;        // of CUDA: "13.0"
+};
+CudaBuild cuda_build();
+
 /// In bytes.
 struct CudaMemory {
   std::size_t free = 0, total = 0;

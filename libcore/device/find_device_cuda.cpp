@@ -56,7 +56,7 @@ CudaDevice find_cuda_device(std::optional<int> ordinal) {
   out.major = properties.major;
   out.minor = properties.minor;
   out.memory = properties.totalGlobalMem;
-  out.why_not = missing_kernels_text(out.text(), MTL_CUDA_ARCHS, out.major, out.minor);
+  out.why_not = missing_kernels_text(out.text(), cuda_build().architectures, out.major, out.minor);
   return out;
 }
 

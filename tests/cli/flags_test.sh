@@ -37,6 +37,8 @@ for path in "$BIN"/mtl-*; do
   grep 'required.*\[' "$WORK/out" >&2 && fail "$tool --help: a required flag shows a default"
   expect_exit 0 "$tool" --version
   expect_text "$WORK/out" "^$tool [0-9]+\.[0-9]+"
+  expect_exit 0 "$tool" --version --verbose
+  for topic in compiler CPU GPU MPI 'share files' oneDNN 'Open MPI' zstd; do expect_text "$WORK/out" "^$topic  *[^ ]"; done
   expect_exit 2 "$tool" --no-such-flag
   [ -s "$WORK/out" ] && fail "$tool: misuse writes to stdout"
   expect_text "$WORK/err" "no-such-flag"

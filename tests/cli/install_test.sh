@@ -21,11 +21,23 @@ for file in man/man5/mtl-idx.5 man/man5/mtl-checkpoint.5 mtl/gpt2/vocab.json mtl
   [ -f "$root/share/$file" ] || fail "share/$file was not installed"
 done
 
-# The installed programs use the installed vocabulary.
+# Programs find share files beside their folder, in a prefix and in a build, also through a link.
+ln -s "$root/bin/mtl-train" linked-train
+for program in "$root/bin/mtl-train" ./linked-train; do
+  expect_exit 0 "$program" --version --verbose
+  expect_text out "^share files +$root/share/mtl\$"
+done
+expect_exit 0 mtl-train --version --verbose
+expect_text out "^share files +$tree/share\$"
 echo '{"text": "Hello world"}' |
-  expect_exit 0 "$root/bin/mtl-preprocess" --input - --output-prefix hello --append-eod \
-    --vocab-file "$root/share/mtl/gpt2/vocab.json" --merge-file "$root/share/mtl/gpt2/merges.txt"
+  expect_exit 0 "$root/bin/mtl-preprocess" --input - --output-prefix hello --append-eod --vocab-file gpt2
 [ "$("$root/bin/mtl-data" cat hello_text_document)" = "15496 995 50256" ] || fail 'the installed programs do not work'
+mkdir -p alone/bin
+cp "$BIN/mtl-preprocess" alone/bin/
+expect_exit 0 alone/bin/mtl-preprocess --version --verbose
+expect_text out "^share files +$WORK/alone/share/mtl is missing; "
+expect_exit 74 alone/bin/mtl-preprocess --input - --output-prefix hello --append-eod --vocab-file gpt2 </dev/null
+expect_text err "$WORK/alone/share/mtl/gpt2/vocab.json: does not exist; "
 
 # No script in share/ needs the source tree. Scripts find the programs on the PATH or in MTL_BIN.
 share=$root/share/mtl
