@@ -60,6 +60,20 @@ expect_exit 0 "${demo[@]}" clean
 expect_exit 2 "${demo[@]}" OUT="$WORK/the demo"
 expect_text err 'make cannot work in a folder whose name contains a space'
 
+# mtl-demo is the same demo in the current folder, which must be its own.
+mkdir 'my demo' && cd 'my demo' || exit 1
+expect_exit 0 env PATH="$root/bin:$PATH" "$root/bin/mtl-demo" "${demo[@]: -2}"
+[ -f run/hf/model.safetensors ] && [ -f Makefile ] || fail 'mtl-demo made no model'
+cd .. || exit 1
+PATH=$root/bin:$PATH try_next "$WORK/my demo"
+expect_exit 2 "$root/bin/mtl-demo"
+expect_text err 'is not empty; make a folder for the demo'
+expect_exit 2 "$root/bin/mtl-demo" --fast
+expect_exit 0 "$root/bin/mtl-demo" --version
+expect_text out '^mtl-demo [0-9.]+$'
+expect_exit 0 "$root/bin/mtl-demo" --help
+expect_text out '^  --version .*--verbose'
+
 # The demo builds what it runs: not the planner and, where it needs none, no CUDA.
 ninja -C "$build" -t commands demo-programs >builds
 unneeded=planner
