@@ -52,6 +52,13 @@ std::string help() {
   return out + "\nmtl-data COMMAND --help lists the flags of a command. More in the manual page: man mtl-data\n";
 }
 
+/// What Flags::list_completions() returns in other programs.
+std::string list_completions() {
+  std::string out = "flag\t--help,-h\t\t\tprint this help and exit\nflag\t--version\t\t\tprint the version and exit\n";
+  for (const Command& command : kCommands) out += cat("command\t", command.name, "\t", command.summary, "\n");
+  return out;
+}
+
 int refuse_command(const std::string& word) {
   if (file_exists(dataset_prefix(word) + ".idx")) {
     std::fprintf(stderr, "mtl-data: %s names token files; put a command first, for example: mtl-data info %s\n",
@@ -92,5 +99,6 @@ int main(int argc, char** argv) {
   if (word == "--help" || word == "-h") return print_and_succeed(help());
   if (word == "--version")
     return print_and_succeed(version_text("mtl-data", argc == 3 && argv[2] == std::string_view("--verbose")));
+  if (word == "--list-completions") return print_and_succeed(list_completions());
   return refuse_command(word);
 }

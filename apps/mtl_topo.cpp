@@ -56,9 +56,9 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "plan") return run_plan_command(argc - 1, argv + 1);
   if (argc > 1 && std::string_view(argv[1]) == "time") return run_time_command(argc - 1, argv + 1);
   TopoCommand command;
-  Flags flags("mtl-topo",
-              "plan a layout of ranks: placement, memory, communication, schedule; or `mtl-topo time`: tell how long "
-              "its step takes; or `mtl-topo plan`: find the fastest layout");
+  Flags flags("mtl-topo", "draw a layout of ranks: placement, memory, communication, schedule");
+  flags.command("plan", "find the fastest layout (mtl-topo plan --help)");
+  flags.command("time", "tell how long a step of a layout takes (mtl-topo time --help)");
   add_topo_flags(flags, command);
   return run_main(flags, argc, argv, [&](Console&) { write_layout(command, flags); });
 }

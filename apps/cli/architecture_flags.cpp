@@ -34,8 +34,8 @@ void refuse_preset(Flags& flags, const std::string& where, const std::string& wh
 void add_preset(Flags& flags, TrainOptions& options) {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
-  flags.add("--model", &options.architecture.preset, "NAME",
-            cat("architecture of a known model; other flags override it: ", join(names, ", ")));
+  flags.add("--model", &options.architecture.preset, "NAME", "architecture of a known model; other flags override it")
+      .suggest(names);
   flags.check([&flags, &options] {
     ArchitectureOptions& model = options.architecture;
     if (!model.preset) return;

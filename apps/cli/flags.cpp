@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "cli/build_info.h"
 
 namespace mtl {
 
@@ -42,6 +43,9 @@ class Flags::Help : public CLI::Formatter {
     out += words.empty() ? "\n"
                          : cat(" ", words[0]->get_name(true), flags_.is_positional_single_ ? "" : "...", "\n\n",
                                make_option(words[0], true));
+    if (!flags_.commands_.empty()) out += "\nCommands:\n";
+    for (const auto& [command, summary] : flags_.commands_)
+      out += format("  %-27s %s\n", command.c_str(), summary.c_str());
     std::vector<std::string> sections = app->get_groups();
     std::rotate(sections.begin(), sections.begin() + 1, sections.end());  // "General" is declared first, shown last
     for (const std::string& section : sections) {
@@ -61,7 +65,7 @@ class Flags::Help : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override {
     const Flag* flag = flags_.find(option->get_name());
     std::string text = option->get_description();
-    if (flag != nullptr && !flag->choices.empty()) text += ": " + join(flag->choices, ", ");
+    if (flag != nullptr && !flag->values().empty()) text += ": " + join(flag->values(), ", ");
     if (flag != nullptr && flag->kind() != "switch" && flag->has_value()) text += cat(" [", flag->text(), "]");
     return " " + join(wrap(split(text, ' '), kWidth - kIndent), "\n ");
   }
@@ -124,15 +128,21 @@ Flags::Flags(std::string program, std::string summary)
     : foreign(program), program_(program), app_(std::make_unique<CLI::App>(std::move(summary), std::move(program))) {
   app_->set_help_flag();  // removes CLI11's own --help; ours is declared like any switch
   app_->allow_extras()->formatter(std::make_shared<Help>(*this))->config_formatter(std::make_shared<Config>(*this));
-  add_switch("--help,-h", wants_help_, "print this help and exit");
-  add_switch("--version", wants_version_, "print the version and exit");
+  add_listing(
+      "--help,-h", [this] { return help(); }, "print this help and exit");
+  add_listing(
+      "--version", [this] { return version_text(program_, verbose); }, "print the version and exit");
   add_switch("--verbose", verbose, "with --version: print the build, its libraries and the folder of share files, too")
       .only_with("--version", [] { return false; });  // otherwise parse() has returned before
   add_switch("--quiet,-q", quiet, "print errors and warnings only").option->configurable();
   add("--config", &config_, "FILE", "read flags from FILE, one `name = value` per line; the command line wins");
   add_switch("--dump-config", wants_dump_, "print every flag with its value and origin, then exit");
-  add_switch("--list-flags", wants_list_, "");
-  add_switch("--list-foreign-flags", wants_foreign_list_, "");
+  add_listing(
+      "--list-flags", [this] { return list_flags(); }, "");
+  add_listing(
+      "--list-foreign-flags", [this] { return foreign.list(); }, "");
+  add_listing(
+      "--list-completions", [this] { return list_completions(); }, "");
   section("Options");
 }
 
@@ -376,15 +386,13 @@ void Flags::check_all(const std::function<void()>& prepare) {
   }
 }
 
-Flags::Request Flags::parse(int argc, const char* const* argv, const std::function<void()>& prepare) {
+std::optional<std::string> Flags::parse(int argc, const char* const* argv, const std::function<void()>& prepare) {
   std::vector<std::string> words = mark_values({argv + 1, argv + argc});
   std::reverse(words.begin(), words.end());  // the order that CLI11 expects
   app_->parse(words);
-  if (wants_help_) return Request::help;
-  if (wants_version_) return Request::version;
-  if (wants_list_) return Request::list_flags;
-  if (wants_foreign_list_) return Request::list_foreign;
-  if (wants_listing_) return Request::listing;
+  for (const Listing& listing : listings_) {
+    if (listing.is_wanted) return listing.text();
+  }
   report_remaining();
   if (!config_.empty()) {
     const std::string text = read_file(config_);
@@ -399,15 +407,29 @@ Flags::Request Flags::parse(int argc, const char* const* argv, const std::functi
   check_all(prepare);
   if (wants_dump_) problems_.resize(before);  // the dumped configuration may be incomplete
   if (!problems_.empty()) throw UsageError(problems_);
-  return wants_dump_ ? Request::dump_config : Request::run;
+  return wants_dump_ ? std::optional(dumped_) : std::nullopt;
 }
 
-void Flags::add_listing(const std::string& name, std::function<std::string()> text, const std::string& help) {
-  add_switch(name, wants_listing_, help);
-  listing_ = std::move(text);
+void Flags::add_listing(const std::string& names, std::function<std::string()> text, const std::string& help) {
+  listings_.push_back({std::move(text)});
+  add_switch(names, listings_.back().is_wanted, help);
 }
 
 std::string Flags::help() const { return app_->help(); }
+
+std::string Flags::list_completions() const {
+  std::string out;
+  for (const auto& [name, summary] : commands_) out += cat("command\t", name, "\t", summary, "\n");
+  if (!positional_.empty())
+    out += cat("words\t", positional_, "\t", app_->get_option(positional_)->get_description(), "\n");
+  for (const auto& flag : flags_) {
+    const CLI::Option& option = *flag->option;
+    if (option.has_description())
+      out += cat("flag\t", option.get_name(false, true), "\t", option.get_option_text(), "\t",
+                 join(flag->values(), " "), "\t", option.get_description(), "\n");
+  }
+  return out;
+}
 
 std::string Flags::list_flags() const {
   std::string out;

@@ -14,8 +14,10 @@
 //   flags.parse(argc, argv);
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,7 @@ class Flags {
     std::string used_name;          // the one of its names that the user chose; empty: not given
     CLI::Option* option = nullptr;  // holds all names, section, name of the value, help
     std::vector<Condition> conditions;
+    std::vector<std::string> suggestions;  // values with a meaning of their own, beside all others; --help lists them
     bool is_required = false;
     bool accumulates = false;   // a list; each repeated use of the flag appends to it
     bool allows_empty = false;  // a use without values is allowed and clears the list
@@ -51,7 +54,10 @@ class Flags {
     std::vector<std::string> given_words;  // the value as the user wrote it
     std::string origin = kDefault;
 
+    /// The values to show.
+    const std::vector<std::string>& values() const { return choices.empty() ? suggestions : choices; }
     Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
+    Flag& suggest(std::vector<std::string> values) { return suggestions = std::move(values), *this; }
     Flag& required() { return is_required = true, *this; }
     Flag& within(const Bounds& both) { return bounds = both, *this; }
     Flag& at_least(double bound) { return bounds.least = bound, *this; }
@@ -91,7 +97,9 @@ class Flags {
     return add(names, &variable, "", help);
   }
   /// Declares a switch that prints a text in place of the run, like --version. parse() checks no other flag then.
-  void add_listing(const std::string& name, std::function<std::string()> text, const std::string& help);
+  void add_listing(const std::string& names, std::function<std::string()> text, const std::string& help);
+  /// Adds a command to --help and to completions. The caller recognizes it, before it calls parse().
+  void command(const std::string& name, const std::string& summary) { commands_.push_back({name, summary}); }
   /// Declares positional arguments, which are appended to `target`. Undeclared positional arguments are an error.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
   /// Declares exactly one positional argument.
@@ -127,15 +135,16 @@ class Flags {
   /// Returns true if --dump-config was given, so that no run follows.
   bool wants_dump() const { return wants_dump_; }
 
-  /// The action that the command line requests. run_main() performs this action.
-  enum class Request { run, help, version, dump_config, list_flags, list_foreign, listing };
-  /// Sets all variables. Throws UsageError with all problems, unknown flags first. If a check or `prepare` throws an
-  /// Error and there was no earlier problem, rethrows that Error. --help, --version, --quiet, --config and
-  /// --dump-config are built in, as are --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh.
+  /// Sets all variables. Returns nothing if a run follows, else the text to print in its place: that of a listing or of
+  /// --dump-config. Throws UsageError with all problems, unknown flags first. If a check or `prepare` throws an Error
+  /// and there was no earlier problem, rethrows that Error. --help, --version, --verbose, --quiet, --config and
+  /// --dump-config are built in, as are --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh,
+  /// and
+  /// --list-completions.
   /// `prepare` opens the files that the flags name, unless --dump-config is given. `prepare` runs after the checks, and
   /// before the conditions, which may depend on the result of `prepare`. The problems that `prepare` adds are reported
   /// together with those of the flags.
-  Request parse(int argc, const char* const* argv, const std::function<void()>& prepare = {});
+  std::optional<std::string> parse(int argc, const char* const* argv, const std::function<void()>& prepare = {});
 
   std::string help() const;
   /// Returns one line per flag with the value before the checks, which derive some values from others:
@@ -144,8 +153,9 @@ class Flags {
   /// Returns one line per flag: name, kind, bounds such as "[0 1)" for a number, and "; has no effect without ..." or
   /// "; needs ..." for each condition.
   std::string list_flags() const;
-  /// Returns the text of the switch declared with add_listing().
-  std::string listing() const { return listing_(); }
+  /// Returns what cmake/completions.awk reads, fields separated by tabs: "flag", names, name of the value, values that
+  /// it may have, help; "words", name of the positional arguments, help; "command", name, summary.
+  std::string list_completions() const;
   const std::string& program() const { return program_; }
   /// Returns the --config file, which is an input file like any other, or "" without --config.
   const std::string& config_file() const { return config_; }
@@ -186,9 +196,13 @@ class Flags {
   std::string origin_ = kCommandLine;  // of the values being stored
   std::size_t config_line_ = 0;        // current line in --config
   bool refused_ = false;               // a value for the current flag was rejected
-  bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false,
-       wants_foreign_list_ = false, wants_listing_ = false;
-  std::function<std::string()> listing_;
+  bool wants_dump_ = false;
+  struct Listing {
+    std::function<std::string()> text;
+    bool is_wanted = false;
+  };
+  std::deque<Listing> listings_;  // their switches point to them
+  std::vector<std::pair<std::string, std::string>> commands_;
 };
 
 }  // namespace mtl

@@ -47,8 +47,10 @@ Machine machine_of(const PlanDevices& devices, const TrainOptions& run) {
   return out;
 }
 
-std::string machine_names() {
-  return join(known_machines(), ", ", [](const Machine& machine) { return machine.device.name; });
+std::vector<std::string> machine_names() {
+  std::vector<std::string> names;
+  for (const Machine& machine : known_machines()) names.push_back(machine.device.name);
+  return names;
 }
 
 }  // namespace
@@ -86,7 +88,7 @@ void add_device_flags(Flags& flags, PlanDevices& devices, TrainOptions& run) {
   flags.section("Devices");
   add_world_size_flag(flags, run.parallel, "number of ranks").required();
   add_node_size_flag(flags, run.parallel, "ranks per node (default: 8)");
-  flags.add("--hardware", &devices.hardware, "GPU", cat("the GPUs' model, or a FILE.json: ", machine_names()));
+  flags.add("--hardware", &devices.hardware, "GPU", "the GPUs' model, or a FILE.json").suggest(machine_names());
   flags.add("--profile", &devices.profile, "FILE",
             "rankN.json of mtl-train --profile on one rank: operators take as long as there");
   flags.add("--device-memory", &devices.device_memory, "SIZE", "memory of one GPU that the run may use, as in 80GB");
@@ -129,9 +131,10 @@ void check_devices(Flags& flags, PlanDevices& devices, TrainOptions& run) {
     return;
   } else if (devices.hardware && known_machine(devices) == nullptr) {
     flags.problem("--hardware " + *devices.hardware,
-                  "is not known; use one of " + machine_names() + ", or describe it in a file NAME.json");
+                  "is not known; use one of " + join(machine_names(), ", ") + ", or describe it in a file NAME.json");
   } else {
-    require_given(known_machine(devices) != nullptr, "--hardware", "the GPUs' model, one of " + machine_names());
+    require_given(known_machine(devices) != nullptr, "--hardware",
+                  "the GPUs' model, one of " + join(machine_names(), ", "));
   }
 }
 

@@ -15,7 +15,6 @@
 
 #include "base/exception_text.h"
 #include "base/printable.h"
-#include "cli/build_info.h"
 #include "cli/bus_error.h"
 
 namespace mtl {
@@ -57,16 +56,6 @@ void keep_own_rights() {
   ::umask(mask & ~static_cast<mode_t>(S_IRWXU));
 }
 
-/// Answers a flag that does not start a run.
-void print_answer(const Flags& flags, Flags::Request request) {
-  if (request == Flags::Request::help) print_out(flags.help());
-  if (request == Flags::Request::version) print_out(version_text(flags.program(), flags.verbose));
-  if (request == Flags::Request::dump_config) print_out(flags.dump_config());
-  if (request == Flags::Request::list_flags) print_out(flags.list_flags());
-  if (request == Flags::Request::list_foreign) print_out(flags.foreign.list());
-  if (request == Flags::Request::listing) print_out(flags.listing());
-}
-
 int finish(const std::string& program, Exit code) {
   if (std::fflush(stdout) != 0 && errno != EPIPE) {
     std::fprintf(stderr, "%s: standard output: cannot write: %s\n", program.c_str(), std::strerror(errno));
@@ -97,14 +86,13 @@ int run_main(Flags& flags, int argc, const char* const* argv, const ToolWork& wo
     provide_stacks();
     keep_own_rights();
     if (frame.begin) frame.begin();
-    Flags::Request request = flags.parse(argc, argv, frame.prepare);
-    if (request == Flags::Request::run) {
-      console.quiet = flags.quiet || !frame.is_rank_zero;
-      for (const std::string& notice : flags.notices()) console.info(notice);
-      return finish(flags.program(), work.run(console));
+    if (const std::optional<std::string> answer = flags.parse(argc, argv, frame.prepare)) {
+      if (frame.is_rank_zero) print_out(*answer);
+      return finish(flags.program(), Exit::ok);
     }
-    if (frame.is_rank_zero) print_answer(flags, request);
-    return finish(flags.program(), Exit::ok);
+    console.quiet = flags.quiet || !frame.is_rank_zero;
+    for (const std::string& notice : flags.notices()) console.info(notice);
+    return finish(flags.program(), work.run(console));
   } catch (const Error& error) {
     return report(error.what(), error.code());
   } catch (const std::filesystem::filesystem_error& error) {

@@ -52,9 +52,12 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   const auto for_types = [&options](Flags::Flag& flag, const std::vector<std::string>& types) {
     flag.only_with("--tokenizer-type " + join(types, " or "), [&options, types] { return is_type(options, types); });
   };
-  flags.add("--tokenizer-type", &options.type, "TYPE", join(kSupported, ", ") + " (default: GPT2BPETokenizer)");
-  for_types(flags.add("--vocab-file,--vocab", &options.vocab_file, "FILE",
-                      "vocab.json for GPT2BPETokenizer; gpt2: GPT-2's, which is installed with its merges"),
+  flags.add("--tokenizer-type", &options.type, "TYPE", "kind of tokenizer (default: GPT2BPETokenizer)")
+      .suggest(kSupported);
+  for_types(flags
+                .add("--vocab-file,--vocab", &options.vocab_file, "FILE",
+                     "vocab.json for GPT2BPETokenizer, or the name of an installed one, with its merges")
+                .suggest({"gpt2"}),
             {"GPT2BPETokenizer"});
   for_types(flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt for GPT2BPETokenizer"),
             {"GPT2BPETokenizer"});

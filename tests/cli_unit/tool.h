@@ -11,7 +11,7 @@ namespace mtl::test {
 
 /// A tool with every kind of flag.
 struct Tool {
-  bool verbose = false, bias = true;
+  bool loud = false, bias = true;
   std::int64_t layers = 12;
   double lr = 1.5e-4;
   std::string style = "linear", prefix;
@@ -33,14 +33,14 @@ struct Tool {
     flags.add("--clip-grad", &clip, "X", "clip");
     flags.add("--save,-o", &save, "DIR", "where");
     flags.add("--data-path", &data, "PATH...", "data");
-    flags.add_switch("--verbose", verbose, "more");
+    flags.add_switch("--loud", loud, "more");
     flags.positional("FILE", inputs, "files");
     flags.foreign.refuse(0, "is not supported; leave it out", "--use-flash-attn-3");
     flags.foreign.refuse(1, "has no experts here", "--moe");
     flags.foreign.acknowledge(1, "no longer chooses anything", "--DDP-impl");
   }
 
-  Flags::Request parse(std::vector<const char*> words) {
+  std::optional<std::string> parse(std::vector<const char*> words) {
     words.insert(words.begin(), "mtl-tool");
     return flags.parse(static_cast<int>(words.size()), words.data());
   }
