@@ -10,7 +10,7 @@ TESTS_AT_ONCE = $$((2 * $(JOBS)))
 
 .DEFAULT_GOAL := all
 .PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format \
-  lint clean
+  lint clean uninstall
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -58,6 +58,10 @@ gpu-bundle: deps  ## pack the tests for a machine with a GPU (tests/gpu/README.m
 
 install: tools  ## install programs, man pages and share files under DESTDIR/PREFIX
 	@DESTDIR='$(DESTDIR)' cmake --install '$(BUILD)' --prefix '$(PREFIX)'
+	@sh packaging/installed.sh record '$(DESTDIR)' '$(PREFIX)' '$(BUILD)/install_manifest.txt'
+
+uninstall:  ## remove what `make install` with the same DESTDIR and PREFIX has installed
+	@sh packaging/installed.sh remove '$(DESTDIR)' '$(PREFIX)'
 
 format:  ## format the sources with clang-format
 	@git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format -i

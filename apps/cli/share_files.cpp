@@ -4,7 +4,11 @@
 
 namespace mtl {
 
-std::string share_folder() { return (fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/mtl"); }
+std::string share_folder() {
+  std::error_code error;  // without /proc: then this is a package's program, in a chroot
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return (error ? fs::path("/usr") : program.parent_path().parent_path()) / "share/mtl";
+}
 
 std::string share_file(const std::string& name) {
   const std::string path = share_folder() + "/" + name;

@@ -7,9 +7,9 @@ tree=$(cd "$build/../.." && pwd)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive THREADS=1
 cd "$WORK" || exit 1
 
-# The Makefile's command, without building first.
-command=$(make -s -n -C "$tree" install PRESET="$(basename "$build")" DESTDIR="$WORK/a destination" PREFIX='/opt/m t l' | grep 'cmake --install')
-expect_exit 0 env -C "$tree" bash -c "$command"
+# Without building first.
+install=(make -s -C "$tree" -o tools PRESET="$(basename "$build")" DESTDIR="$WORK/a destination" PREFIX='/opt/m t l')
+expect_exit 0 "${install[@]}" install
 root="$WORK/a destination/opt/m t l"
 [ -d "$root/bin" ] || { fail 'nothing was installed'; finish; }
 for path in "$BIN"/mtl-*; do
@@ -112,4 +112,17 @@ done
 # The benchmarks report prerequisites that are missing in an installation, and do not fail.
 expect_exit 0 env MTL_BENCH=data MTL_BENCH_QUICK=1 bash "$share/bench/run.sh" "$root/bin"
 expect_text err 'data: not measured \(no .*mtl_bench_data; ninja mtl_bench_data builds it\)'
+
+# A second installation removes what only the first one had; `make uninstall` removes all files and no others.
+mkdir "$root/share/mtl/old"
+touch "$root/share/mtl/old/file" "$root/bin/of-the-user"
+echo '/opt/m t l/share/mtl/old/file' >>"$root/share/mtl/installed-files"
+expect_exit 0 "${install[@]}" install
+[ ! -e "$root/share/mtl/old" ] || fail 'a file of an earlier version remains'
+"$root/bin/mtl-train" --version >out || fail 'the second installation removed programs'
+expect_exit 0 "${install[@]}" uninstall
+[ "$(find "$root" -type f)" = "$root/bin/of-the-user" ] || fail "make uninstall left $(find "$root" -type f | grep -v of-the-user | head -3)"
+[ ! -e "$root/share/mtl" ] && [ ! -e "$root/share/doc/mtl" ] || fail 'make uninstall left empty folders'
+expect_exit 2 "${install[@]}" uninstall
+expect_text err 'nothing to remove'
 finish
