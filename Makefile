@@ -5,12 +5,13 @@ PREFIX ?= /usr/local
 BUILD  := build/$(PRESET)
 BIN    := $(BUILD)/bin
 DEMO   := build/demo
+PACKAGE := build/package
 JOBS   ?= $(shell nproc)
 TESTS_AT_ONCE = $$((2 * $(JOBS)))
 
 .DEFAULT_GOAL := all
 .PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format \
-  lint clean uninstall
+  lint clean deb uninstall
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -19,7 +20,7 @@ tools: configure  ## build the programs and man pages only
 	@ninja -j$(JOBS) -C '$(BUILD)' tools
 
 deps:  ## install what the build needs
-	@sh cmake/install_dependencies.sh
+	@sh cmake/install_dependencies.sh $(STEPS)
 
 configure: deps
 	@test -f '$(BUILD)/build.ninja' || cmake --preset '$(PRESET)'
@@ -32,6 +33,7 @@ demo: configure  ## run the tools on real text, from vocabulary to conversion; b
 test: all  ## run the tests for every change: 5 minutes on 2 cores, after a build
 	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure -LE long
 
+test-all: STEPS = test-all
 test-all: all  ## run all tests, including the long ones and `sanitize`
 	@MTL_CUOBJDUMP=$$(test ! -d '$(BUILD)/CMakeFiles/mtl_cuda.dir' || bash tests/gpu/cuobjdump.sh build/peers) \
 	  ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure
@@ -51,10 +53,18 @@ bench-gpu: tools  ## measure training on a GPU against PyTorch, if installed, an
 	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_peaks
 	@bash share/bench/gpu.sh '$(BIN)' build/bench-gpu
 
-gpu-bundle: deps  ## pack the tests for a machine with a GPU (tests/gpu/README.md) into build/mtl-gpu.tar.xz
-	@test -f build/gpu/build.ninja || cmake --preset release -B build/gpu -DMTL_CUDA=ON '-DMTL_CUDA_ARCHS=80;90a;100'
-	@ninja -j$(JOBS) -C build/gpu tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks mtl_older_glibc mtl_arc4random
-	@bash tests/gpu/bundle.sh build/gpu build/mtl-gpu.tar.xz
+# What is carried to other machines has kernels for more GPUs than this one's.
+$(PACKAGE)/build.ninja: deps
+	@test -f '$@' || cmake --preset release -B '$(PACKAGE)' '-DMTL_CUDA_ARCHS=80;90a;100'
+
+gpu-bundle: $(PACKAGE)/build.ninja  ## pack the tests for a machine with a GPU (tests/gpu/README.md) into build/mtl-gpu.tar.xz
+	@ninja -j$(JOBS) -C '$(PACKAGE)' tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks mtl_older_glibc mtl_arc4random
+	@bash tests/gpu/bundle.sh '$(PACKAGE)' build/mtl-gpu.tar.xz
+
+deb: STEPS = deb
+deb: $(PACKAGE)/build.ninja  ## make Debian packages in build/dist: mtl and, where nvcc compiles kernels, mtl-cuda
+	@ninja -j$(JOBS) -C '$(PACKAGE)' packages
+	@sh packaging/deb.sh '$(PACKAGE)' build/dist
 
 install: tools  ## install programs, man pages and share files under DESTDIR/PREFIX
 	@DESTDIR='$(DESTDIR)' cmake --install '$(BUILD)' --prefix '$(PREFIX)'

@@ -30,26 +30,28 @@ if(MTL_WITH_CUDA)
 endif()
 target_link_libraries(mtl_device INTERFACE ${gpu_library})
 
-# mtl_add_program(TARGET TOOL): a program of the tool's object files, in bin/.
-function(mtl_add_program target tool)
-  add_executable(${target} $<TARGET_OBJECTS:${tool}-objects>)
-  target_link_libraries(${target} PRIVATE mtl_cli ${${tool}_libraries})
+# mtl_add_program(TOOL): a program of the tool's object files, in bin/. If it has kernels, also the target TOOL-cpu: the
+# same object files linked without kernels, in cpu/.
+function(mtl_add_program tool)
+  add_executable(${tool} $<TARGET_OBJECTS:${tool}-objects>)
+  target_link_libraries(${tool} PRIVATE mtl_cli ${${tool}_libraries})
+  if(MTL_WITH_CUDA)
+    add_executable(${tool}-cpu EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${tool}-objects>)
+    target_link_libraries(${tool}-cpu PRIVATE mtl_cli ${${tool}_libraries})
+    set_target_properties(${tool}-cpu PROPERTIES OUTPUT_NAME ${tool} MTL_NO_GPU ON
+      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/cpu)
+  endif()
 endfunction()
 
 # mtl_add_demo_programs(TOOLS...): the target demo-programs, which `make demo` builds, and a file of that name with the
-# programs' folder. Where nvcc is the only reason for kernels, because the machine has no GPU and MTL_CUDA is not ON, they
-# are the same object files linked without kernels, in cpu/.
+# programs' folder: without kernels where nvcc is the only reason for them, because the machine has no GPU and MTL_CUDA is
+# not ON.
 function(mtl_add_demo_programs)
   set(folder bin)
   set(programs ${ARGN})
   if(MTL_WITH_CUDA AND NOT MTL_CUDA STREQUAL ON AND NOT machine_architectures)
     set(folder cpu)
     list(TRANSFORM programs APPEND -cpu)
-    foreach(tool IN LISTS ARGN)
-      mtl_add_program(${tool}-cpu ${tool})
-      set_target_properties(${tool}-cpu PROPERTIES OUTPUT_NAME ${tool} EXCLUDE_FROM_ALL ON MTL_NO_GPU ON
-        RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/cpu)
-    endforeach()
   endif()
   add_custom_target(demo-programs DEPENDS ${programs} ${mtl_man_pages})
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/demo-programs CONTENT "${folder}\n")

@@ -1,9 +1,17 @@
 #!/bin/sh
-# Installs the missing Debian packages of the build, the tests and the demo.
+# Installs the missing Debian packages of the build, the tests and the demo, and those of the named steps:
+# deb (packages) and test-all (what the long tests run beside mtl).
 set -eu
 packages="g++ cmake ninja-build pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev libxxhash-dev libdeflate-dev
 libsimdjson-dev libcli11-dev libzstd-dev liblzma-dev zlib1g-dev libopenmpi-dev openmpi-bin doctest-dev scdoc
 mandoc xz-utils zstd gzip"
+for step; do
+  case $step in
+    deb) packages="$packages debhelper" ;;
+    test-all) packages="$packages debhelper lintian mmdebstrap zsh fish" ;;
+    *) echo "no packages are known for $step" >&2; exit 2 ;;
+  esac
+done
 
 missing=""
 for package in $packages; do
