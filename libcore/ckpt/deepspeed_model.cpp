@@ -98,13 +98,11 @@ std::vector<NamedTensor> entries_of_rank(DeepSpeedModel& model, const DeepSpeedF
   }
   if (!files.layers.empty()) return out;
   const TorchFile& file = *model.files[rank];
-  const std::optional<PickleValue> module = file.root().find("module");
-  if (!module || !module->is(PickleKind::dict))
-    fail_at(Exit::bad_data, file.path(),
-            module ? cat("the entry 'module' is ", module->describe(), " instead of a dict")
-                   : "the file has no entry 'module', so it is not a DeepSpeed checkpoint",
-            "; copy all files of the checkpoint");
-  add_tensors(out, file, *module, "");
+  const PickleValue module = *file.root().find("module");
+  if (!module.is(PickleKind::dict))
+    fail_at(Exit::bad_data, file.path(), "the entry 'module' is ", module.describe(),
+            " instead of a dict; copy all files of the checkpoint");
+  add_tensors(out, file, module, "");
   return out;
 }
 
@@ -213,7 +211,12 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
   DeepSpeedModel model;
   model.tensor_parallel = files.tensor_parallel;
   model.ranks = files.ranks.size();
-  for (const std::string& path : files.ranks) open_file(model, path);
+  for (const std::string& path : files.ranks) {
+    // Of a pipeline, it is None, but a file of layers has none.
+    if (!open_file(model, path).root().find("module"))
+      fail_at(Exit::bad_data, path,
+              "the file has no entry 'module', so it is not a DeepSpeed checkpoint; copy all files of the checkpoint");
+  }
   check_same_checkpoint(model.files);
   if (files.universal.empty())
     check_tensor_parallel(model, files);

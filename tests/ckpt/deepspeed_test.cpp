@@ -371,6 +371,13 @@ TEST_CASE("deepspeed: missing and foreign files are named") {
   CHECK(contains(error("megatron_tensor", "mp_rank_01_model"),
                  "written by 2 tensor parallel ranks, but there are files of 1; copy all files of the checkpoint, such "
                  "as those with mp_rank_01 in their names"));
+  for (const char* name : {"neox_stages", "neox_pipeline"}) {  // it would be the run's state, of iteration 0
+    const std::string path = copy_deepspeed_case(scratch, name);
+    fs::copy_file(path + "/layer_02-model_00-model_states.pt", path + "/mp_rank_00_model_states.pt",
+                  fs::copy_options::overwrite_existing);
+    CHECK(contains(error_of([&] { open_deepspeed_case(path); }),
+                   "mp_rank_00_model_states.pt: the file has no entry 'module', so it is not a DeepSpeed checkpoint"));
+  }
   const std::string path = copy_deepspeed_case(scratch, "megatron_tensor");
   std::string bytes = read_file(path + "/mp_rank_01_model_states.pt");
   write_file_atomic(path + "/mp_rank_01_model_states.pt", bytes.substr(0, bytes.size() / 2));
