@@ -20,6 +20,8 @@ sweep() {
     cp -r half faulty
     with_rank_setup "$2" "export MTL_FAULT=$1:$at" run_quietly faulty
     code=$?
+    # On a busy machine, mpirun may end before the ranks that it has killed.
+    [ ! -e faulty/save/lock ] || flock -w 60 faulty/save/lock true || fail "$1:$at on rank $2: a rank still holds the lock"
     [ $code -eq 0 ] || [ $code -eq "$3" ] || fail "$1:$at on rank $2: exit $code"
     resumes_as_whole faulty "$1 at write operation $at of rank $2"
   done
