@@ -11,7 +11,7 @@ TESTS_AT_ONCE = $$((2 * $(JOBS)))
 
 .DEFAULT_GOAL := all
 .PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format \
-  lint clean deb uninstall
+  lint clean deb tar uninstall
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -60,6 +60,11 @@ $(PACKAGE)/build.ninja: deps
 gpu-bundle: $(PACKAGE)/build.ninja  ## pack the tests for a machine with a GPU (tests/gpu/README.md) into build/mtl-gpu.tar.xz
 	@ninja -j$(JOBS) -C '$(PACKAGE)' tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks mtl_older_glibc mtl_arc4random
 	@bash tests/gpu/bundle.sh '$(PACKAGE)' build/mtl-gpu.tar.xz
+
+tar: STEPS = tar
+tar: $(PACKAGE)/build.ninja  ## make an archive in build/dist that runs from any folder
+	@ninja -j$(JOBS) -C '$(PACKAGE)' packages
+	@bash packaging/tar.sh '$(PACKAGE)' build/dist
 
 deb: STEPS = deb
 deb: $(PACKAGE)/build.ninja  ## make Debian packages in build/dist: mtl and, where nvcc compiles kernels, mtl-cuda

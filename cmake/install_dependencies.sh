@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the missing Debian packages of the build, the tests and the demo, and those of the named steps:
-# deb (packages) and test-all (what the long tests run beside mtl).
+# deb and tar (what is carried to other machines) and test-all (what the long tests run beside mtl).
 set -eu
 packages="g++ cmake ninja-build pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev libxxhash-dev libdeflate-dev
 libsimdjson-dev libcli11-dev libzstd-dev liblzma-dev zlib1g-dev libopenmpi-dev openmpi-bin doctest-dev scdoc
@@ -8,7 +8,8 @@ mandoc xz-utils zstd gzip"
 for step; do
   case $step in
     deb) packages="$packages debhelper" ;;
-    test-all) packages="$packages debhelper lintian mmdebstrap zsh fish" ;;
+    tar) packages="$packages patchelf" ;;
+    test-all) packages="$packages debhelper patchelf lintian mmdebstrap zsh fish" ;;
     *) echo "no packages are known for $step" >&2; exit 2 ;;
   esac
 done

@@ -75,6 +75,17 @@ time in_room sh -c 'cd demo && mtl-demo' >demo 2>&1 || fail "mtl-demo: $(tail de
 [ -f "$room/home/user/demo/run/hf/model.safetensors" ] || fail 'mtl-demo made no model'
 du -sh "$room/usr/share/mtl"
 
+# The containers' recipes: both install the package with the same line.
+grep -h '^\(RUN\|   \) *apt-get update' "$tree"/packaging/{Dockerfile,apptainer.def} | sed 's/^RUN//; s/^ *//' | sort -u >lines
+[ "$(wc -l <lines)" -eq 1 ] || fail 'the recipes of the containers differ'
+chroot "$room" apt-get purge -y -qq --auto-remove mtl >/dev/null
+cp first/mtl_*.deb "$room/tmp/"
+cp lines "$room/tmp/lines.sh"
+rm "$room/tmp/package.deb"
+expect_exit 0 chroot "$room" env DEBIAN_FRONTEND=noninteractive bash -e /tmp/lines.sh
+chroot "$room" apt-get update -qq
+expect_exit 0 in_room mpirun -n 2 --oversubscribe mtl-train --version
+
 # mtl-cuda takes mtl's place. Without a driver it computes on the CPU, and says what a GPU needs.
 if ls first/mtl-cuda_*.deb >/dev/null 2>&1; then
   install "$(echo first/mtl-cuda_*.deb)" || fail 'mtl-cuda does not install'

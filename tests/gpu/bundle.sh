@@ -12,14 +12,8 @@ limit=$((55 << 20))  # maximum archive size in bytes
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle=$work/mtl-gpu
-mkdir -p "$bundle"/{bin,lib,share,tests}
 
 programs=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks)
-for program in "${programs[@]}"; do
-  [ -x "$bin/$program" ] || { echo "bundle.sh: no $bin/$program: build with CUDA first (ninja $program)" >&2; exit 1; }
-  cp "$bin/$program" "$bundle/bin/"
-  strip "$bundle/bin/$program"
-done
 
 # Open MPI finds its components and texts in OPAL_PREFIX. Omits network components, which need many libraries.
 mpi=$(dirname "$(readlink -f "$(ldd "$bin/mtl-train" | awk '/libmpi\./ {print $3}')")")
@@ -29,22 +23,9 @@ rm -f "$bundle"/mpi/lib/openmpi/mca_{atomic,memheap,scoll,spml,sshmem}_*.so \
   "$bundle"/mpi/lib/openmpi/mca_*_{ucx,ofi,openib,psm,psm2,usnic,monitoring}.so
 cp -Lr /usr/share/openmpi "$bundle/mpi/share/openmpi"
 for tool in mpirun orted; do cp -L "$(command -v $tool)" "$bundle/mpi/bin/"; done
+bash "$root/packaging/relocatable.sh" "$bin" "$bundle" bin "${programs[@]}" -- "$bundle"/mpi/bin/* "$bundle"/mpi/lib/openmpi/*.so
 
-# All shared libraries these need, except the C library's, which belong to the machine's loader.
-{
-  ldd "${programs[@]/#/$bin/}" "$bundle"/mpi/bin/*
-  LD_LIBRARY_PATH=$mpi ldd "$bundle"/mpi/lib/openmpi/*.so
-} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-  grep -vE '/(libc|libm|libdl|librt|libpthread|libcuda|libcublas.*|libnccl.*|libcudart)\.so' |
-  while read -r library; do cp -L "$library" "$bundle/lib/"; done
-
-# Debian's libraries start with the C library of Ubuntu 22.04, too.
-"$bin/mtl_older_glibc" "$bundle"/lib/*
-cp "$bin/mtl_arc4random.so" "$bundle/lib/"
-newer=$(find "$bundle" -type f \( -perm -u+x -o -name '*.so*' \) -exec objdump -T {} + 2>/dev/null |
-  awk '/file format/ {file = $1} match($0, /GLIBC_2\.[0-9]+/) && substr($0, RSTART + 8, RLENGTH - 8) + 0 > 35 {print file, $NF, $(NF - 1)}')
-[ -z "$newer" ] || { echo "bundle.sh: needs a newer C library than GLIBC_2.35:"; echo "$newer"; exit 1; } >&2
-
+mkdir "$bundle/share" "$bundle/tests"
 cp -r "$root/share/gpt2" "$bundle/share/"
 cp "$root/share/demo/tinyshakespeare.txt.xz" "$root/share/demo/documents.awk" "$bundle/share/"
 xz -dc "$root/share/demo/tinyshakespeare.txt.xz" |

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The archive for a machine with a GPU, from the build's own programs: it packs, no file needs a C library newer than
-# Ubuntu 22.04's, and every program starts with one as old. Skips the last part unless root.
+# The archive for a machine with a GPU, from the build's own programs: it packs, no file needs a C library newer than 2.34,
+# and every program starts with one as old as 2.35, which Debian's libgcc needs. Skips the last part unless root.
 # Usage: bundle_long.sh BUILD
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -2,8 +2,7 @@
 # Selects the bundle's programs and libraries in the folder `here`. Open MPI is relocated. It runs ranks only on this
 # machine, without ssh and without the network components whose libraries are missing.
 export PATH=$here/bin:$here/mpi/bin:$PATH LC_ALL=C
-export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_PRELOAD=$here/lib/mtl_arc4random.so${LD_PRELOAD:+:$LD_PRELOAD}  # for C libraries older than 2.36
+export LD_LIBRARY_PATH=$here/lib/mpi:$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # NVIDIA's Python wheels have cuBLAS, NCCL and cuDNN, one folder for each or one for a version of CUDA.
 for folder in $(python3 -c '
 import glob, importlib.util

@@ -1,5 +1,5 @@
 // GLIBC_2.36's random numbers for an older C library, which Debian's libstdc++ and libevent call (older_glibc.cpp).
-// environment.sh preloads it.
+// relocatable.sh makes these load it.
 #include <sys/random.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Edits shared libraries so that they start with the C library of Ubuntu 22.04, GLIBC_2.35, if they need newer versions
-// only for functions that arc4random.cpp defines. bundle.sh applies it to its copies of Debian's libraries. Each such
+// Edits shared libraries so that they start with a C library of version 2.34, if they need newer versions only for
+// functions that arc4random.cpp defines. relocatable.sh applies it to its copies of Debian's libraries. Each such
 // function becomes unversioned, and so can come from any library; the file's requirement of the newer version then
 // names an older one that the file requires anyway. Prints nothing; exit status 1 if a file needs another function.
 // Usage: mtl_older_glibc FILE...
@@ -15,7 +15,7 @@
 
 namespace {
 
-constexpr int kNewestMinor = 35;
+constexpr int kNewestMinor = 34;
 
 /// Returns true for "GLIBC_2.M" with M above kNewestMinor.
 bool is_too_new(const char* version) {
