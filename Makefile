@@ -11,7 +11,7 @@ TESTS_AT_ONCE = $$((2 * $(JOBS)))
 
 .DEFAULT_GOAL := all
 .PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format \
-  lint clean deb tar uninstall
+  lint clean deb tar docs uninstall
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -70,6 +70,11 @@ deb: STEPS = deb
 deb: $(PACKAGE)/build.ninja  ## make Debian packages in build/dist: mtl and, where nvcc compiles kernels, mtl-cuda
 	@ninja -j$(JOBS) -C '$(PACKAGE)' packages
 	@sh packaging/deb.sh '$(PACKAGE)' build/dist
+
+docs: STEPS = docs
+docs: configure  ## make the site, static HTML, in build/docs
+	@ninja -j$(JOBS) -C '$(BUILD)' man
+	@bash packaging/docs.sh '$(BUILD)' build/docs build/site-tools
 
 install: tools  ## install programs, man pages and share files under DESTDIR/PREFIX
 	@DESTDIR='$(DESTDIR)' cmake --install '$(BUILD)' --prefix '$(PREFIX)'

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the missing Debian packages of the build, the tests and the demo, and those of the named steps:
-# deb and tar (what is carried to other machines) and test-all (what the long tests run beside mtl).
+# deb and tar (what is carried to other machines), docs (the site) and test-all (what the long tests run beside mtl).
 set -eu
 packages="g++ cmake ninja-build pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev libxxhash-dev libdeflate-dev
 libsimdjson-dev libcli11-dev libzstd-dev liblzma-dev zlib1g-dev libopenmpi-dev openmpi-bin doctest-dev scdoc
@@ -9,7 +9,8 @@ for step; do
   case $step in
     deb) packages="$packages debhelper" ;;
     tar) packages="$packages patchelf" ;;
-    test-all) packages="$packages debhelper patchelf lintian mmdebstrap zsh fish" ;;
+    docs) packages="$packages pandoc python3 python3-venv" ;;
+    test-all) packages="$packages debhelper patchelf pandoc python3 python3-venv lintian mmdebstrap zsh fish chromium" ;;
     *) echo "no packages are known for $step" >&2; exit 2 ;;
   esac
 done
