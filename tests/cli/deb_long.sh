@@ -1,17 +1,10 @@
 #!/bin/bash
 # The Debian packages: lintian accepts them, two builds give the same bytes, and in an empty Debian 12 they install and
-# work as a new user would try them. An upgrade from the commit before continues its run. Needs root and Debian's archive.
+# work as a new user would try them. An upgrade from the commit before continues its run. Needs Debian's archive.
 . "$(dirname "$0")/lib.sh" "$1"
-[ "$(id -u)" = 0 ] || { echo 'skipped: needs root for a chroot'; exit 77; }
-for program in lintian mmdebstrap dh; do
-  command -v $program >/dev/null || { echo "skipped: $program is not installed"; exit 77; }
-done
 build=$(cd "$1" && pwd)
 tree=$(cd "$TESTS/.." && pwd)
-cd "$WORK" || exit 1
-room=$WORK/room
-trap 'umount "$room/proc" 2>/dev/null; rm -rf --one-file-system "$WORK"' EXIT
-
+. "$TESTS/cli/room.sh" lintian dh
 ninja -C "$build" packages >log || { cat log; exit 1; }
 for folder in first second; do
   expect_exit 0 sh "$tree/packaging/deb.sh" "$build" $folder 1.0+2
@@ -21,17 +14,13 @@ for package in first/*.deb; do expect_same "$package" "second/${package##*/}"; d
 expect_exit 0 lintian --allow-root --fail-on error,warning first/*.deb
 [ ! -s out ] || fail "lintian: $(cat out)"
 
-# in_room COMMAND...: as a new user in an empty Debian, whose home is otherwise empty.
-in_room() { chroot "$room" runuser -u user -- env -C /home/user HOME=/home/user "$@"; }
 # install PACKAGE: from the files in apt's cache.
 install() {
   cp "$1" "$room/tmp/package.deb"
   chroot "$room" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends --allow-downgrades \
     /tmp/package.deb >installed 2>&1 || { cat installed; return 1; }
 }
-mmdebstrap --quiet --variant=apt --mode=root --skip=cleanup/apt/lists bookworm "$room" || { fail 'no empty Debian'; finish; }
-mount -t proc proc "$room/proc"
-chroot "$room" useradd -m user
+make_room
 cp first/mtl_*.deb "$room/tmp/package.deb"
 chroot "$room" apt-get install -y -qq --no-install-recommends --download-only /tmp/package.deb >/dev/null 2>&1
 

