@@ -7,11 +7,12 @@ BIN    := $(BUILD)/bin
 DEMO   := build/demo
 PACKAGE := build/package
 JOBS   ?= $(shell nproc)
+CONFIGURE ?=  # more arguments for cmake, such as -DMTL_CUDA=OFF
 TESTS_AT_ONCE = $$((2 * $(JOBS)))
 
 .DEFAULT_GOAL := all
 .PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format \
-  lint clean deb tar docs uninstall
+  lint clean deb tar docs release uninstall
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -23,7 +24,7 @@ deps:  ## install what the build needs
 	@sh cmake/install_dependencies.sh $(STEPS)
 
 configure: deps
-	@test -f '$(BUILD)/build.ninja' || cmake --preset '$(PRESET)'
+	@test -f '$(BUILD)/build.ninja' || cmake --preset '$(PRESET)' $(CONFIGURE)
 
 demo: configure  ## run the tools on real text, from vocabulary to conversion; builds only these
 	@ninja -j$(JOBS) -C '$(BUILD)' demo-programs
@@ -55,7 +56,7 @@ bench-gpu: tools  ## measure training on a GPU against PyTorch, if installed, an
 
 # What is carried to other machines has kernels for more GPUs than this one's.
 $(PACKAGE)/build.ninja: deps
-	@test -f '$@' || cmake --preset release -B '$(PACKAGE)' '-DMTL_CUDA_ARCHS=80;90a;100'
+	@test -f '$@' || cmake --preset release -B '$(PACKAGE)' '-DMTL_CUDA_ARCHS=80;90a;100' $(CONFIGURE)
 
 gpu-bundle: $(PACKAGE)/build.ninja  ## pack the tests for a machine with a GPU (tests/gpu/README.md) into build/mtl-gpu.tar.xz
 	@ninja -j$(JOBS) -C '$(PACKAGE)' tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks mtl_older_glibc mtl_arc4random
@@ -75,6 +76,10 @@ docs: STEPS = docs
 docs: configure  ## make the site, static HTML, in build/docs
 	@ninja -j$(JOBS) -C '$(BUILD)' man
 	@bash packaging/docs.sh '$(BUILD)' build/docs build/site-tools
+
+release: STEPS = deb tar docs
+release: deps  ## make a release, `make release VERSION=x.y.z`: changelog, tag, packages, archive and site in build/dist
+	@bash packaging/release.sh '$(VERSION)' '$(CONFIGURE)'
 
 install: tools  ## install programs, man pages and share files under DESTDIR/PREFIX
 	@DESTDIR='$(DESTDIR)' cmake --install '$(BUILD)' --prefix '$(PREFIX)'

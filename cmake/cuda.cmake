@@ -86,6 +86,12 @@ endif()
 function(mtl_cuda_kernels target)
   if(MTL_WITH_CUDA)
     add_library(${target} OBJECT ${ARGN})
+    foreach(source IN LISTS ARGN)  # the names that nvcc makes up are the same in every build
+      get_filename_component(name ${source} NAME)
+      if(name MATCHES "[.]cu$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-frandom-seed=${name}")
+      endif()
+    endforeach()
     set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF)  # CMake 3.25 does not know nvcc 13's flag
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>")
     target_link_libraries(${target} PRIVATE mtl_base mtl_cuda_runtime)
