@@ -138,9 +138,8 @@ class Flags {
   /// Sets all variables. Returns nothing if a run follows, else the text to print in its place: that of a listing or of
   /// --dump-config. Throws UsageError with all problems, unknown flags first. If a check or `prepare` throws an Error
   /// and there was no earlier problem, rethrows that Error. --help, --version, --verbose, --quiet, --config and
-  /// --dump-config are built in, as are --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh,
-  /// and
-  /// --list-completions.
+  /// --dump-config are built in, as are --list-completions, and for tests and docs/megatron_flags.sh --list-flags and
+  /// --list-foreign-flags.
   /// `prepare` opens the files that the flags name, unless --dump-config is given. `prepare` runs after the checks, and
   /// before the conditions, which may depend on the result of `prepare`. The problems that `prepare` adds are reported
   /// together with those of the flags.

@@ -23,6 +23,7 @@ install() {
 make_room
 cp first/mtl_*.deb "$room/tmp/package.deb"
 chroot "$room" apt-get install -y -qq --no-install-recommends --download-only /tmp/package.deb >/dev/null 2>&1
+echo "mtl needs $(find "$room/var/cache/apt/archives" -name '*.deb' | wc -l) packages, $(du -sh "$room/var/cache/apt/archives" | cut -f1)"
 
 # The package of the commit before, whose programs start a run.
 run=(mtl-train --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 64 --max-position-embeddings 64
