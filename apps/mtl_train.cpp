@@ -176,6 +176,7 @@ Exit train(TrainOptions& options, TrainSetup setup, const RankDevice& own, Ranks
   const auto agree = [&](MpiSession& session) {
     return agree_on_groups(options, own, setup, ranks, limits, session, console);
   };
+  if (ranks.launched().world > 1) signals->begin_connecting();
   groups.groups = ranks.connect(options.parallel.timeout_minutes * 60, agree);
   if (options.device == Device::cuda && groups.groups.world().size() > 1)
     check_gpus(options, own, setup, groups.groups.world(), " (beside the buffers of NCCL's groups)");

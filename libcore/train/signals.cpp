@@ -40,6 +40,7 @@ const char* name_of_signal(int number) {
 bool requests_end(int number) { return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGXCPU; }
 
 constexpr std::chrono::seconds kLeastBetweenInterrupts{1};
+constexpr std::chrono::seconds kLeastToConnect{2};
 
 }  // namespace
 
@@ -89,6 +90,10 @@ void SignalRequests::answer(int number, const char* what) const {
 void SignalRequests::end_start() {
   while (has_ended_.test_and_set()) ::pause();  // the other thread ends the process
   (void)!::write(STDERR_FILENO, message_.data(), message_.size());
+  if (connecting_since_ != 0) {
+    const std::chrono::steady_clock::duration since{connecting_since_};
+    std::this_thread::sleep_until(std::chrono::steady_clock::time_point(since) + kLeastToConnect);
+  }
   end_launcher_after();  // mpirun may wait for ever if a rank ends while others connect
   ::_exit(static_cast<int>(Exit::requeue));
 }

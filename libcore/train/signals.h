@@ -43,6 +43,9 @@ class SignalRequests {
   /// From this call until begin_run(), TERM, INT, HUP and XCPU terminate the process immediately with Exit::requeue,
   /// and so does this call if one of them has arrived. If `message` is not empty, prints it to stderr first.
   void end_at_once(std::string message);
+  /// Must be called before MPI starts. In the two seconds after this call, a signal ends the process only when they
+  /// have passed: Open MPI's mpirun hangs if a rank ends while it connects to its launcher.
+  void begin_connecting() { connecting_since_ = std::chrono::steady_clock::now().time_since_epoch().count(); }
   /// Begins the run, which computes iteration after iteration, and `saves` or has no --save folder. If it `answers`,
   /// requests are answered on stderr.
   void begin_run(bool answers, bool saves);
@@ -63,6 +66,7 @@ class SignalRequests {
   const sigset_t signals_;
   std::string message_;
   std::atomic<bool> is_starting_{false};
+  std::atomic<std::chrono::steady_clock::rep> connecting_since_{0};
   std::atomic_flag has_ended_;
   std::optional<std::chrono::steady_clock::time_point> first_interrupt_;  // used only by the waiter
   std::atomic<bool> save_{false}, status_{false}, end_{false}, stopping_{false};

@@ -309,6 +309,24 @@ for rank in 0 1; do
   [ $code -eq 75 ] || fail "TERM to rank $rank at the start: exit $code"
 done
 
+# Likewise while the rank connects to an mpirun that is slow to answer.
+rm -f rank.*.pid
+printf '#!/bin/bash\necho $$ >rank.$OMPI_COMM_WORLD_RANK.pid\n[ $OMPI_COMM_WORLD_RANK = 0 ] || sleep 0.5\nexec "$@"\n' >as_rank
+mpirun --oversubscribe -n 2 ./as_rank mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" </dev/null 2>start.err >start.out &
+job=$!
+exec 3>vocab.fifo
+for _ in $(seq 600); do [ -s rank.1.pid ] && break; sleep 0.02; done
+kill -STOP $job
+wait_for_signal_mask "$(<rank.1.pid)"
+sleep 0.3
+kill -TERM "$(<rank.1.pid)"
+sleep 0.2
+kill -CONT $job
+wait $job
+code=$?
+exec 3>&-
+[ $code -eq 75 ] || fail "TERM to a rank that connects: exit $code"
+
 # Only rank 0 searches. Rank 1 has a newer checkpoint in its folder, but opens the one that rank 0 found.
 mkdir elsewhere2
 cp -r at9 c_text_document.* elsewhere2
