@@ -14,7 +14,7 @@
 namespace mtl::test {
 
 using Array = std::vector<double>;
-/// Tensors by canonical name, in the canonical layouts that ckpt/canonical.h defines.
+/// Tensors by canonical name, in the canonical layouts that models/canonical.h defines.
 using Tensors = std::map<std::string, Array>;
 
 struct ReferenceBatch {

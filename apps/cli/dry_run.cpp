@@ -1,9 +1,9 @@
 #include "cli/dry_run.h"
 
 #include "base/json.h"
-#include "ckpt/canonical.h"
 #include "device/cuda_device.h"
 #include "engine/plan_tables.h"
+#include "models/canonical.h"
 #include "optim/precision_presets.h"
 #include "train/flops.h"
 #include "train/roofline.h"

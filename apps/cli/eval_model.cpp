@@ -1,4 +1,5 @@
 #include "cli/eval_model.h"
+#include "ckpt/open_model.h"
 
 #include "base/heartbeat.h"
 #include "cli/device_flags.h"
@@ -28,7 +29,7 @@ ModelSource open_source(const ModelOptions& options, Console& console) {
   const Heartbeat opening(console, cat("opening ", options.load));
   ModelSupplement given = supplement_of(options.tokenizer, options.num_attention_heads);
   given.hf_config = options.hf_config;
-  return ModelSource::open(options.load, console, given);
+  return open_model(options.load, console, given);
 }
 
 Model load_model(const ModelOptions& options, const ModelSource& source, Console& console) {

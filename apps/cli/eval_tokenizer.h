@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "ckpt/model_source.h"
 #include "cli/flags.h"
+#include "models/model_source.h"
 #include "text/tokenizer.h"
 
 namespace mtl {

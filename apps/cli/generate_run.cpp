@@ -13,10 +13,10 @@
 #include "base/heartbeat.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "ckpt/companion_files.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_prompts.h"
 #include "cli/run_main.h"
+#include "models/companion_files.h"
 
 namespace mtl {
 

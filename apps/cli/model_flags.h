@@ -1,8 +1,8 @@
 // Flags for loading a model: settings its files may lack.
 #pragma once
 
-#include "ckpt/model_source.h"
 #include "cli/flags.h"
+#include "models/model_source.h"
 
 namespace mtl {
 

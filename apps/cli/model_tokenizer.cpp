@@ -1,6 +1,6 @@
 #include "cli/model_tokenizer.h"
 
-#include "ckpt/companion_files.h"
+#include "models/companion_files.h"
 
 namespace mtl {
 

@@ -6,9 +6,9 @@
 
 #include "base/files.h"
 #include "base/str.h"
-#include "ckpt/hf_config.h"
 #include "cli/layout_flags.h"
 #include "cli/train_flags.h"
+#include "models/hf_config.h"
 #include "planner/hardware_file.h"
 
 namespace mtl {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 struct XXH3_state_s;
@@ -27,5 +28,9 @@ class Hasher {
 std::uint64_t hash_bytes(const void* data, std::size_t bytes);
 /// Returns a hash as 16 hexadecimal digits, as in manifests and provenance files.
 std::string hash_text(std::uint64_t hash);
+
+/// Hashes `blocks` evenly spaced 4-KiB blocks, or all bytes if there are at most `blocks` * 4 KiB. `blocks` must be at
+/// least 2. Used to tell models apart without reading all of their data.
+void hash_sample(Hasher& hasher, std::span<const std::byte> bytes, std::size_t blocks);
 
 }  // namespace mtl

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,39 +25,14 @@
 #include "base/file_lock.h"
 #include "base/json.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/stored_dtype.h"
 #include "comm/communicator.h"
+#include "formats/stored_dtype.h"
 #include "layout/slice.h"
+#include "models/tensor_reader.h"
 #include "nn/gpt_config.h"
 #include "optim/param_memory.h"
 
 namespace mtl {
-
-/// The training state, without the tensors.
-struct TrainState {
-  std::int64_t iteration = 0;
-  std::int64_t consumed_samples = 0;
-  std::int64_t consumed_valid_samples = 0;
-  std::int64_t optimizer_steps = 0;     // number of updates so far (AdamW's t)
-  std::int64_t skipped_iterations = 0;  // iterations without an update
-  double loss_scale = 1;
-  Json extra = Json::object();  // for the trainer: data file identities, seed, flags
-
-  bool operator==(const TrainState&) const = default;
-};
-
-/// A stored tensor's name, dtype and shape. Its elements may be stored in multiple pieces.
-struct SavedTensor {
-  std::string name;  // "param.embedding.tokens.weight"
-  StoredDType dtype = StoredDType::f32;
-  std::vector<std::int64_t> shape;
-};
-
-/// A tensor with NaN or infinite elements, as it is stored: its file or folder, and its name there.
-struct NonfiniteTensor {
-  std::string file, name;
-  std::size_t elements = 0, nonfinite = 0;
-};
 
 /// A tensor, or a slice of one, to write to a checkpoint. `bytes` returns the slice's elements. The span that it
 /// returns must stay valid until the next call to `bytes` for this or another tensor in the list.
@@ -75,6 +51,8 @@ struct SaveOptions {
   std::int64_t block_bytes = 4 << 20;  // block size for reading and verifying data when loading
 };
 
+/// Opens the folder of one checkpoint, such as SAVE/iter_0001000.
+std::unique_ptr<TensorReader> open_checkpoint(const std::string& folder);
 /// Returns the path of the newest sound checkpoint: its manifest is valid, and every listed file has the listed size.
 /// (Hashes are verified only when the checkpoint is loaded.) Returns empty if the folder has no checkpoint. Throws
 /// Error(bad_data) if it has checkpoints but none is sound, SystemError if this user may not read a checkpoint, and

@@ -12,10 +12,10 @@
 #include "base/lfs_pointer.h"
 #include "base/output_lock.h"
 #include "ckpt/checkpoint.h"
-#include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
-#include "ckpt/megatron_folder.h"
 #include "ckpt/model_folder.h"
+#include "models/foreign_model.h"
+#include "models/megatron_folder.h"
 
 namespace mtl {
 
@@ -70,8 +70,6 @@ void refuse_two_programs(const std::string& directory) {
       "to another folder");
 }
 
-std::string folder_of(std::int64_t iteration) { return format("iter_%07lld", static_cast<long long>(iteration)); }
-
 std::vector<std::int64_t> list_iterations(const std::string& directory) {
   std::vector<std::int64_t> out;
   std::error_code error, ignored;
@@ -90,11 +88,6 @@ bool is_sound(const std::string& directory, std::int64_t iteration) {
     check_sound(directory, iteration);
     return true;
   });
-}
-
-std::string tracker_text(const std::string& directory) {
-  std::string path = cat(directory, "/", kTrackerName);
-  return is_regular_file(path) ? std::string(trim(read_regular_file(path).substr(0, 64))) : "";
 }
 
 void write_tracker(const std::string& directory, std::int64_t iteration, const Warn& warn) {

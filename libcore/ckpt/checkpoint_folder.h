@@ -7,14 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "formats/folder_entries.h"
+
 namespace mtl {
 
-inline constexpr const char* kTrackerName = "latest_checkpointed_iteration.txt";
 inline constexpr const char* kLockName = "lock";
 inline constexpr const char* kRunIdName = "run_id";
 
-/// Returns a checkpoint's folder name, such as "iter_0001000".
-std::string folder_of(std::int64_t iteration);
 /// Returns the iterations of the committed checkpoints in a folder, newest first, with those whose folder is a link
 /// that leads nowhere. Empty if the folder does not exist.
 std::vector<std::int64_t> list_iterations(const std::string& directory);
@@ -28,8 +27,6 @@ bool is_sound(const std::string& directory, std::int64_t iteration);
 /// error.
 using Warn = std::function<void(const std::string& message)>;
 
-/// Returns the tracker's first 64 bytes, without leading and trailing whitespace, or "" if it is not a regular file.
-std::string tracker_text(const std::string& directory);
 /// Only warns if the tracker is something else than a regular file: checkpoints are found without it.
 void write_tracker(const std::string& directory, std::int64_t iteration, const Warn& warn);
 

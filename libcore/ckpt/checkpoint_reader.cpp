@@ -7,14 +7,32 @@
 #include "base/files.h"
 #include "base/mapped_faults.h"
 #include "base/mapped_pages.h"
-#include "ckpt/hf_config.h"
 #include "ckpt/manifest.h"
-#include "ckpt/safetensors.h"
-#include "ckpt/tensor_reader.h"
+#include "formats/safetensors.h"
+#include "models/hf_config.h"
+#include "models/tensor_reader.h"
 
 namespace mtl {
 
 namespace {
+
+/// Copies the elements that the slices `piece` and `want` have in common. `from` contains all elements of `piece`; `to`
+/// contains all elements of `want`. Returns the number of copied elements.
+std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, const Slice& want,
+                          std::span<std::byte> to, std::size_t element_bytes) {
+  if (want.count() == 0) return 0;
+  if (piece == want) {
+    std::memcpy(to.data(), from.data(), to.size());
+    return want.count();
+  }
+  std::int64_t copied = 0;
+  for_each_overlap(piece, want, [&](const Overlap& run) {
+    std::memcpy(to.data() + run.in_b * element_bytes, from.data() + run.in_a * element_bytes,
+                run.count * element_bytes);
+    copied += run.count;
+  });
+  return copied;
+}
 
 /// Opens a shard only when one of its tensors is first needed, because a rank in a large run needs few shards.
 class CheckpointReader : public TensorReader {
@@ -190,22 +208,6 @@ class CheckpointReader : public TensorReader {
 };
 
 }  // namespace
-
-std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, const Slice& want,
-                          std::span<std::byte> to, std::size_t element_bytes) {
-  if (want.count() == 0) return 0;
-  if (piece == want) {
-    std::memcpy(to.data(), from.data(), to.size());
-    return want.count();
-  }
-  std::int64_t copied = 0;
-  for_each_overlap(piece, want, [&](const Overlap& run) {
-    std::memcpy(to.data() + run.in_b * element_bytes, from.data() + run.in_a * element_bytes,
-                run.count * element_bytes);
-    copied += run.count;
-  });
-  return copied;
-}
 
 std::unique_ptr<TensorReader> open_checkpoint(const std::string& folder) {
   return std::make_unique<CheckpointReader>(folder);

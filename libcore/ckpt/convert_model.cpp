@@ -1,4 +1,5 @@
 #include "ckpt/convert_model.h"
+#include "ckpt/open_model.h"
 
 #include <algorithm>
 
@@ -6,12 +7,12 @@
 #include "base/files.h"
 #include "base/memory_limits.h"
 #include "ckpt/checkpoint.h"
-#include "ckpt/companion_files.h"
-#include "ckpt/hf_folder.h"
 #include "ckpt/output_folder.h"
-#include "ckpt/tensor_blocks.h"
-#include "ckpt/torch_dist_writer.h"
 #include "comm/groups.h"
+#include "models/companion_files.h"
+#include "models/hf_folder.h"
+#include "models/tensor_blocks.h"
+#include "models/torch_dist_writer.h"
 #include "nn/model_params.h"
 
 namespace mtl {
@@ -154,7 +155,7 @@ void verify_output(const ModelSource& source, const std::string& folder, const C
                    std::optional<StoredDType> dtype, Console& console) {
   // A torch_dist checkpoint with optimizer state is read from its main weights, which --dtype does not round.
   if (writes_torch_dist(options) && source.has_optimizer()) dtype = StoredDType::f32;
-  ModelSource written = ModelSource::open(folder, console, {source.config().vocab_size, {}});
+  ModelSource written = open_model(folder, console, {source.config().vocab_size, {}});
   written.verify();
   check_tensors(source, written, dtype);
   const double difference = options.compare_logits(source, written);
@@ -217,7 +218,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   InterruptGuard guard(console.program());  // must outlive `output`, because the guard removes its folder on a signal
   std::optional<StoredDType> dtype;
   if (options.dtype) dtype = parse_torch_dtype(*options.dtype);
-  ModelSource source = ModelSource::open(options.load, console, options.given);
+  ModelSource source = open_model(options.load, console, options.given);
   if (source.has_padded_vocabulary()) source.trim_vocabulary(options.vocabulary_in(source.folder()), console);
   const std::int64_t vocabulary = source.config().vocab_size;
   if (options.given.vocab_size.value_or(vocabulary) != vocabulary)

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/console.h"
-#include "ckpt/megatron_writer.h"
-#include "ckpt/model_source.h"
+#include "models/megatron_writer.h"
+#include "models/model_source.h"
 
 namespace mtl {
 

@@ -7,8 +7,8 @@
 
 #include "base/files.h"
 #include "base/hash.h"
-#include "ckpt/canonical.h"
-#include "ckpt/tensor_reader.h"
+#include "models/canonical.h"
+#include "models/tensor_reader.h"
 
 namespace mtl {
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "ckpt/manifest.h"
-#include "ckpt/slice_overlap.h"
+#include "formats/slice_overlap.h"
 
 namespace mtl {
 

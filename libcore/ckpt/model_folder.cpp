@@ -7,55 +7,19 @@
 #include "base/json.h"
 #include "base/output_lock.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/companion_files.h"
-#include "ckpt/dcp_folder.h"
-#include "ckpt/hf_config.h"
 #include "ckpt/manifest.h"
-#include "ckpt/megatron_folder.h"
-#include "ckpt/torch_dist_reader.h"
+#include "formats/dcp_folder.h"
+#include "models/companion_files.h"
+#include "models/hf_config.h"
+#include "models/megatron_folder.h"
+#include "models/torch_dist_reader.h"
 
 namespace mtl {
 
 namespace {
 
-struct Entry {
-  std::string name;
-  bool is_file, is_folder;  // both false for links, sockets, FIFOs, devices
-};
-
-std::vector<Entry> list_entries(const std::string& path) {
-  std::vector<Entry> entries;
-  std::error_code error;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    const fs::file_type type = at->symlink_status(error).type();
-    if (error) break;
-    entries.push_back({.name = at->path().filename().string(),
-                       .is_file = type == fs::file_type::regular,
-                       .is_folder = type == fs::file_type::directory});
-  }
-  if (error) fail_at(Exit::io, path, "cannot list: ", error.message());
-  std::ranges::sort(entries, [](const Entry& a, const Entry& b) { return a.name < b.name; });
-  return entries;
-}
-
-bool has_file(const std::vector<Entry>& entries, const std::string& name) {
-  return std::ranges::any_of(entries, [&](const Entry& e) { return e.is_file && e.name == name; });
-}
-
-/// True if `name` matches `pattern`. Each # in `pattern` matches one or more digits; every other character matches
-/// itself.
-bool matches(std::string_view name, std::string_view pattern) {
-  for (; !pattern.empty(); pattern.remove_prefix(1)) {
-    if (pattern.front() == '#') {
-      const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-      if (digits == 0) return false;
-      name.remove_prefix(digits);
-    } else {
-      if (name.empty() || name.front() != pattern.front()) return false;
-      name.remove_prefix(1);
-    }
-  }
-  return name.empty();
+bool has_file(const std::vector<FolderEntry>& entries, const std::string& name) {
+  return std::ranges::any_of(entries, [&](const FolderEntry& e) { return e.is_file && e.name == name; });
 }
 
 bool is_hf_file(const std::string& name) {
@@ -72,7 +36,7 @@ std::string not_part(const std::string& name) { return cat("contains '", name, "
 /// Returns "contains 'notes.txt', which is not part of a model" for the first entry for which `is_part` is false, or
 /// "".
 template <class IsPart>
-std::string foreign_entry(const std::vector<Entry>& entries, const IsPart& is_part) {
+std::string foreign_entry(const std::vector<FolderEntry>& entries, const IsPart& is_part) {
   auto found = std::ranges::find_if_not(entries, is_part);
   return found == entries.end() ? "" : not_part(found->name);
 }
@@ -86,27 +50,29 @@ bool describes_known_model(const std::string& path) {
   return passes([&] { return find_hf_family_of(Json::read(path)) != nullptr; });
 }
 
-FolderContents examine_hf(const std::string& path, const std::vector<Entry>& entries) {
+FolderContents examine_hf(const std::string& path, const std::vector<FolderEntry>& entries) {
   FolderContents out;
   const bool is_known = describes_known_model(path + "/config.json");
   out.kind = is_known ? "a Hugging Face model" : "a config.json, by which programs recognize a Hugging Face model";
-  out.problem = foreign_entry(entries, [](const Entry& e) { return e.is_file && is_hf_file(e.name); });
+  out.problem = foreign_entry(entries, [](const FolderEntry& e) { return e.is_file && is_hf_file(e.name); });
   if (out.problem.empty() && !is_known) out.problem = "contains a config.json for a different kind of model";
   return out;
 }
 
 std::string foreign_in_checkpoint(const std::string& path) {
-  return foreign_entry(list_entries(path), [](const Entry& e) { return e.is_file && is_checkpoint_file(e.name); });
+  return foreign_entry(list_entries(path),
+                       [](const FolderEntry& e) { return e.is_file && is_checkpoint_file(e.name); });
 }
 
 /// Returns the problem with the first entry that is not part of a Megatron-LM checkpoint, or "". A checkpoint contains
 /// companion files and one folder per rank with a single file.
 std::string foreign_in_megatron(const std::string& path) {
-  for (const Entry& e : list_entries(path)) {
+  for (const FolderEntry& e : list_entries(path)) {
     if (e.is_file && is_companion_file(e.name)) continue;
     if (!e.is_folder || !is_megatron_rank(e.name)) return not_part(e.name);
-    const std::string problem = foreign_entry(list_entries(cat(path, "/", e.name)),
-                                              [](const Entry& file) { return file.is_file && file.name == kRankFile; });
+    const std::string problem = foreign_entry(list_entries(cat(path, "/", e.name)), [](const FolderEntry& file) {
+      return file.is_file && file.name == kRankFile;
+    });
     if (!problem.empty()) return within(problem, e.name);
   }
   return "";
@@ -118,7 +84,7 @@ bool is_dcp_file(const std::string& name) {
 }
 
 std::string foreign_in_dcp(const std::string& path) {
-  return foreign_entry(list_entries(path), [](const Entry& e) { return e.is_file && is_dcp_file(e.name); });
+  return foreign_entry(list_entries(path), [](const FolderEntry& e) { return e.is_file && is_dcp_file(e.name); });
 }
 
 std::string foreign_in_iteration(const std::string& path) {
@@ -132,10 +98,10 @@ std::string foreign_in_iteration(const std::string& path) {
 ///
 /// Sets out.kind if there is a checkpoint.
 template <class IsOwn, class ForeignIn>
-void examine_checkpoints(const std::string& path, const std::vector<Entry>& entries, const IsOwn& is_own,
+void examine_checkpoints(const std::string& path, const std::vector<FolderEntry>& entries, const IsOwn& is_own,
                          const ForeignIn& foreign_in, FolderContents& out) {
   std::vector<std::string> checkpoints;
-  out.problem = foreign_entry(entries, [&](const Entry& e) {
+  out.problem = foreign_entry(entries, [&](const FolderEntry& e) {
     const bool is_release = e.name == kReleaseFolder && holds_megatron_iteration(cat(path, "/", e.name));
     const bool is_checkpoint = e.is_folder && (iteration_in_name(e.name) || is_release);
     if (is_checkpoint) checkpoints.push_back(e.name);
@@ -149,9 +115,11 @@ void examine_checkpoints(const std::string& path, const std::vector<Entry>& entr
   if (!checkpoints.empty()) out.kind = cat("the checkpoint ", checkpoints.front());
 }
 
-FolderContents examine_megatron_folder(const std::string& path, const std::vector<Entry>& entries) {
+FolderContents examine_megatron_folder(const std::string& path, const std::vector<FolderEntry>& entries) {
   FolderContents out;
-  const auto is_own = [](const Entry& e) { return e.is_file && (e.name == kTrackerName || is_companion_file(e.name)); };
+  const auto is_own = [](const FolderEntry& e) {
+    return e.is_file && (e.name == kTrackerName || is_companion_file(e.name));
+  };
   examine_checkpoints(path, entries, is_own, foreign_in_iteration, out);
   out.kind = "a Megatron-LM checkpoint";
   return out;
@@ -159,12 +127,12 @@ FolderContents examine_megatron_folder(const std::string& path, const std::vecto
 
 bool is_file_of_run(const std::string& name) { return name == kLockName || name == kTrackerName || name == kRunIdName; }
 
-FolderContents examine_save_folder(const std::string& path, const std::vector<Entry>& entries) {
+FolderContents examine_save_folder(const std::string& path, const std::vector<FolderEntry>& entries) {
   FolderContents out;
   out.is_save_folder = true;
   out.kind = "a save folder without checkpoints";
   const std::vector<std::string> leftovers = list_leftovers(path);
-  const auto is_own = [&](const Entry& e) {
+  const auto is_own = [&](const FolderEntry& e) {
     return (e.is_file && is_file_of_run(e.name)) ||
            std::ranges::find(leftovers, cat(path, "/", e.name)) != leftovers.end();
   };
@@ -183,42 +151,16 @@ std::string complete_name(const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> names_in_folder(const std::string& folder) {
-  std::vector<std::string> names;
-  if (!is_directory(folder)) return names;
-  for (const Entry& entry : list_entries(folder)) names.push_back(entry.name);
-  return names;
-}
-
-std::optional<std::int64_t> iteration_in_name(const std::string& name) {
-  if (name.size() < 12 || !matches(name, "iter_#")) return std::nullopt;
-  return parse_int(name.substr(5));
-}
-
-std::optional<std::string> newest_numbered(const std::string& folder, std::string_view prefix,
-                                           bool (*holds)(const std::string& folder)) {
-  std::optional<std::string> found;
-  std::int64_t newest = -1;
-  for (const std::string& name : names_in_folder(folder)) {
-    if (!matches(name, cat(prefix, "#"))) continue;
-    const std::optional<std::int64_t> number = parse_int(name.substr(prefix.size()));
-    if (!number || *number <= newest || !holds(cat(folder, "/", name))) continue;
-    newest = *number;
-    found = cat(folder, "/", name);
-  }
-  return found;
-}
-
 FolderContents examine_model_folder(const std::string& path) {
-  const std::vector<Entry> entries = list_entries(path);
+  const std::vector<FolderEntry> entries = list_entries(path);
   if (has_file(entries, kManifestName)) return {.kind = "a checkpoint", .problem = foreign_in_checkpoint(path)};
   if (has_file(entries, "config.json")) return examine_hf(path, entries);
   if (holds_megatron_ranks(path)) return {.kind = "a Megatron-LM checkpoint", .problem = foreign_in_megatron(path)};
   if (holds_dcp(path)) return {.kind = "a distributed checkpoint", .problem = foreign_in_dcp(path)};
   const bool is_megatron_folder = std::ranges::any_of(
-      entries, [&](const Entry& e) { return e.is_folder && holds_megatron_iteration(cat(path, "/", e.name)); });
+      entries, [&](const FolderEntry& e) { return e.is_folder && holds_megatron_iteration(cat(path, "/", e.name)); });
   if (is_megatron_folder) return examine_megatron_folder(path, entries);
-  const bool is_save_folder = std::ranges::any_of(entries, [](const Entry& e) {
+  const bool is_save_folder = std::ranges::any_of(entries, [](const FolderEntry& e) {
     return e.name == kLockName || e.name == kTrackerName || iteration_in_name(e.name);
   });
   if (is_save_folder) return examine_save_folder(path, entries);
@@ -230,7 +172,7 @@ FolderContents examine_model_folder(const std::string& path) {
 std::string find_foreign_entry(const std::string& path) {
   if (fs::is_symlink(path)) return "";
   if (!is_directory(path)) return "is a file";
-  for (const Entry& e : list_entries(path)) {
+  for (const FolderEntry& e : list_entries(path)) {
     const std::string name = complete_name(e.name);
     const bool is_part = e.is_file && (is_hf_file(name) || is_checkpoint_file(name) || is_dcp_file(name) ||
                                        is_file_of_run(name) || name == kRankFile);

@@ -8,20 +8,9 @@
 // Symbolic links inside a folder are never part of a model.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 namespace mtl {
-
-/// Returns the iteration in a checkpoint folder's name, such as 1000 for "iter_0001000". Empty for any other name.
-std::optional<std::int64_t> iteration_in_name(const std::string& name);
-
-/// Returns the subfolder PREFIXn with the largest number n for which `holds` is true. Empty if there is none.
-std::optional<std::string> newest_numbered(const std::string& folder, std::string_view prefix,
-                                           bool (*holds)(const std::string& folder));
 
 struct FolderContents {
   std::string kind;             // "a Hugging Face model"; empty if not recognized
@@ -31,10 +20,6 @@ struct FolderContents {
 
 /// Examines an existing folder. Throws Error(io) if the folder cannot be listed.
 FolderContents examine_model_folder(const std::string& path);
-
-/// Returns the names of a folder's entries, in byte order. Empty if `folder` does not exist or is not a folder. Throws
-/// Error(io) if it cannot be listed completely.
-std::vector<std::string> names_in_folder(const std::string& folder);
 
 /// Returns why a killed conversion's leftover must not be removed, or "" if it can be. For a file, this is "is a file".
 /// For a folder, it is the first entry that no conversion writes in any format, and that no folder contains which a

@@ -6,18 +6,18 @@
 #include "base/files.h"
 #include "base/printable.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/dcp_folder.h"
-#include "ckpt/dcp_llama.h"
-#include "ckpt/deepspeed_checkpoint.h"
-#include "ckpt/deepspeed_folder.h"
-#include "ckpt/foreign_model.h"
-#include "ckpt/hf_folder.h"
-#include "ckpt/hf_weights.h"
 #include "ckpt/manifest.h"
-#include "ckpt/megatron_checkpoint.h"
-#include "ckpt/megatron_folder.h"
 #include "ckpt/model_folder.h"
-#include "ckpt/torch_dist_reader.h"
+#include "formats/dcp_folder.h"
+#include "models/dcp_llama.h"
+#include "models/deepspeed_checkpoint.h"
+#include "models/deepspeed_folder.h"
+#include "models/foreign_model.h"
+#include "models/hf_folder.h"
+#include "models/hf_weights.h"
+#include "models/megatron_checkpoint.h"
+#include "models/megatron_folder.h"
+#include "models/torch_dist_reader.h"
 
 namespace mtl {
 
@@ -49,7 +49,7 @@ constexpr ModelFormat kModelFormats[] = {
      .versions = "every release that wrote --ckpt-format torch",
      .reads = "weights, Adam's moments, training state",
      .writes = "--to megatron",
-     .proof = "ckpt/megatron_test.cpp",
+     .proof = "models/megatron_test.cpp",
      .holds = holds_megatron,
      .current = current_megatron_checkpoint,
      .open = open_megatron},
@@ -61,7 +61,7 @@ constexpr ModelFormat kModelFormats[] = {
      .writes = "--to megatron --ckpt-format torch_dist",
      .lacks_config = true,
      .basis = "dcp",
-     .proof = "ckpt/dcp_golden_test.cpp",
+     .proof = "models/dcp_golden_test.cpp",
      .holds = holds_torch_dist,
      .current = current_megatron_checkpoint,
      .open = open_torch_dist},
@@ -72,7 +72,7 @@ constexpr ModelFormat kModelFormats[] = {
      .reads = "weights, Adam's moments, step",
      .writes = "",
      .lacks_config = true,
-     .proof = "ckpt/dcp_golden_test.cpp",
+     .proof = "models/dcp_golden_test.cpp",
      .holds = holds_dcp,
      .current = current_dcp_step,
      .open = open_dcp_llama},
@@ -83,7 +83,7 @@ constexpr ModelFormat kModelFormats[] = {
      .reads = "weights, Adam's moments, training state",
      .writes = "",
      .basis = "deepspeed",
-     .proof = "ckpt/deepspeed_test.cpp",
+     .proof = "models/deepspeed_test.cpp",
      .holds = holds_neox,
      .current = current_deepspeed_checkpoint,
      .open = open_deepspeed},
@@ -93,7 +93,7 @@ constexpr ModelFormat kModelFormats[] = {
      .versions = "Megatron-DeepSpeed of BigScience and Microsoft, with ZeRO 0 to 2; universal",
      .reads = "weights, Adam's moments, training state",
      .writes = "",
-     .proof = "ckpt/deepspeed_test.cpp",
+     .proof = "models/deepspeed_test.cpp",
      .holds = holds_deepspeed,
      .current = current_deepspeed_checkpoint,
      .open = open_deepspeed},
@@ -121,6 +121,7 @@ const ModelFormat* find_model_format(const std::string& path) {
 
 std::optional<std::string> find_model_in(const std::string& path, Console& console) {
   if (find_model_format(path) != nullptr) return path;
+  if (is_directory(path)) refuse_two_programs(path);
   for (const ModelFormat& format : kModelFormats) {
     if (format.current == nullptr) continue;
     if (std::optional<std::string> found = format.current(path, console)) return found;

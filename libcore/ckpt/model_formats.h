@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/console.h"
-#include "ckpt/model_source.h"
-#include "ckpt/tensor_reader.h"
+#include "models/model_source.h"
+#include "models/tensor_reader.h"
 
 namespace mtl {
 

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "base/files.h"
-#include "ckpt/safetensors.h"
-#include "ckpt/slice_steps.h"
 #include "device/copy.h"
+#include "formats/safetensors.h"
+#include "formats/slice_steps.h"
 
 namespace mtl {
 

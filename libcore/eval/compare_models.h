@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "ckpt/model_source.h"
 #include "device/stream.h"
+#include "models/model_source.h"
 
 namespace mtl {
 

@@ -1,6 +1,6 @@
 // A model for inference (scoring and generation): weights without gradients or optimizer state.
 //
-//   Model model(ModelSource::open(path, console), threads);
+//   Model model(open_model(path, console), threads);
 //   std::vector<float> logits = model.logits(ids);   // one sequence, once
 //   Scorer / Decoder                                  // many, without allocating (eval/scorer.h, eval/decoder.h)
 #pragma once
@@ -10,12 +10,13 @@
 #include <span>
 #include <vector>
 
-#include "ckpt/model_source.h"
+#include "ckpt/open_model.h"
 #include "comm/communicator.h"
 #include "device/memory.h"
 #include "device/stream.h"
 #include "engine/meta_model.h"
 #include "engine/stage.h"
+#include "models/model_source.h"
 #include "optim/param_memory.h"
 
 namespace mtl {

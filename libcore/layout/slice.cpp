@@ -6,6 +6,10 @@
 
 namespace mtl {
 
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return cat("(", join(shape, ", ", cat<std::int64_t>), ")");
+}
+
 Slice whole_slice(const std::vector<std::int64_t>& shape) {
   Slice out;
   out.offset.assign(shape.size(), 0);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace mtl {
@@ -19,6 +20,9 @@ struct Slice {
   std::int64_t count() const { return end - begin; }
   bool operator==(const Slice&) const = default;
 };
+
+/// Returns a shape as text for messages: "(512, 64)".
+std::string shape_text(const std::vector<std::int64_t>& shape);
 
 /// Returns a slice that covers an entire tensor with this shape.
 Slice whole_slice(const std::vector<std::int64_t>& shape);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "ckpt/hf_config.h"
+#include "models/hf_config.h"
 #include "nn/rotary.h"
 
 namespace mtl {

@@ -8,9 +8,9 @@
 #include "base/disk_space.h"
 #include "base/files.h"
 #include "base/scratch_file.h"
-#include "ckpt/canonical.h"
 #include "ckpt/shard_writer.h"
 #include "engine/meta_model.h"
+#include "models/canonical.h"
 #include "optim/update_rule.h"
 #include "train/run_plan.h"
 

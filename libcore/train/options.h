@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/model_dropout.h"
 #include "data/batch_size.h"
 #include "data/data_path.h"
 #include "data/sample_order.h"
 #include "data/sampler.h"
 #include "device/stream.h"
 #include "layout/layout.h"
+#include "models/model_dropout.h"
 #include "nn/gpt_config.h"
 #include "optim/lr_schedule.h"
 #include "text/tokenizer.h"

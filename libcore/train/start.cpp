@@ -1,14 +1,15 @@
 #include "train/start.h"
+#include "ckpt/open_model.h"
 
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/hub_cache.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
 #include "ckpt/model_folder.h"
 #include "ckpt/model_formats.h"
 #include "comm/rank_outcome.h"
+#include "models/foreign_model.h"
 
 namespace mtl {
 
@@ -64,7 +65,7 @@ void refuse_model_in_save(const CheckpointOptions& flags) {
 
 void open_source(RunStart& start, const TrainOptions& options, const std::string& path, bool is_resume,
                  Console& console) {
-  start.source = ModelSource::open(path, console, supplement_of(options));
+  start.source = open_model(path, console, supplement_of(options));
   start.config = start.source->config();
   start.state = is_resume ? start.source->state() : std::nullopt;
   if (start.state && start.state->extra.bool_or("consumed_samples_unknown", false)) {
@@ -160,7 +161,7 @@ void set_later_aside(const StartPoint& start, const std::string& directory, Cons
     if (iteration > *start.iteration) later.push_back(iteration);
   }
   if (later.empty()) return;
-  if (start.is_rollback) ModelSource::open(start.folder, console).verify();
+  if (start.is_rollback) open_model(start.folder, console).verify();
   for (std::int64_t iteration : later) {
     const bool is_rolled_back = start.is_rollback && is_sound(directory, iteration);
     const std::string name = set_aside(directory, iteration, is_rolled_back ? "rolled_back" : "damaged");
@@ -270,7 +271,7 @@ bool is_damaged(const StartPoint& start, Communicator& world, Console& console) 
   if (start.is_named) return false;
   const std::string answer = work_on_first_rank(world, [&]() -> std::string {
     try {
-      ModelSource::open(start.folder, console).verify();
+      open_model(start.folder, console).verify();
       return "";
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;

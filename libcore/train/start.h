@@ -18,7 +18,7 @@
 
 #include "base/console.h"
 #include "ckpt/checkpoint.h"
-#include "ckpt/model_source.h"
+#include "models/model_source.h"
 #include "train/options.h"
 
 namespace mtl {

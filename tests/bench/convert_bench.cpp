@@ -14,9 +14,9 @@
 
 #include "base/console.h"
 #include "base/files.h"
-#include "ckpt/canonical.h"
 #include "ckpt/checkpoint.h"
 #include "comm/groups.h"
+#include "models/canonical.h"
 #include "tests/gpt_of_size.h"
 
 namespace mtl {

@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "ckpt/manifest.h"
-#include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
+#include "formats/safetensors.h"
 
 using namespace mtl;
 using namespace mtl::test;

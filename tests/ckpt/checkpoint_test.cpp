@@ -7,8 +7,8 @@
 #include <random>
 
 #include "ckpt/manifest.h"
-#include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
+#include "formats/safetensors.h"
 
 using namespace mtl;
 using namespace mtl::test;

@@ -13,10 +13,11 @@
 #include "base/console.h"
 #include "base/fault_plan.h"
 #include "base/files.h"
-#include "ckpt/canonical.h"
 #include "ckpt/checkpoint.h"
-#include "ckpt/model_source.h"
+#include "ckpt/open_model.h"
 #include "comm/groups.h"
+#include "models/canonical.h"
+#include "models/model_source.h"
 #include "tests/error_of.h"
 #include "tests/gpt_of_size.h"
 #include "tests/scratch_folder.h"
@@ -115,7 +116,7 @@ inline std::string save_alone(const SaveDirectory& save, const GptConfig& config
 
 inline ModelSource open_quietly(const std::string& path) {
   Console console = quiet_console();
-  return ModelSource::open(path, console);
+  return open_model(path, console);
 }
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

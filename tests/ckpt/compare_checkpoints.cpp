@@ -16,7 +16,8 @@
 #include <cstring>
 
 #include "base/console.h"
-#include "ckpt/model_source.h"
+#include "ckpt/open_model.h"
+#include "models/model_source.h"
 
 namespace mtl {
 
@@ -67,7 +68,7 @@ void require_same_shapes(const ModelSource& a, const ModelSource& b) {
 
 int compare(const std::string& first, const std::string& second) {
   Console console("compare_checkpoints");
-  ModelSource a = ModelSource::open(first, console), b = ModelSource::open(second, console);
+  ModelSource a = open_model(first, console), b = open_model(second, console);
   require_same_shapes(a, b);
   bool same = true;
   LargestRms params, moments;
@@ -87,7 +88,7 @@ int compare(const std::string& first, const std::string& second) {
 
 int compare_bits(const std::string& first, const std::string& second) {
   Console console("compare_checkpoints");
-  ModelSource a = ModelSource::open(first, console), b = ModelSource::open(second, console);
+  ModelSource a = open_model(first, console), b = open_model(second, console);
   require_same_shapes(a, b);
   for (const SavedTensor& tensor : a.tensors()) {
     std::vector<float> left = read(a, tensor), right = read(b, tensor);

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "ckpt/manifest.h"
-#include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
+#include "formats/safetensors.h"
 
 using namespace mtl;
 using namespace mtl::test;

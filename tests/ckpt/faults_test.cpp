@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ckpt/checkpoint_folder.h"
+#include "ckpt/open_model.h"
 #include "ckpt_fixtures.h"
 
 using namespace mtl;
@@ -24,7 +25,7 @@ void save_iteration(const std::string& directory, int iteration) {
 /// Returns the iteration that a restart loads, or -1 if any bit differs from what was saved.
 std::int64_t loaded_iteration(const std::string& directory) {
   Console console = quiet_console();
-  ModelSource source = ModelSource::open(directory, console);
+  ModelSource source = open_model(directory, console);
   std::int64_t iteration = source.state()->iteration;
   TestStore expected(tiny_config()), loaded(tiny_config());
   fill(expected.store, static_cast<float>(iteration));
@@ -142,7 +143,7 @@ TEST_CASE("checkpoint: replacing the state leaves the tensors unchanged") {
   SelfCommunicator alone;
   SaveDirectory(scratch / "s").replace_state(state, 0, alone);
   Console console = quiet_console();
-  CHECK(ModelSource::open(scratch / "s", console).state()->extra.bool_or("finished", false));
-  ModelSource::open(scratch / "s", console).verify();
+  CHECK(open_model(scratch / "s", console).state()->extra.bool_or("finished", false));
+  open_model(scratch / "s", console).verify();
   CHECK(loaded_iteration(scratch / "s") == 1);
 }

@@ -9,9 +9,9 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "ckpt/model_source.h"
-#include "ckpt/zip_archive.h"
-#include "ckpt/zip_writer.h"
+#include "formats/zip_archive.h"
+#include "formats/zip_writer.h"
+#include "models/model_source.h"
 
 namespace mtl::test {
 

@@ -4,9 +4,10 @@
 
 #include <set>
 
-#include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/open_model.h"
+#include "formats/safetensors.h"
+#include "models/hf_folder.h"
 #include "rank_fixtures.h"
 
 using namespace mtl;
@@ -169,7 +170,7 @@ TEST_CASE("layouts: every rank reads its part of a Hugging Face folder") {
     save_from(kOneRank, scratch / "s", 5, {}, config);
     fs::create_directories(scratch / "hf");
     Console console = quiet_console();
-    write_hf_folder(ModelSource::open(scratch / "s", console), scratch / "hf", {});
+    write_hf_folder(open_model(scratch / "s", console), scratch / "hf", {});
     for (const TestLayout& reader : kTestLayouts) {
       CAPTURE(reader.name);
       std::atomic<int> wrong = 0, wrong_reads = 0;

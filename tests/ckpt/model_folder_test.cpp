@@ -1,5 +1,6 @@
 // What a folder contains, why it must not be replaced, and which leftovers of a conversion may be removed.
 #include "ckpt/model_folder.h"
+#include "formats/folder_entries.h"
 
 #include <doctest/doctest.h>
 

@@ -5,9 +5,10 @@
 #include <limits>
 
 #include "ckpt/convert_model.h"
-#include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/open_model.h"
+#include "formats/safetensors.h"
+#include "models/hf_folder.h"
 #include "optim/precision_presets.h"
 #include "rank_fixtures.h"
 
@@ -225,7 +226,7 @@ TEST_CASE("precision: a checkpoint converts to every format and dtype: main weig
         RankGrid grid = kOneRank.grid();
         RankModel model(kOneRank, grid, 0);
         fill_true(model.store, -1);
-        const ModelSource source = ModelSource::open(options.save, console, {layouts_config().vocab_size, {}});
+        const ModelSource source = open_model(options.save, console, {layouts_config().vocab_size, {}});
         source.load_values(model.store);
         CHECK(source.has_optimizer() == (options.to == "mtl"));
         if (source.has_optimizer()) source.load_optimizer(model.store);

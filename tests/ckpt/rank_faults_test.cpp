@@ -5,7 +5,8 @@
 #include <fstream>
 
 #include "ckpt/manifest.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/open_model.h"
+#include "formats/safetensors.h"
 #include "rank_fixtures.h"
 
 using namespace mtl;
@@ -85,7 +86,7 @@ TEST_CASE("rank faults: the ranks that need a damaged block name it, and the oth
                    cat(shard, " does not match its hash in the manifest (tensor '", tensor, "', bytes 64 to 127); ")));
     CHECK(load_errors(kOneRank, folder) == std::vector{errors[1]});
     Console console = quiet_console();
-    CHECK(contains(error_of([&] { ModelSource::open(folder, console).verify(); }), cat("(tensor '", tensor, "')")));
+    CHECK(contains(error_of([&] { open_model(folder, console).verify(); }), cat("(tensor '", tensor, "')")));
     write_text(shard, content);
   }
 }
@@ -105,7 +106,7 @@ TEST_CASE("rank faults: damage found in the last tensor leaves every value uncha
     RankModel model(kTensor, grid, rank);
     fill_true(model.store, 9);
     Console console = quiet_console();
-    std::string error = error_of([&] { ModelSource::open(scratch / "s", console).load_values(model.store); });
+    std::string error = error_of([&] { open_model(scratch / "s", console).load_values(model.store); });
     CHECK((rank == 0 || contains(error, last)));  // in the second tensor-parallel rank's part
     if (!error.empty()) CHECK(count_wrong(model.store, 9) == 0);
   });

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/open_model.h"
 #include "ckpt_fixtures.h"
 #include "engine/stage.h"
 #include "tests/comm/thread_group.h"
@@ -180,7 +181,7 @@ std::vector<std::string> load_into(const TestLayout& layout, const std::string& 
     fill_true(model.store, -1);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       Console console = quiet_console();
-      ModelSource source = ModelSource::open(folder, console);
+      ModelSource source = open_model(folder, console);
       initial ? source.load_initial_values(model.store) : source.load_values(model.store);
       if (source.has_optimizer() && !initial) source.load_optimizer(model.store);
       check(rank, model.store, source);

@@ -10,10 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/model_source.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/open_model.h"
 #include "device/copy.h"
 #include "engine/pipeline.h"
+#include "formats/safetensors.h"
+#include "models/model_source.h"
 #include "optim/optimizer.h"
 #include "tests/engine/golden_bounds.h"
 #include "tests/relative_error.h"
@@ -139,7 +140,7 @@ struct GoldenModel {
   /// `path` is relative to golden/.
   GoldenModel(const std::string& path, RunShape run_shape, DropoutOptions dropout_options = {})
       : folder("golden/" + path),
-        source(ModelSource::open(folder, console)),
+        source(open_model(folder, console)),
         config(source.config()),
         shape(on_device(run_shape)),
         dropout(dropout_options),

@@ -1,5 +1,5 @@
 // Llama-like models and GPT-2 variants, compared with transformers' float64: losses, logits, every gradient.
-#include "ckpt/hf_names.h"
+#include "models/hf_names.h"
 #include "tests/engine/golden_model.h"
 
 using namespace mtl;

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "ckpt/canonical.h"
+#include "models/canonical.h"
 #include "tests/engine/golden_model.h"
 #include "tests/kernels/activation_reference.h"
 

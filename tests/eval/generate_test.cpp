@@ -1,6 +1,7 @@
 // Generation: greedy continuations equal transformers', with and without a cache, single and batched. Sampled
 // continuations depend on the seed, but not on batch size or thread count.
 #include "eval/generate.h"
+#include "ckpt/open_model.h"
 
 #include "tests/eval/models.h"
 #include "tests/relative_error.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/open_model.h"
 #include "eval/model.h"
 #include "tests/data/golden.h"
 
@@ -15,7 +16,7 @@ namespace mtl::test {
 inline ModelSource open_golden(const std::string& path) {
   Console console("test");
   console.quiet = true;
-  return ModelSource::open("golden/" + path, console);
+  return open_model("golden/" + path, console);
 }
 inline ModelSource open_model(const std::string& name) { return open_golden("gpt2_model/" + name); }
 

@@ -1,5 +1,6 @@
 // Sampling: filters and probabilities for the next token.
 #include "eval/sampling.h"
+#include "ckpt/open_model.h"
 
 #include "tests/eval/models.h"
 

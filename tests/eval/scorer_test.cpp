@@ -1,5 +1,6 @@
 // Model losses: on single windows, and on a stream divided into windows.
 #include "eval/scorer.h"
+#include "ckpt/open_model.h"
 
 #include "eval/token_source.h"
 #include "tests/eval/models.h"

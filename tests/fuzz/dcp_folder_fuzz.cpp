@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/files.h"
-#include "ckpt/dcp_folder.h"
-#include "ckpt/dcp_llama.h"
-#include "ckpt/torch_dist_reader.h"
+#include "formats/dcp_folder.h"
+#include "models/dcp_llama.h"
+#include "models/torch_dist_reader.h"
 #include "tests/fuzz/read_model.h"
 
 using namespace mtl;

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "ckpt/dcp_metadata.h"
+#include "formats/dcp_metadata.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/files.h"
-#include "ckpt/deepspeed_optimizer.h"
-#include "ckpt/torch_writer.h"
+#include "formats/torch_writer.h"
+#include "models/deepspeed_optimizer.h"
 
 using namespace mtl;
 

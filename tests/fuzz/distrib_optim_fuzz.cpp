@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/files.h"
-#include "ckpt/megatron_distrib_optim.h"
-#include "ckpt/torch_writer.h"
+#include "formats/torch_writer.h"
+#include "models/megatron_distrib_optim.h"
 
 using namespace mtl;
 

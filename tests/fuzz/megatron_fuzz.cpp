@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/files.h"
-#include "ckpt/megatron_checkpoint.h"
+#include "models/megatron_checkpoint.h"
 #include "tests/fuzz/read_model.h"
 
 using namespace mtl;

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "ckpt/pickle.h"
-#include "ckpt/torch_globals.h"
+#include "formats/pickle.h"
+#include "formats/torch_globals.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   volatile std::size_t sum = 0;

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ckpt/tensor_reader.h"
+#include "models/tensor_reader.h"
 
 namespace mtl {
 

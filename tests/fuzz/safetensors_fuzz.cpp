@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "ckpt/safetensors.h"
+#include "formats/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const int memory = ::memfd_create("input", 0);

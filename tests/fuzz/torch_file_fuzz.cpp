@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "ckpt/torch_file.h"
+#include "formats/torch_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const int memory = ::memfd_create("input", 0);

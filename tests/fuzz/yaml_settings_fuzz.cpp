@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "ckpt/neox_config.h"
+#include "models/neox_config.h"
 
 using namespace mtl;
 

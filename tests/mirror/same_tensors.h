@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ckpt/open_model.h"
 #include "device/copy.h"
 #include "tests/ckpt/ckpt_fixtures.h"
 
@@ -10,7 +11,7 @@ namespace mtl::test {
 
 inline ModelSource open_model(const std::string& folder) {
   Console console = quiet_console();
-  return ModelSource::open(folder, console);
+  return open_model(folder, console);
 }
 
 /// Checks that two runs have equal weights and moments, bit for bit.

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <set>
 
+#include "ckpt/open_model.h"
 #include "device/copy.h"
 #include "eval/decoder.h"
 #include "eval/scorer.h"
@@ -297,7 +298,7 @@ TEST_CASE("a run that finds unusable data saves the preceding steps") {
 
 TEST_CASE("logits, losses and generation equal the cpu's, bit for bit") {
   Console console = quiet_console();
-  const ModelSource source = ModelSource::open("golden/gpt2_model/a", console);
+  const ModelSource source = open_model("golden/gpt2_model/a", console);
   Model on_cpu(source, 2), on_cuda(source, 2, DType::f32, Device::cuda);
   const std::vector<std::int32_t> ids = {3, 1, 4, 1, 5, 9, 2, 6};
   CHECK(on_cpu.logits(ids) == on_cuda.logits(ids));

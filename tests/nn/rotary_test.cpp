@@ -1,4 +1,4 @@
-// Rotary frequencies, compared with transformers' tables. Scaled ones: tests/ckpt/hf_rotary_test.cpp.
+// Rotary frequencies, compared with transformers' tables. Scaled ones: tests/models/hf_rotary_test.cpp.
 #include "nn/rotary.h"
 
 #include <doctest/doctest.h>

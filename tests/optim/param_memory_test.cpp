@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "ckpt/canonical.h"
 #include "ckpt/shard_writer.h"
+#include "models/canonical.h"
 #include "tests/optim/rank_params.h"
 
 using namespace mtl;

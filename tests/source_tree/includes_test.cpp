@@ -33,16 +33,17 @@ const std::map<std::string, std::set<std::string>>& visible_modules() {
     sees["kernels"] = {"base", "device"};
     sees["comm"] = {"base", "device", "layout"};
     sees["nn"] = {"base", "device", "kernels", "comm", "layout"};
-    // From here on, each module includes the previous module and everything it includes.
-    std::string below = "nn";
-    for (const char* module : {"optim", "ckpt", "engine"}) {
-      sees[module] = sees[below];
-      sees[module].insert(below);
-      below = module;
-    }
+    sees["optim"] = sees["nn"];
+    sees["optim"].insert("nn");
+    sees["formats"] = {"base", "device", "layout"};
+    sees["models"] = {"base", "device", "layout", "nn", "optim", "formats"};  // no communicator
+    sees["ckpt"] = sees["optim"];
+    sees["ckpt"].insert({"optim", "formats", "models"});
+    sees["engine"] = sees["optim"];
+    sees["engine"].insert("optim");
     for (const char* module : {"train", "eval"}) {
       sees[module] = sees["engine"];
-      sees[module].insert({"engine", "data", "text"});
+      sees[module].insert({"engine", "formats", "models", "ckpt", "data", "text"});
     }
     sees["topo"] = sees["train"];
     sees["topo"].insert({"train", "chart"});

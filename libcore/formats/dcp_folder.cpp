@@ -1,0 +1,125 @@
+#include "formats/dcp_folder.h"
+
+#include <algorithm>
+
+#include "base/count_of.h"
+#include "base/hash.h"
+#include "base/mapped_faults.h"
+#include "base/printable.h"
+#include "formats/folder_entries.h"
+#include "formats/tensor_file.h"
+
+namespace mtl {
+
+namespace {
+
+DcpMetadata read_index(const MappedFile& file) {
+  try {
+    return read_dcp_metadata(file.text());
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    fail_at(Exit::bad_data, file.path(), error.what());
+  }
+}
+
+std::string index_path(const std::string& folder) {
+  std::string path = cat(folder, "/", kDcpMetadataName);
+  if (!file_exists(path))
+    fail_at(Exit::bad_data, path, "the file is missing, which lists the tensors in the files *.distcp of the folder; ",
+            "copy all files of the checkpoint (names that start with a dot are easily missed)");
+  return path;
+}
+
+}  // namespace
+
+bool holds_dcp(const std::string& folder) {
+  if (!is_directory(folder)) return false;
+  if (file_exists(cat(folder, "/", kDcpMetadataName))) return true;
+  const std::vector<std::string> names = names_in_folder(folder);
+  return std::ranges::any_of(names, [](const std::string& name) { return ends_with(name, ".distcp"); });
+}
+
+DcpFolder::DcpFolder(const std::string& path)
+    : path_(path), index_(index_path(path)), metadata_(read_index(index_)), files_(metadata_.files.size()) {
+  std::vector<std::int64_t> sizes;
+  for (const std::string& name : metadata_.files) {
+    const std::string file = cat(path, "/", name);
+    if (!file_exists(file)) fail_at(Exit::bad_data, file, "the file is missing; copy all files of the checkpoint");
+    sizes.push_back(static_cast<std::int64_t>(file_size(file)));
+  }
+  const auto check = [&](const std::string& key, const DcpPlace& place) {
+    const std::int64_t size = sizes[place.file];
+    if (place.offset > size || place.length > size - place.offset)
+      fail_at(Exit::bad_data, file_of(place), "the archive of '", printable_text(key), "' has ",
+              count_of(place.length, "byte"), " at offset ", place.offset, ", but the file only ",
+              count_of(size, "byte"), "; copy all files of the checkpoint again");
+  };
+  for (const auto& [key, tensor] : metadata_.tensors) {
+    for (const DcpChunk& chunk : tensor.chunks) check(key, chunk.place);
+  }
+  for (const auto& [key, place] : metadata_.objects) check(key, place);
+}
+
+const DcpTensor* DcpFolder::find(const std::string& key) const {
+  const auto found = metadata_.tensors.find(key);
+  return found == metadata_.tensors.end() ? nullptr : &found->second;
+}
+
+std::string DcpFolder::file_of(const DcpPlace& place) const { return cat(path_, "/", metadata_.files[place.file]); }
+
+const MappedFile& DcpFolder::map(std::uint32_t file) const {
+  if (!files_[file]) files_[file].emplace(cat(path_, "/", metadata_.files[file]));
+  return *files_[file];
+}
+
+std::unique_ptr<TorchArchive> DcpFolder::open(const std::string& key, const DcpPlace& place) const {
+  const std::span<const std::byte> bytes = map(place.file).bytes();
+  if (static_cast<std::size_t>(place.offset + place.length) > bytes.size())
+    fail_at(Exit::io, file_of(place), "the file has been truncated");
+  try {
+    return std::make_unique<TorchArchive>(bytes.subspan(place.offset, place.length), kCheckpointRemedy);
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    fail_at(Exit::bad_data, file_of(place), "the archive of '", printable_text(key), "' at offset ", place.offset, ": ",
+            error.what());
+  }
+}
+
+DcpFolder::OpenChunk DcpFolder::open_chunk(const std::string& key, const DcpTensor& tensor,
+                                           const DcpChunk& chunk) const {
+  OpenChunk out;
+  out.archive = open(key, chunk.place);
+  out.tensor = out.archive->tensor(out.archive->root());
+  const bool is_chunk =
+      out.tensor != nullptr && out.tensor->dtype == tensor.dtype && out.tensor->shape == chunk.box.size;
+  if (is_chunk) return out;
+  const std::string found = out.tensor == nullptr ? out.archive->root().describe()
+                                                  : cat(name_of(out.tensor->dtype), " ", shape_text(out.tensor->shape));
+  fail_at(Exit::bad_data, file_of(chunk.place), "the archive of '", printable_text(key), "' at offset ",
+          chunk.place.offset, " contains ", found, ", but ", kDcpMetadataName, " says ", name_of(tensor.dtype), " ",
+          shape_text(chunk.box.size), kDamagedRemedy);
+}
+
+std::unique_ptr<TorchArchive> DcpFolder::open_object(const std::string& key, const DcpPlace& place) const {
+  return open(key, place);
+}
+
+void DcpFolder::release(const DcpPlace& place) const { map(place.file).release(place.offset, place.length); }
+
+void DcpFolder::check_size(const DcpPlace& place) const {
+  check_mapped_size(file_of(place), map(place.file).bytes().size());
+}
+
+std::string DcpFolder::identity() const {
+  const std::string_view index = index_.text();
+  std::string lines = cat(kDcpMetadataName, ": ", hash_text(hash_bytes(index.data(), index.size())));
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const std::span<const std::byte> bytes = map(static_cast<std::uint32_t>(i)).bytes();
+    Hasher hasher;
+    hash_sample(hasher, bytes, 64);
+    lines += cat("\n", metadata_.files[i], ": ", bytes.size(), " bytes, ", hash_text(hasher.digest()));
+  }
+  return lines;
+}
+
+}  // namespace mtl

@@ -1,0 +1,253 @@
+#include "formats/dcp_metadata.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/count_of.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/printable.h"
+#include "base/str.h"
+#include "formats/pickle.h"
+#include "formats/slice_overlap.h"
+#include "formats/tensor_file.h"
+#include "formats/torch_archive.h"
+#include "formats/torch_globals.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::string_view kDcpVersion = "1.0.0";
+constexpr std::size_t kMaxMetadataBytes = std::size_t{1} << 32;
+
+struct MetadataClass {
+  std::string_view module, name;
+  GlobalUse use;
+};
+
+/// The classes in .metadata files of PyTorch and megatron-core, as data.
+constexpr MetadataClass kMetadataClasses[] = {
+    {"torch.distributed.checkpoint.metadata", "Metadata", GlobalUse::type},
+    {"torch.distributed.checkpoint.metadata", "TensorStorageMetadata", GlobalUse::type},
+    {"torch.distributed.checkpoint.metadata", "BytesStorageMetadata", GlobalUse::type},
+    {"torch.distributed.checkpoint.metadata", "ChunkStorageMetadata", GlobalUse::type},
+    {"torch.distributed.checkpoint.metadata", "TensorProperties", GlobalUse::type},
+    {"torch.distributed.checkpoint.metadata", "MetadataIndex", GlobalUse::type},
+    {"torch.distributed.checkpoint.metadata", "StorageMeta", GlobalUse::type},
+    {"torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING", GlobalUse::type},
+    {"torch.distributed._shard.sharded_tensor.metadata", "TensorProperties", GlobalUse::type},
+    {"torch.distributed._shard.sharded_tensor.metadata", "MEM_FORMAT_ENCODING", GlobalUse::type},
+    {"torch.distributed.checkpoint.filesystem", "_StorageInfo", GlobalUse::type},
+    {"torch.distributed.checkpoint.planner", "SavePlan", GlobalUse::type},
+    {"torch.distributed.checkpoint.planner", "WriteItem", GlobalUse::type},
+    {"torch.distributed.checkpoint.planner", "WriteItemType", GlobalUse::type},
+    {"torch.distributed.checkpoint.planner", "TensorWriteData", GlobalUse::type},
+    {"megatron.core.dist_checkpointing.strategies.torch", "MCoreSavePlan", GlobalUse::type},
+    {"megatron.core.dist_checkpointing.strategies.torch", "MCoreMetadata", GlobalUse::type},
+    {"torch", "Size", GlobalUse::type},
+    {"torch.serialization", "_get_layout", GlobalUse::function},
+    {"pathlib", "PosixPath", GlobalUse::type},
+    {"pathlib._local", "PosixPath", GlobalUse::type},
+    {"collections", "OrderedDict", GlobalUse::dictionary},
+    {"collections", "defaultdict", GlobalUse::dictionary}};
+
+GlobalUse metadata_global_use(std::string_view module, std::string_view name) {
+  for (const MetadataClass& allowed : kMetadataClasses) {
+    if (allowed.module == module && allowed.name == name) return allowed.use;
+  }
+  return module == "torch" && dtype_of_torch_global(cat("torch.", name)) ? GlobalUse::value : GlobalUse::refused;
+}
+
+template <class... Parts>
+[[noreturn]] void refuse_metadata(const Parts&... parts) {
+  fail(Exit::bad_data, parts..., kDamagedRemedy);
+}
+
+std::string name_in_message(std::string_view key) { return cat("'", printable_text(key.substr(0, 200)), "'"); }
+
+/// True if the value is an instance of a class with this name, in any of its modules.
+bool is_instance(PickleValue value, std::string_view name) {
+  return value.is(PickleKind::object) && ends_with(value.global(), cat(".", name));
+}
+
+PickleValue attribute(PickleValue object, const char* name, const std::string& key) {
+  const std::optional<PickleValue> found = object.find(name);
+  if (!found) refuse_metadata("entry ", name_in_message(key), ": ", object.describe(), " has no attribute ", name);
+  return *found;
+}
+
+std::int64_t byte_count(PickleValue info, const char* name, const std::string& key) {
+  const PickleValue value = attribute(info, name, key);
+  if (!value.is(PickleKind::integer) || value.as_int() < 0)
+    refuse_metadata("entry ", name_in_message(key), ": the ", name, " in its file is not a number of bytes");
+  return value.as_int();
+}
+
+/// A chunk's key in storage_data: its tensor's key and its offsets, which are empty for other entries.
+using PlaceKey = std::pair<std::string, std::vector<std::int64_t>>;
+
+class MetadataReader {
+ public:
+  explicit MetadataReader(PickleValue root) : root_(root) {}
+
+  DcpMetadata read() {
+    // megatron-core's class adds where the parts of flattened tensors are, which the chunks also state.
+    if (!is_instance(root_, "Metadata") && !is_instance(root_, "MCoreMetadata"))
+      refuse_metadata("the file contains ", root_.describe(), " instead of torch.distributed.checkpoint's Metadata");
+    check_version();
+    read_places(dict_at("storage_data"));
+    const PickleValue entries = dict_at("state_dict_metadata");
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (!entries.key(i).is(PickleKind::text)) refuse_metadata("a key is ", entries.key(i).describe());
+      read_entry(std::string(entries.key(i).as_text()), entries.value(i));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  PickleValue dict_at(const char* name) const {
+    const std::optional<PickleValue> found = root_.find(name);
+    if (!found || !found->is(PickleKind::dict)) refuse_metadata("the attribute ", name, " is not a dict");
+    return *found;
+  }
+
+  /// Older releases of PyTorch state no version.
+  void check_version() const {
+    const std::optional<PickleValue> version = root_.find("version");
+    if (!version || version->is(PickleKind::none)) return;
+    const std::string found = version->is(PickleKind::text) ? std::string(version->as_text()) : version->describe();
+    if (found != kDcpVersion)
+      fail(Exit::bad_data, "the index has version ", printable_text(found.substr(0, 100)), ", but mtl reads only ",
+           kDcpVersion, "; save the checkpoint with an older PyTorch");
+  }
+
+  void read_places(PickleValue storage) {
+    for (std::size_t i = 0; i < storage.size(); ++i) {
+      const PickleValue index = storage.key(i), info = storage.value(i);
+      const std::optional<PickleValue> fqn = index.find("fqn"), offset = index.find("offset");
+      if (!is_instance(index, "MetadataIndex") || !fqn || !fqn->is(PickleKind::text))
+        refuse_metadata("a key of storage_data is ", index.describe(), " without a name");
+      PlaceKey key{std::string(fqn->as_text()), {}};
+      if (offset && !offset->is(PickleKind::none)) key.second = read_torch_sizes(*offset, "offset");
+      if (!is_instance(info, "_StorageInfo"))
+        refuse_metadata("the place of entry ", name_in_message(key.first), " is ", info.describe());
+      const DcpPlace place = read_place(info, key.first);
+      if (!places_.emplace(std::move(key), place).second)
+        refuse_metadata("entry ", name_in_message(fqn->as_text()), " has two places for the same offsets");
+    }
+  }
+
+  DcpPlace read_place(PickleValue info, const std::string& key) {
+    const std::optional<PickleValue> transforms = info.find("transform_descriptors");
+    const bool is_plain = !transforms || transforms->is(PickleKind::none) ||
+                          (!transforms->is(PickleKind::text) && transforms->size() == 0);
+    if (!is_plain)
+      fail(Exit::bad_data, "entry ", name_in_message(key),
+           " was transformed when it was saved (transform_descriptors), such as compressed, which mtl does not read; "
+           "save the checkpoint without extensions of the storage writer");
+    const PickleValue path = attribute(info, "relative_path", key);
+    const std::string name = path.is(PickleKind::text) ? std::string(path.as_text()) : "";
+    if (!is_plain_name(name))
+      refuse_metadata("entry ", name_in_message(key), " is in a file ", name_in_message(name),
+                      ", which is not a name in the folder");
+    const auto [file, is_new] = file_index_.emplace(name, static_cast<std::uint32_t>(out_.files.size()));
+    if (is_new) out_.files.push_back(name);
+    return {.file = file->second, .offset = byte_count(info, "offset", key), .length = byte_count(info, "length", key)};
+  }
+
+  DcpPlace place_of(const PlaceKey& key) const {
+    const auto found = places_.find(key);
+    if (found == places_.end())
+      refuse_metadata("entry ", name_in_message(key.first), " has no place in a file",
+                      key.second.empty() ? "" : cat(" for the chunk at ", shape_text(key.second)));
+    return found->second;
+  }
+
+  void read_entry(const std::string& key, PickleValue entry) {
+    const bool is_bytes = is_instance(entry, "BytesStorageMetadata");
+    if (!is_bytes && !is_instance(entry, "TensorStorageMetadata"))
+      refuse_metadata("entry ", name_in_message(key), " is ", entry.describe(), ", neither a tensor nor an object");
+    const bool is_new = is_bytes ? out_.objects.emplace(key, place_of({key, {}})).second
+                                 : out_.tensors.emplace(key, read_tensor(key, entry)).second;
+    if (!is_new) refuse_metadata("two entries are named ", name_in_message(key));
+  }
+
+  DcpTensor read_tensor(const std::string& key, PickleValue entry) const {
+    DcpTensor tensor;
+    tensor.dtype = read_dtype(key, attribute(entry, "properties", key));
+    tensor.shape = read_torch_sizes(attribute(entry, "size", key), "size");
+    const std::int64_t count = checked_count(tensor.shape);
+    const PickleValue chunks = attribute(entry, "chunks", key);
+    if (!chunks.is(PickleKind::list) && !chunks.is(PickleKind::tuple))
+      refuse_metadata("entry ", name_in_message(key), ": the chunks are ", chunks.describe());
+    std::int64_t covered = 0;
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      tensor.chunks.push_back(read_chunk(key, tensor, chunks.at(i)));
+      if (__builtin_add_overflow(covered, tensor.chunks.back().box.count(), &covered)) covered = -1;
+    }
+    check_cover(key, tensor, count, covered);
+    return tensor;
+  }
+
+  static StoredDType read_dtype(const std::string& key, PickleValue properties) {
+    const PickleValue state = properties.is(PickleKind::object) ? properties.state() : properties;
+    std::optional<PickleValue> value = state.find("dtype");
+    if (state.is(PickleKind::tuple) && state.size() > 0) value = state.at(0);
+    const std::optional<StoredDType> dtype = value ? dtype_of_torch_global(value->global()) : std::nullopt;
+    if (!dtype)
+      fail(Exit::bad_data, "entry ", name_in_message(key), " has the dtype ", value ? value->describe() : "(none)",
+           ", which mtl does not read; save it as float32");
+    return *dtype;
+  }
+
+  DcpChunk read_chunk(const std::string& key, const DcpTensor& tensor, PickleValue value) const {
+    if (!is_instance(value, "ChunkStorageMetadata"))
+      refuse_metadata("entry ", name_in_message(key), ": a chunk is ", value.describe());
+    DcpChunk chunk;
+    chunk.box.offset = read_torch_sizes(attribute(value, "offsets", key), "offset");
+    chunk.box.size = read_torch_sizes(attribute(value, "sizes", key), "size");
+    bool is_inside = chunk.box.offset.size() == tensor.shape.size() && chunk.box.size.size() == tensor.shape.size();
+    for (std::size_t axis = 0; is_inside && axis < tensor.shape.size(); ++axis)
+      is_inside = chunk.box.size[axis] <= tensor.shape[axis] &&
+                  chunk.box.offset[axis] <= tensor.shape[axis] - chunk.box.size[axis];
+    if (!is_inside)
+      refuse_metadata("entry ", name_in_message(key), ": the chunk at ", shape_text(chunk.box.offset), " of shape ",
+                      shape_text(chunk.box.size), " is not inside the tensor of shape ", shape_text(tensor.shape));
+    chunk.box.end = checked_count(chunk.box.size);
+    chunk.place = place_of({key, chunk.box.offset});
+    if (chunk.box.count() > chunk.place.length / (bits_of(tensor.dtype) / 8))
+      refuse_metadata("entry ", name_in_message(key), ": a chunk of ", chunk.box.count(), " elements has only ",
+                      count_of(chunk.place.length, "byte"));
+    return chunk;
+  }
+
+  static void check_cover(const std::string& key, const DcpTensor& tensor, std::int64_t count, std::int64_t covered) {
+    std::vector<const Slice*> boxes;
+    for (const DcpChunk& chunk : tensor.chunks) boxes.push_back(&chunk.box);
+    if (const auto found = find_overlap(boxes))
+      refuse_metadata("entry ", name_in_message(key), ": the chunks at ", shape_text(boxes[found->first]->offset),
+                      " and ", shape_text(boxes[found->second]->offset), " overlap");
+    if (covered != count)
+      refuse_metadata("entry ", name_in_message(key), ": the chunks contain ", covered, " of ",
+                      count_of(count, "element"));
+  }
+
+  PickleValue root_;
+  DcpMetadata out_;
+  std::map<std::string, std::uint32_t> file_index_;
+  std::map<PlaceKey, DcpPlace> places_;
+};
+
+}  // namespace
+
+DcpMetadata read_dcp_metadata(std::string_view stream) {
+  if (stream.size() > kMaxMetadataBytes)
+    fail(Exit::bad_data, "the file has ", stream.size(), " bytes, but mtl reads at most ", kMaxMetadataBytes,
+         "; save the checkpoint with fewer ranks");
+  if (stream.empty()) fail(Exit::bad_data, "the file is empty; copy it again");
+  const Pickle pickle(stream, metadata_global_use, kCheckpointRemedy);
+  return MetadataReader(pickle.root()).read();
+}
+
+}  // namespace mtl

@@ -1,0 +1,71 @@
+#include "formats/folder_entries.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+
+namespace mtl {
+
+std::vector<FolderEntry> list_entries(const std::string& path) {
+  std::vector<FolderEntry> entries;
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const fs::file_type type = at->symlink_status(error).type();
+    if (error) break;
+    entries.push_back({.name = at->path().filename().string(),
+                       .is_file = type == fs::file_type::regular,
+                       .is_folder = type == fs::file_type::directory});
+  }
+  if (error) fail_at(Exit::io, path, "cannot list: ", error.message());
+  std::ranges::sort(entries, [](const FolderEntry& a, const FolderEntry& b) { return a.name < b.name; });
+  return entries;
+}
+
+std::vector<std::string> names_in_folder(const std::string& folder) {
+  std::vector<std::string> names;
+  if (!is_directory(folder)) return names;
+  for (const FolderEntry& entry : list_entries(folder)) names.push_back(entry.name);
+  return names;
+}
+
+bool matches(std::string_view name, std::string_view pattern) {
+  for (; !pattern.empty(); pattern.remove_prefix(1)) {
+    if (pattern.front() == '#') {
+      const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+      if (digits == 0) return false;
+      name.remove_prefix(digits);
+    } else {
+      if (name.empty() || name.front() != pattern.front()) return false;
+      name.remove_prefix(1);
+    }
+  }
+  return name.empty();
+}
+
+std::optional<std::string> newest_numbered(const std::string& folder, std::string_view prefix,
+                                           bool (*holds)(const std::string& folder)) {
+  std::optional<std::string> found;
+  std::int64_t newest = -1;
+  for (const std::string& name : names_in_folder(folder)) {
+    if (!matches(name, cat(prefix, "#"))) continue;
+    const std::optional<std::int64_t> number = parse_int(name.substr(prefix.size()));
+    if (!number || *number <= newest || !holds(cat(folder, "/", name))) continue;
+    newest = *number;
+    found = cat(folder, "/", name);
+  }
+  return found;
+}
+
+std::string tracker_text(const std::string& directory) {
+  std::string path = cat(directory, "/", kTrackerName);
+  return is_regular_file(path) ? std::string(trim(read_regular_file(path).substr(0, 64))) : "";
+}
+
+std::string folder_of(std::int64_t iteration) { return format("iter_%07lld", static_cast<long long>(iteration)); }
+
+std::optional<std::int64_t> iteration_in_name(const std::string& name) {
+  if (name.size() < 12 || !matches(name, "iter_#")) return std::nullopt;
+  return parse_int(name.substr(5));
+}
+
+}  // namespace mtl

@@ -1,0 +1,68 @@
+#include "formats/torch_writer.h"
+
+#include "base/error.h"
+#include "base/str.h"
+#include "formats/torch_globals.h"
+
+namespace mtl {
+
+void TorchWriter::tensor(StoredDType dtype, const std::vector<std::int64_t>& shape) {
+  require(is_model_dtype(dtype), "cannot write a torch file of ", name_of(dtype));
+  std::int64_t elements = 1;
+  std::vector<std::int64_t> strides(shape.size());
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    strides[axis] = elements;
+    elements *= shape[axis];
+  }
+  const auto tuple = [&](const std::vector<std::int64_t>& sizes) {
+    pickle_.begin_tuple();
+    for (std::int64_t size : sizes) pickle_.integer(size);
+    pickle_.end_tuple();
+  };
+  // _rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)
+  pickle_.global("torch._utils", "_rebuild_tensor_v2");
+  pickle_.begin_tuple();
+  pickle_.begin_tuple();
+  pickle_.text("storage");
+  pickle_.global("torch", storage_class_of(dtype));
+  pickle_.text(std::to_string(bytes_.size()));
+  pickle_.text("cpu");
+  pickle_.integer(elements);
+  pickle_.end_tuple();
+  pickle_.persistent_id();
+  pickle_.integer(0);
+  tuple(shape);
+  tuple(strides);
+  pickle_.boolean(false);
+  pickle_.global("collections", "OrderedDict");
+  tuple({});
+  pickle_.reduce();
+  pickle_.end_tuple();
+  pickle_.reduce();
+  bytes_.push_back(static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(bits_of(dtype)) / 8);
+}
+
+void TorchWriter::dtype(StoredDType dtype) { pickle_.global("torch", torch_name_of(dtype)); }
+
+void TorchWriter::end_pickle() {
+  if (pickle_is_written_) return;
+  pickle_is_written_ = true;
+  zip_.add(archive_ + "/data.pkl", pickle_.finish());
+  zip_.add(archive_ + "/byteorder", "little");
+}
+
+void TorchWriter::write_data(std::span<const std::byte> elements) {
+  end_pickle();
+  require(written_ < bytes_.size() && elements.size() == bytes_[written_], "torch file: ", elements.size(),
+          " bytes for tensor ", written_, " of ", bytes_.size());
+  zip_.add(cat(archive_, "/data/", written_++), elements);
+}
+
+void TorchWriter::finish() {
+  end_pickle();
+  require(written_ == bytes_.size(), "torch file: ", written_, " of ", bytes_.size(), " tensors were written");
+  zip_.add(archive_ + "/version", "3\n");
+  zip_.finish();
+}
+
+}  // namespace mtl

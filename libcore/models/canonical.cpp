@@ -1,0 +1,201 @@
+#include "models/canonical.h"
+
+#include <algorithm>
+
+#include "base/enum_index.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "layout/slice.h"
+#include "nn/model_params.h"
+
+namespace mtl {
+
+namespace {
+
+template <class Member>
+struct Field {
+  const char* key;
+  Member member;
+};
+
+constexpr Field<std::int64_t GptConfig::*> kSizes[] = {{"vocab_size", &GptConfig::vocab_size},
+                                                       {"num_layers", &GptConfig::num_layers},
+                                                       {"hidden_size", &GptConfig::hidden_size},
+                                                       {"num_attention_heads", &GptConfig::num_heads},
+                                                       {"num_query_groups", &GptConfig::num_query_groups},
+                                                       {"kv_channels", &GptConfig::head_dim},
+                                                       {"ffn_hidden_size", &GptConfig::ffn_hidden_size},
+                                                       {"max_position_embeddings", &GptConfig::max_positions}};
+
+constexpr Field<bool LinearBias::*> kBiases[] = {
+    {"qkv_bias", &LinearBias::qkv}, {"out_bias", &LinearBias::out}, {"mlp_bias", &LinearBias::mlp}};
+
+constexpr Field<bool GptConfig::*> kSwitches[] = {{"gated_mlp", &GptConfig::gated_mlp},
+                                                  {"qk_norm", &GptConfig::qk_norm},
+                                                  {"parallel_residual", &GptConfig::parallel_residual}};
+
+constexpr const char* kNorms[] = {"layernorm", "rmsnorm"};
+constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"};
+constexpr const char* kPositions[] = {"learned", "rotary"};
+constexpr const char* kScalings[] = {"none", "linear", "llama3", "yarn", "longrope", "dynamic"};
+
+template <class Enum, std::size_t N>
+Json name_in(const char* const (&names)[N], Enum value) {
+  return names[enum_index(value)];
+}
+
+template <class Enum, std::size_t N>
+Enum value_of(const char* const (&names)[N], const Json& json, const char* key) {
+  const std::string& text = json.at(key).as_string();
+  for (std::size_t i = 0; i < N; ++i) {
+    if (text == names[i]) return static_cast<Enum>(i);
+  }
+  fail(Exit::bad_data, key, " is '", text,
+       "', which this version of mtl does not know; use the version that wrote the checkpoint");
+}
+
+}  // namespace
+
+std::int64_t CanonicalTensor::numel() const { return whole_slice(shape).count(); }
+
+std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config) {
+  std::vector<CanonicalTensor> out;
+  for (ParamSpec& spec : model_params(config)) out.push_back({std::move(spec.name), std::move(spec.shape)});
+  return out;
+}
+
+std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds) {
+  std::vector<std::string> kinds = {kParamKind};
+  for (const std::vector<StateSpec>& states : known_rule_states()) {
+    if (std::ranges::none_of(states, [&](const StateSpec& state) { return holds(state.name); })) continue;
+    for (const StateSpec& state : states) kinds.push_back(state.name);
+  }
+  return kinds;
+}
+
+std::int64_t checkpoint_bytes(const GptConfig& config, DType weights, const std::vector<StateSpec>& states) {
+  std::size_t element = size_of(weights);
+  for (const StateSpec& state : states) element += size_of(state.dtype);
+  return parameter_count(config) * static_cast<std::int64_t>(element);
+}
+
+namespace {
+
+Json numbers_to_json(const std::vector<double>& numbers) { return Json::Array(numbers.begin(), numbers.end()); }
+
+std::vector<double> numbers_from_json(const Json& json, const char* key) {
+  std::vector<double> out;
+  if (const Json* list = json.find(key)) {
+    for (const Json& number : list->as_array()) out.push_back(number.as_number());
+  }
+  return out;
+}
+
+Json rotary_to_json(const RotaryOptions& rotary) {
+  Json out = Json::object({{"base", rotary.base}, {"percent", rotary.percent}, {"interleaved", rotary.interleaved}});
+  if (rotary.scaling == RotaryOptions::Scaling::none) return out;
+  out.set("scaling", name_in(kScalings, rotary.scaling));
+  out.set("factor", rotary.factor);
+  using Scaling = RotaryOptions::Scaling;
+  const Scaling scaling = rotary.scaling;
+  if (scaling == Scaling::llama3) {
+    out.set("low_freq_factor", rotary.low_freq_factor);
+    out.set("high_freq_factor", rotary.high_freq_factor);
+  }
+  if (scaling == Scaling::yarn) {
+    out.set("beta_fast", rotary.beta_fast);
+    out.set("beta_slow", rotary.beta_slow);
+    out.set("round_pairs", rotary.round_pairs);
+  }
+  if (scaling == Scaling::longrope) {
+    out.set("short_factors", numbers_to_json(rotary.short_factors));
+    out.set("long_factors", numbers_to_json(rotary.long_factors));
+  }
+  if (scaling == Scaling::yarn || scaling == Scaling::longrope) out.set("attention_factor", rotary.attention_factor);
+  if (rotary.stretches_original()) out.set("original_positions", rotary.original_positions);
+  return out;
+}
+
+RotaryOptions rotary_from_json(const Json& json, std::int64_t max_positions) {
+  RotaryOptions rotary;
+  rotary.base = json.at("base").as_number();
+  rotary.percent = json.at("percent").as_number();
+  rotary.interleaved = json.at("interleaved").as_bool();
+  if (json.find("scaling") != nullptr) rotary.scaling = value_of<RotaryOptions::Scaling>(kScalings, json, "scaling");
+  rotary.low_freq_factor = json.number_or("low_freq_factor", rotary.low_freq_factor);
+  rotary.high_freq_factor = json.number_or("high_freq_factor", rotary.high_freq_factor);
+  rotary.beta_fast = json.number_or("beta_fast", rotary.beta_fast);
+  rotary.beta_slow = json.number_or("beta_slow", rotary.beta_slow);
+  rotary.round_pairs = json.bool_or("round_pairs", rotary.round_pairs);
+  rotary.short_factors = numbers_from_json(json, "short_factors");
+  rotary.long_factors = numbers_from_json(json, "long_factors");
+  rotary.attention_factor = json.number_or("attention_factor", rotary.attention_factor);
+  rotary.original_positions = json.int_or("original_positions", rotary.original_positions);
+  // Earlier versions did not store it for longrope.
+  if (rotary.scaling == RotaryOptions::Scaling::longrope)
+    rotary.factor = double(max_positions) / double(rotary.original_positions);
+  rotary.factor = json.number_or("factor", rotary.factor);
+  return rotary;
+}
+
+}  // namespace
+
+/// Always writes GPT-2's keys. Writes every other key only if its value differs from GPT-2's, so that versions that
+/// support only GPT-2 can read manifests of GPT-2 models.
+Json config_to_json(const GptConfig& config) {
+  const GptConfig gpt2;
+  Json out = Json::object();
+  for (const auto& field : kSizes) out.set(field.key, config.*field.member);
+  out.set("normalization", name_in(kNorms, config.norm));
+  out.set("activation", name_in(kActivations, config.activation));
+  out.set("position_embedding", name_in(kPositions, config.position_embedding));
+  out.set("linear_bias", config.bias == LinearBias{});
+  out.set("tied_embeddings", config.tied_embeddings);
+  out.set("norm_epsilon", config.norm_eps);
+  out.set("init_method_std", config.init_std);
+  if (config.bias != LinearBias{}) {
+    for (const auto& field : kBiases) out.set(field.key, config.bias.*field.member);
+  }
+  for (const auto& field : kSwitches) {
+    if (config.*field.member != gpt2.*field.member) out.set(field.key, config.*field.member);
+  }
+  if (config.sliding_window != 0) {
+    out.set("sliding_window", config.sliding_window);
+    out.set("first_window_layer", config.first_window_layer);
+  }
+  if (config.position_embedding == PositionEmbedding::rotary) out.set("rotary", rotary_to_json(config.rotary));
+  return out;
+}
+
+GptConfig config_from_json(const Json& json) {
+  GptConfig config;
+  std::vector<std::string> problems;
+  for (const auto& field : kSizes) {
+    std::int64_t value = json.at(field.key).as_int();
+    if (value < 1 || value > kMaxDimension)
+      problems.push_back(cat(field.key, " is ", value, ", but must be from 1 to ", kMaxDimension));
+    config.*field.member = value;
+  }
+  config.norm = value_of<Norm>(kNorms, json, "normalization");
+  config.activation = value_of<Activation>(kActivations, json, "activation");
+  config.position_embedding = value_of<PositionEmbedding>(kPositions, json, "position_embedding");
+  const bool linear_bias = json.at("linear_bias").as_bool();
+  for (const auto& field : kBiases) config.bias.*field.member = json.bool_or(field.key, linear_bias);
+  for (const auto& field : kSwitches) config.*field.member = json.bool_or(field.key, config.*field.member);
+  config.sliding_window = json.int_or("sliding_window", 0);
+  config.first_window_layer = json.int_or("first_window_layer", 0);
+  if (config.position_embedding == PositionEmbedding::rotary)
+    config.rotary = rotary_from_json(json.at("rotary"), config.max_positions);
+  config.tied_embeddings = json.at("tied_embeddings").as_bool();
+  config.norm_eps = json.at("norm_epsilon").as_number();
+  config.init_std = json.at("init_method_std").as_number();
+  if (!(config.norm_eps > 0 && config.norm_eps < 1))
+    problems.push_back(cat("norm_epsilon is ", config.norm_eps, ", but must be above 0 and below 1"));
+  if (!(config.init_std >= 0 && config.init_std < 1e3))
+    problems.push_back(cat("init_method_std is ", config.init_std, ", but must be at least 0 and below 1000"));
+  if (problems.empty()) problems = config.problems();
+  if (!problems.empty()) fail(Exit::bad_data, "config: ", join(problems, "; "));
+  return config;
+}
+
+}  // namespace mtl

@@ -1,0 +1,155 @@
+#include "models/dcp_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/mapped_pages.h"
+#include "base/printable.h"
+#include "formats/slice_steps.h"
+
+namespace mtl {
+
+namespace {
+
+/// True if a box shares an index with the box of a slice.
+bool meets(const Slice& box, const Slice& slice) {
+  for (std::size_t axis = 0; axis < box.offset.size(); ++axis) {
+    if (box.offset[axis] >= slice.offset[axis] + slice.size[axis] ||
+        slice.offset[axis] >= box.offset[axis] + box.size[axis])
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void DcpReader::add_tensor(SavedTensor tensor, Places places) {
+  tensors.push_back(std::move(tensor));
+  places_.push_back(std::move(places));
+}
+
+void DcpReader::read(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
+  const StoredDType dtype = tensors[index].dtype;
+  const std::size_t element = bits_of(dtype) / 8;
+  for_each_step(slice, element, kStepBytes, [&](const Slice& part, std::int64_t first) {
+    gather(places_[index], dtype, part, out.subspan(first * element, part.count() * element));
+  });
+  bytes_read_ += out.size();
+}
+
+void DcpReader::gather(const Places& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const {
+  std::vector<const DcpSource*> sources;
+  std::map<std::size_t, std::size_t> numbers;  // index into `sources`, by index into from.sources
+  std::vector<TensorPiece> pieces;
+  for (const TensorPiece& piece : from.pieces) {
+    if (!meets(piece.box, slice)) continue;
+    const auto [found, is_new] = numbers.emplace(piece.file, sources.size());
+    if (is_new) sources.push_back(&from.sources[piece.file]);
+    pieces.push_back(piece);
+    pieces.back().file = found->second;
+  }
+  for (auto next = open_.begin(); next != open_.end();) {
+    const DcpChunk* chunk = (next++)->first;
+    if (std::ranges::none_of(sources, [&](const DcpSource* source) { return source->chunk == chunk; })) close(*chunk);
+  }
+  std::vector<std::span<const std::byte>> contents;
+  for (const DcpSource* source : sources)
+    contents.push_back(source->view != nullptr ? source->view->data : open(*source).elements);
+  gather_slice(pieces, slice, bits_of(dtype) / 8, contents, out,
+               [&](std::size_t number, std::size_t end) { check_record(*sources[number], end); });
+  // A truncated file reads as zeros beyond its end, in the last page.
+  for (const DcpSource* source : sources) dcp_.check_size(source->place());
+  unreleased_ += out.size();
+  if (unreleased_ < kMappedPages) return;
+  unreleased_ = 0;
+  for (const DcpSource* source : sources) dcp_.release(source->place());
+}
+
+/// Returns a chunk with its archive open.
+const DcpReader::Reading& DcpReader::open(const DcpSource& source) const {
+  const auto [found, is_new] = open_.try_emplace(source.chunk);
+  Reading& reading = found->second;
+  if (!is_new) return reading;
+  try {
+    reading.chunk = dcp_.open_chunk(*source.key, *source.tensor, *source.chunk);
+  } catch (...) {
+    open_.erase(found);
+    throw;
+  }
+  const TorchTensor& tensor = *reading.chunk.tensor;
+  if (tensor.record != nullptr)
+    tensor.record->verified = verified_[{source.chunk->place.file, source.chunk->place.offset}].elements;
+  const std::size_t bytes = tensor.count() * bits_of(tensor.dtype) / 8;
+  if (bytes == 0 || tensor.is_contiguous()) {
+    reading.elements = tensor.data.first(bytes);
+  } else {
+    reading.copy.resize(bytes);
+    read_elements(tensor, 0, reading.copy);
+    reading.elements = reading.copy;
+  }
+  return reading;
+}
+
+/// Closes a chunk's archive, and releases its pages.
+void DcpReader::close(const DcpChunk& chunk) const {
+  const auto found = open_.find(&chunk);
+  if (const ZipEntry* record = found->second.chunk.tensor->record; record != nullptr)
+    verified_[{chunk.place.file, chunk.place.offset}].elements = record->verified;
+  open_.erase(found);
+  dcp_.release(chunk.place);
+}
+
+/// Calls check(). If it throws, adds to the message where the archive is.
+template <class Check>
+void DcpReader::with_place(const DcpSource& source, const Check& check) const {
+  try {
+    check();
+  } catch (const Error& error) {
+    fail_at(Exit::bad_data, dcp_.file_of(source.place()), "the archive of '", printable_text(*source.key),
+            "' at offset ", source.place().offset, ": ", error.what());
+  }
+}
+
+/// Verifies the record of an open chunk, or of an object's view, until the first `end` bytes of its elements.
+void DcpReader::check_record(const DcpSource& source, std::size_t end) const {
+  if (source.view == nullptr && !open(source).copy.empty()) return;
+  const TorchTensor& tensor = source.view != nullptr ? *source.view : *open(source).chunk.tensor;
+  if (tensor.record == nullptr) return;
+  with_place(source, [&] { check_crc_until(*tensor.record, tensor.data.data() - tensor.record->data.data() + end); });
+}
+
+void DcpReader::verify_chunk(const DcpSource& source) const {
+  const DcpPlace& place = source.place();
+  bool& is_complete = verified_[{place.file, place.offset}].is_complete;
+  if (is_complete) return;
+  const TorchArchive& archive = source.chunk != nullptr ? *open(source).chunk.archive : *source.archive;
+  with_place(source, [&] { archive.verify(); });
+  is_complete = true;
+  if (source.chunk != nullptr) close(*source.chunk);
+  dcp_.release(place);
+}
+
+void DcpReader::verify_slice(std::size_t index, const Slice& slice) const {
+  for (const TensorPiece& piece : places_[index].pieces) {
+    if (meets(piece.box, slice)) verify_chunk(places_[index].sources[piece.file]);
+  }
+}
+
+void DcpReader::verify() const {
+  for (const Places& places : places_) {
+    for (const DcpSource& source : places.sources) verify_chunk(source);
+  }
+}
+
+std::vector<NonfiniteTensor> DcpReader::find_nonfinite(std::size_t index) const {
+  std::vector<NonfiniteTensor> found = TensorReader::find_nonfinite(index);
+  for (NonfiniteTensor& tensor : found) tensor.name = printable_text(*places_[index].sources[0].key);
+  return found;
+}
+
+std::string DcpReader::stored_name(std::size_t index) const {
+  const DcpSource& source = places_[index].sources[0];
+  return cat("'", printable_text(*source.key), "' in ", fs::path(dcp_.file_of(source.place())).filename().string());
+}
+
+}  // namespace mtl

@@ -1,0 +1,261 @@
+#include "models/deepspeed_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/count_of.h"
+#include "base/printable.h"
+#include "formats/nested_tensors.h"
+#include "models/deepspeed_names.h"
+#include "models/deepspeed_universal.h"
+#include "models/megatron_config.h"
+#include "models/rank_files.h"
+
+namespace mtl {
+
+namespace {
+
+/// A parameter in a file, with its full name.
+struct NamedTensor {
+  std::string name;
+  const TorchFile* file;
+  const TorchTensor* tensor;
+};
+
+/// Appends the parameters in a dict to `out`.
+void add_tensors(std::vector<NamedTensor>& out, const TorchFile& file, PickleValue dict, const std::string& prefix) {
+  for (NestedTensor& found : nested_tensors(file, dict, prefix)) {
+    if (!is_deepspeed_buffer(found.name)) out.push_back({std::move(found.name), &file, found.tensor});
+  }
+}
+
+[[noreturn]] void refuse_name(const std::string& name, const std::string& path) {
+  const char* why = "is not a GPT parameter that mtl supports";
+  if (name.find("word_embeddings.norm.") != std::string::npos)
+    why = "is the norm of the embeddings (--embed-layernorm, BLOOM), which mtl does not support";
+  if (name.find("attention.rpe") != std::string::npos) why = "is a relative position bias, which mtl does not support";
+  if (name.find("qk_layernorm") != std::string::npos) why = "is a norm of whole queries, which mtl does not support";
+  if (starts_with(name, "model.") || starts_with(name, "transformer.h.") || starts_with(name, "gpt_neox."))
+    why =
+        "belongs to a transformers model; convert the checkpoint with the zero_to_fp32.py beside it, into the folder "
+        "of the model's config.json, and use that folder";
+  fail_at(Exit::bad_data, path, "tensor '", printable_text(name), "' ", why);
+}
+
+DeepSpeedName parsed_name(const std::string& name, const std::string& path) {
+  std::optional<DeepSpeedName> parsed = parse_deepspeed_name(name);
+  if (!parsed) refuse_name(name, path);
+  return std::move(*parsed);
+}
+
+DeepSpeedName parsed_name(const NamedTensor& entry) { return parsed_name(entry.name, entry.file->path()); }
+
+FlatShard shard_of(const NamedTensor& entry) {
+  const TorchTensor& tensor = *entry.tensor;
+  if (!tensor.is_contiguous())
+    fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
+            "' is not contiguous, which DeepSpeed does not write; call contiguous() on it before torch.save");
+  if (!is_model_dtype(tensor.dtype))
+    fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name), "' is stored as ",
+            name_of(tensor.dtype), ", but mtl reads only F16, BF16, F32 and F64");
+  return {tensor.shape, tensor.dtype, {{entry.file, tensor.record, tensor.data, tensor.count()}}};
+}
+
+/// Adds the parameters that a tensor parallel rank stores.
+void add_rank(DeepSpeedModel& model, int rank, const std::vector<NamedTensor>& entries) {
+  for (const NamedTensor& entry : entries) {
+    const DeepSpeedName parsed = parsed_name(entry);
+    model.is_neox = model.is_neox || parsed.is_neox;
+    const std::string name = *model.canonical_name(entry.name);
+    ShardedParameter* parameter = &model.parameters[name];
+    if (name == kTokenEmbedding && std::ssize(parameter->shards) == rank + 1) {  // again, in a tied output layer
+      if (!model.tied_copy) model.tied_copy.emplace();
+      parameter = &*model.tied_copy;
+    }
+    if (name == kPositionEmbedding && std::ssize(parameter->shards) == rank + 1) continue;  // beside it
+    if (rank == 0 && parameter->shards.empty()) parameter->split = parsed.split, parameter->name = entry.name;
+    if (std::ssize(parameter->shards) != rank)
+      fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name), "' ",
+              std::ssize(parameter->shards) > rank ? "is stored twice" : "is missing in the file of another rank");
+    if (rank == 0 && !model.tied_copy) model.order.push_back(name);
+    parameter->shards.push_back(shard_of(entry));
+    if (parameter->shards.back().shape != parameter->shards.front().shape)
+      fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
+              "' has another shape than on tensor parallel rank 0; use files of the same checkpoint");
+  }
+}
+
+const TorchFile& open_file(DeepSpeedModel& model, const std::string& path) {
+  model.files.push_back(std::make_unique<TorchFile>(path));
+  return *model.files.back();
+}
+
+std::vector<NamedTensor> entries_of_rank(DeepSpeedModel& model, const DeepSpeedFiles& files, int rank) {
+  std::vector<NamedTensor> out;
+  for (const auto& [number, paths] : files.layers) {
+    const TorchFile& file = open_file(model, paths[rank]);
+    add_tensors(out, file, file.root(), cat(number));
+  }
+  if (!files.layers.empty()) return out;
+  const TorchFile& file = *model.files[rank];
+  const PickleValue module = *file.root().find("module");
+  if (!module.is(PickleKind::dict))
+    fail_at(Exit::bad_data, file.path(), "the entry 'module' is ", module.describe(),
+            " instead of a dict; copy all files of the checkpoint");
+  add_tensors(out, file, module, "");
+  return out;
+}
+
+}  // namespace
+
+void number_blocks(DeepSpeedModel& model, const std::vector<std::string>& names, const std::string& path) {
+  std::set<std::int64_t> numbers;
+  std::int64_t layers = 0;
+  for (const std::string& name : names) {
+    const DeepSpeedName parsed = parsed_name(name, path);
+    if (!parsed.block) continue;
+    if (parsed.is_module_number)
+      numbers.insert(*parsed.block);
+    else
+      layers = std::max(layers, *parsed.block + 1);
+  }
+  for (std::int64_t number : numbers) {
+    if (number != *numbers.begin() + std::ssize(model.blocks))
+      fail_at(Exit::bad_data, path, "the weights of the pipeline's module ",
+              *numbers.begin() + std::ssize(model.blocks), " are missing; copy all files of the checkpoint");
+    model.blocks.emplace(number, std::ssize(model.blocks));
+  }
+  model.layers = layers + std::ssize(model.blocks);
+}
+
+std::vector<std::int64_t> shape_in(const TorchFile& file, PickleValue value) {
+  if (value.is(PickleKind::object) && value.global() == "torch.Size" && value.arguments().size() == 1)
+    value = value.arguments().at(0);
+  std::vector<std::int64_t> shape;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    shape.push_back(value.is(PickleKind::tuple) && value.at(i).is(PickleKind::integer) ? value.at(i).as_int() : -1);
+    if (shape.back() < 0) fail_at(Exit::bad_data, file.path(), "an entry of param_shapes is not a shape");
+  }
+  return shape;
+}
+
+std::optional<PickleValue> DeepSpeedModel::find(std::string_view key) const {
+  const std::optional<PickleValue> value = root().find(key);
+  return value && value->is(PickleKind::none) ? std::nullopt : value;
+}
+
+std::optional<std::string> DeepSpeedModel::canonical_name(std::string_view name) const {
+  const std::optional<DeepSpeedName> parsed = parse_deepspeed_name(name);
+  if (!parsed) return std::nullopt;
+  if (!parsed->is_in_block) return parsed->canonical;
+  std::int64_t layer = *parsed->block;
+  if (parsed->is_module_number) {
+    const auto found = blocks.find(layer);
+    if (found == blocks.end()) return std::nullopt;
+    layer = found->second;
+  }
+  return cat("layers.", layer, ".", parsed->canonical);
+}
+
+void check_no_copy(const DeepSpeedModel& model, const ShardedParameters& parameters) {
+  RankMatrices matrices;
+  for (const std::string& name : model.order) {
+    const auto found = parameters.find(name);
+    if (found == parameters.end() || found->second.split == MegatronSplit::none) continue;
+    const std::vector<FlatShard>& shards = found->second.shards;
+    for (const FlatShard& shard : shards) {
+      if (shard.shape.size() != 2 || shard.segments.size() != 1) continue;
+      const FlatSegment &segment = shard.segments.front(), &first = shards.front().segments.front();
+      const std::size_t element = bits_of(shard.dtype) / 8;
+      matrices.add(*segment.file, *first.file,
+                   {segment.data.first(segment.count * element), element, !starts_with(name, "layers.")});
+    }
+  }
+  matrices.check_no_copy(*model.files.front());
+}
+
+namespace {
+
+/// Throws if there are no files of the last tensor parallel ranks that the arguments count.
+void check_tensor_parallel(const DeepSpeedModel& model, const DeepSpeedFiles& files) {
+  const std::int64_t stated = megatron_parallel_sizes(model.find("args")).first;
+  if (stated <= model.tensor_parallel) return;
+  fail_at(Exit::bad_data, parent_folder(model.files.front()->path()), "the checkpoint was written by ",
+          count_of(stated, "tensor parallel rank"), ", but there are files of ", model.tensor_parallel,
+          "; copy all files of the checkpoint, such as those with ", files.layers.empty() ? "mp_rank" : "model",
+          format("_%02d in their names", model.tensor_parallel));
+}
+
+/// Throws if the files of layer_* lack blocks that the arguments count.
+void check_blocks(const DeepSpeedModel& model, const DeepSpeedFiles& files) {
+  const std::optional<PickleValue> args = model.find("args");
+  const std::optional<PickleValue> stated = args ? args->find("num_layers") : std::nullopt;
+  if (model.blocks.empty() || !stated || !stated->is(PickleKind::integer) || stated->as_int() <= model.layers) return;
+  // GPT-NeoX's blocks follow the embedding, which is module 0, and a module without weights. In other programs, the
+  // first block's number is known from its file only.
+  const bool is_neox = files.layers.begin()->first == 0;
+  const std::int64_t begin = is_neox ? 2 : model.blocks.begin()->first;
+  const std::int64_t end = is_neox ? begin + stated->as_int() : model.blocks.rbegin()->first;
+  std::vector<std::string> missing;
+  for (std::int64_t number = begin; number < end && missing.size() < 8; ++number) {
+    if (!model.blocks.contains(number)) missing.push_back(format("layer_%02lld-*", static_cast<long long>(number)));
+  }
+  fail_at(Exit::bad_data, parent_folder(model.files.front()->path()), "args.num_layers is ", stated->as_int(),
+          ", but there are files of ", count_of(model.layers, "layer"), "; copy all files of the checkpoint",
+          missing.empty() ? "" : cat(", such as ", join(missing, ", ")));
+}
+
+}  // namespace
+
+DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
+  DeepSpeedModel model;
+  model.tensor_parallel = files.tensor_parallel;
+  model.ranks = files.ranks.size();
+  for (const std::string& path : files.ranks) {
+    // Of a pipeline, it is None, but a file of layers has none.
+    if (!open_file(model, path).root().find("module"))
+      fail_at(Exit::bad_data, path,
+              "the file has no entry 'module', so it is not a DeepSpeed checkpoint; copy all files of the checkpoint");
+  }
+  check_same_checkpoint(model.files);
+  if (files.universal.empty())
+    check_tensor_parallel(model, files);
+  else
+    read_universal_weights(model, files);
+  for (int rank = 0; files.universal.empty() && rank < model.tensor_parallel; ++rank) {
+    const std::vector<NamedTensor> entries = entries_of_rank(model, files, rank);
+    if (entries.empty())
+      fail_at(Exit::bad_data, model.files.back()->path(), "the file has no tensors; copy all files of the checkpoint");
+    if (rank == 0) {
+      std::vector<std::string> names;
+      for (const NamedTensor& entry : entries) {
+        parsed_name(entry);
+        names.push_back(entry.name);
+      }
+      number_blocks(model, names, entries.front().file->path());
+    }
+    for (const NamedTensor& entry : entries) {
+      parsed_name(entry);
+      if (!model.canonical_name(entry.name))
+        fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
+                "' is missing in the file of another rank");
+    }
+    add_rank(model, rank, entries);
+  }
+  for (const auto& [name, parameter] : model.parameters) {
+    if (std::ssize(parameter.shards) != model.tensor_parallel)
+      fail_at(Exit::bad_data, parameter.shards.front().segments.front().file->path(), "tensor '",
+              printable_text(parameter.name), "' is stored by ", parameter.shards.size(), " of ",
+              count_of(model.tensor_parallel, "tensor parallel rank"));
+  }
+  // A block has several parameters. Reject an absurd number of layers before canonical_tensors() lists them all.
+  if (model.layers > std::ssize(model.parameters))
+    fail_at(Exit::bad_data, model.files.front()->path(), "the checkpoint has ",
+            count_of(model.parameters.size(), "tensor"), ", too few for a model with ",
+            count_of(model.layers, "layer"));
+  if (!files.layers.empty()) check_blocks(model, files);
+  check_no_copy(model, model.parameters);
+  return model;
+}
+
+}  // namespace mtl

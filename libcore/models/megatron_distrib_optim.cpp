@@ -1,0 +1,184 @@
+#include "models/megatron_distrib_optim.h"
+
+#include "base/count_of.h"
+#include "base/files.h"
+#include "formats/torch_globals.h"
+#include "models/megatron_buffers.h"
+#include "models/tensor_reader.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr const char* kRemedy =
+    "; copy the checkpoint again, or move the distrib_optim.pt files away to use the weights alone";
+constexpr const char* kOlderForm =
+    "the file has a tensor for each bucket, as before megatron-core 0.7, which mtl does not read; load the checkpoint "
+    "with that Megatron-LM and save it without --use-distributed-optimizer, or move the distrib_optim.pt files away to "
+    "use the weights alone";
+
+/// Adds the states in one rank's file to the model's optimizer state.
+class DistributedFile {
+ public:
+  DistributedFile(const MegatronModel& model, std::size_t rank, const TorchFile& file, MegatronOptimizer& out)
+      : model_(model),
+        rank_(model.ranks[rank]),
+        tensor_rank_(rank % model.tensor_parallel),
+        stage_(static_cast<int>(rank / model.tensor_parallel)),
+        file_(file),
+        out_(out) {}
+
+  void read() {
+    check_form();
+    for (std::size_t chunk = 0; chunk < rank_.chunks.size(); ++chunk) read_chunk(chunk);
+  }
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail_at(Exit::bad_data, file_.path(), parts..., kRemedy);
+  }
+
+  /// Checks that the file has one buffer for each chunk, in the form that this class reads.
+  void check_form() const {
+    const PickleValue root = file_.root();
+    const std::optional<PickleValue> form = root.find("buckets_coalesced");
+    if (!form || !form->is(PickleKind::boolean) || !form->as_bool()) fail_at(Exit::bad_data, file_.path(), kOlderForm);
+    for (std::size_t i = 0; i < root.size(); ++i) {
+      if (!root.key(i).is(PickleKind::integer)) continue;
+      const std::int64_t number = root.key(i).as_int();
+      if (number < 0 || number >= std::ssize(rank_.chunks))
+        refuse("the file has a gradient buffer ", number, ", but the model has only ",
+               count_of(rank_.chunks.size(), "chunk"), " on this rank, and mtl reads one buffer for each");
+    }
+  }
+
+  /// Returns a chunk's tensors and their number of elements.
+  PickleValue buffer_of(std::size_t chunk) const {
+    std::optional<PickleValue> buffer;
+    const PickleValue root = file_.root();
+    for (std::size_t i = 0; i < root.size(); ++i) {
+      if (root.key(i).is(PickleKind::integer) && root.key(i).as_int() == static_cast<std::int64_t>(chunk))
+        buffer = root.value(i);
+    }
+    if (!buffer || !buffer->is(PickleKind::dict) || buffer->size() != 1)
+      refuse("gradient buffer ", chunk, " is ", buffer ? buffer->describe() : "missing",
+             "; expected a dict with one pair of dtypes");
+    const PickleValue key = buffer->key(0);
+    const bool is_pair = key.is(PickleKind::tuple) && key.size() == 2 && dtype_of_torch_global(key.at(0).global()) &&
+                         dtype_of_torch_global(key.at(1).global());
+    if (!is_pair) refuse("gradient buffer ", chunk, " is for ", key.describe(), " instead of a pair of dtypes");
+    const StoredDType dtype = *dtype_of_torch_global(key.at(0).global());
+    for (const std::string& name : rank_.chunks[chunk]) {
+      if (weight(name).dtype != dtype)
+        refuse("gradient buffer ", chunk, " is for ", torch_name_of(dtype), ", but '", name, "' is stored as ",
+               torch_name_of(weight(name).dtype));
+    }
+    return buffer->value(0);
+  }
+
+  void read_chunk(std::size_t chunk) {
+    const PickleValue tensors = buffer_of(chunk);
+    const std::optional<PickleValue> stated = tensors.find("numel_unpadded");
+    if (!stated || !stated->is(PickleKind::integer))
+      refuse("numel_unpadded of gradient buffer ", chunk, " is ", stated ? stated->describe() : "missing");
+    const MegatronBuffer buffer = buffer_with(stated->as_int(), chunk);
+    add_states("param", tensors, chunk, buffer, out_.main);
+    add_states("exp_avg", tensors, chunk, buffer, out_.exp_avg);
+    add_states("exp_avg_sq", tensors, chunk, buffer, out_.exp_avg_sq);
+  }
+
+  /// Returns the chunk's buffer, with or without alignment. If both have `elements` elements, they are equal.
+  MegatronBuffer buffer_with(std::int64_t elements, std::size_t chunk) const {
+    std::vector<MegatronBufferParam> params;
+    for (const std::string& name : rank_.chunks[chunk])
+      params.push_back({.elements = weight(name).count(), .has_own_bucket = is_shared(name)});
+    std::optional<std::int64_t> bucket_size;
+    if (const std::optional<PickleValue> args = model_.args()) {
+      std::int64_t rank_elements = 0;
+      for (const std::string& name : rank_.names()) rank_elements += weight(name).count();
+      bucket_size = megatron_bucket_size(*args, stage_, chunk, rank_elements);
+    }
+    MegatronBuffer aligned = megatron_buffer(params, bucket_size, kMegatronAlignment);
+    if (aligned.elements() == elements) return aligned;
+    std::int64_t fewest = 0;
+    for (const MegatronBufferParam& param : params) fewest += param.elements;
+    if (fewest == elements) return megatron_buffer(params, bucket_size, kMegatronNoAlignment);
+    refuse("numel_unpadded of gradient buffer ", chunk, " is ", elements, ", but the model's parameters need ",
+           aligned.elements(), ", or ", fewest, " with megatron-core 0.7");
+  }
+
+  /// True for the token embedding and its copy, if they are on different stages.
+  bool is_shared(const std::string& name) const {
+    const bool is_table = name == "embedding.tokens.weight" || name == "output.weight";
+    return is_table && model_.pipeline_parallel > 1 && !model_.has_untied_output();
+  }
+
+  void add_states(const char* key, PickleValue tensors, std::size_t chunk, const MegatronBuffer& buffer,
+                  std::map<std::string, MegatronParameter>& to) {
+    const std::optional<PickleValue> value = tensors.find(key);
+    const TorchTensor* flat = value ? file_.tensor(*value) : nullptr;
+    if (flat == nullptr || flat->dtype != StoredDType::f32 || flat->shape != std::vector{buffer.elements()} ||
+        !flat->is_contiguous())
+      refuse("'", key, "' of gradient buffer ", chunk, " is ",
+             flat != nullptr ? cat("a tensor of ", name_of(flat->dtype), " with shape ", shape_text(flat->shape))
+                             : (value ? value->describe() : "missing"),
+             "; expected a tensor of F32 with ", count_of(buffer.elements(), "element"));
+    const std::vector<std::string>& names = rank_.chunks[chunk];
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const MegatronParameter& parameter = model_.parameters.at(names[i]);
+      MegatronParameter& state = to[names[i]];
+      if (state.shards.empty()) state = {.split = parameter.split, .name = parameter.name, .shards = {}};
+      state.shards.push_back({&file_, &out_.views.emplace_back(view_of(*flat, buffer.places[i].begin, names[i]))});
+    }
+  }
+
+  /// Returns the parameter's elements in a flat tensor, with the parameter's shape.
+  TorchTensor view_of(const TorchTensor& flat, std::int64_t begin, const std::string& name) const {
+    TorchTensor view = flat;
+    view.shape = weight(name).shape;
+    view.strides.assign(view.shape.size(), 1);
+    for (std::size_t axis = view.shape.size(); axis-- > 1;)
+      view.strides[axis - 1] = view.strides[axis] * view.shape[axis];
+    if (view.count() > 0) view.data = flat.data.subspan(begin * bits_of(flat.dtype) / 8);
+    return view;
+  }
+
+  const TorchTensor& weight(const std::string& name) const {
+    return *model_.parameters.at(name).shards[tensor_rank_].tensor;
+  }
+
+  const MegatronModel& model_;
+  const MegatronRank& rank_;
+  std::size_t tensor_rank_;
+  int stage_;
+  const TorchFile& file_;
+  MegatronOptimizer& out_;
+};
+
+}  // namespace
+
+bool has_distributed_state(const TorchFile& file) {
+  const std::optional<PickleValue> optimizer = file.root().find("optimizer");
+  const std::optional<PickleValue> inner = optimizer ? optimizer->find("optimizer") : std::nullopt;
+  return inner && inner->find("param_groups") && !inner->find("state");
+}
+
+std::string distributed_file_of(const TorchFile& file) {
+  return cat(parent_folder(file.path()), "/", kDistributedFile);
+}
+
+MegatronOptimizer read_distributed_optimizer(const MegatronModel& model) {
+  MegatronOptimizer out;
+  for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) {
+    const TorchFile& weights = *model.ranks[rank].file;
+    const std::string path = distributed_file_of(weights);
+    if (!has_distributed_state(weights) || !file_exists(path))
+      fail_at(Exit::bad_data, path, "the file is missing, but other ranks have theirs", kRemedy);
+    out.files.push_back(std::make_unique<TorchFile>(path));
+    DistributedFile(model, rank, *out.files.back(), out).read();
+  }
+  return out;
+}
+
+}  // namespace mtl

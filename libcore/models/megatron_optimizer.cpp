@@ -1,0 +1,226 @@
+#include "models/megatron_optimizer.h"
+
+#include <algorithm>
+
+#include "base/count_of.h"
+#include "base/files.h"
+#include "models/megatron_distrib_optim.h"
+
+namespace mtl {
+
+namespace {
+
+template <class... Parts>
+[[noreturn]] void refuse_state(const TorchFile& file, const Parts&... parts) {
+  fail_at(Exit::bad_data, file.path(), "the optimizer state ", parts...);
+}
+
+PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
+  const std::optional<PickleValue> value = dict.find(key);
+  if (!value) refuse_state(file, "has no '", key, "'");
+  return *value;
+}
+
+/// Returns a dict's entries with integer keys. Empty if `dict` is not a dict.
+std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
+  std::map<std::int64_t, PickleValue> out;
+  for (std::size_t i = 0; i < dict.size(); ++i) {
+    if (dict.is(PickleKind::dict) && dict.key(i).is(PickleKind::integer))
+      out.insert_or_assign(dict.key(i).as_int(), dict.value(i));
+  }
+  return out;
+}
+
+/// Returns a group's number of optimizer steps: an integer or, with PyTorch's own Adam, a real number. Empty if it is
+/// missing or of another type, such as a tensor.
+std::optional<std::int64_t> steps_in(PickleValue group) {
+  const std::optional<PickleValue> step = group.find("step");
+  if (step && step->is(PickleKind::integer)) return step->as_int();
+  const double number = step && step->is(PickleKind::real) ? step->as_number() : -1;
+  if (!(number >= 0 && number < 9e15)) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
+/// Adds the optimizer state in a rank's file to the model's optimizer state.
+class RankState {
+ public:
+  /// `steps` is set to the number of optimizer steps if the file states it.
+  RankState(const MegatronModel& model, std::size_t rank, MegatronOptimizer& out, std::int64_t& steps)
+      : model_(model), rank_(model.ranks[rank]), tensor_rank_(rank % model.tensor_parallel), out_(out), steps_(steps) {}
+
+  void read() {
+    PickleValue optimizer = at_key(file(), file().root(), "optimizer");
+    std::optional<PickleValue> main;
+    if (const std::optional<PickleValue> inner = optimizer.find("optimizer")) {
+      main = at_key(file(), optimizer, "fp32_from_fp16_params");
+      optimizer = *inner;
+    }
+    const std::map<std::int64_t, PickleValue> states = by_number(at_key(file(), optimizer, "state"));
+    const PickleValue groups = at_key(file(), optimizer, "param_groups");
+    const std::vector<std::vector<std::string>> names = grouped_names(groups);
+    for (std::size_t g = 0; g < names.size(); ++g) {
+      const PickleValue ids = at_key(file(), groups.at(g), "params");
+      for (std::size_t i = 0; i < names[g].size(); ++i) {
+        const auto state = states.find(ids.at(i).as_int());
+        if (state == states.end()) refuse_state(file(), "has no entry for parameter ", ids.at(i).as_int());
+        add(out_.exp_avg, names[g][i], at_key(file(), state->second, "exp_avg"));
+        add(out_.exp_avg_sq, names[g][i], at_key(file(), state->second, "exp_avg_sq"));
+        if (main) add(out_.main, names[g][i], main_of(*main, g, i, names[g].size()));
+      }
+      steps_ = steps_in(groups.at(g)).value_or(steps_);
+    }
+  }
+
+ private:
+  const TorchFile& file() const { return *rank_.file; }
+
+  const TorchTensor& weight(const std::string& name) const {
+    return *model_.parameters.at(name).shards[tensor_rank_].tensor;
+  }
+
+  /// Returns the parameter names in each group. Without weight decay, there is only one group.
+  std::vector<std::vector<std::string>> grouped_names(PickleValue groups) const {
+    std::vector<std::string> decayed, others;
+    for (const std::string& name : rank_.names()) (weight(name).shape.size() > 1 ? decayed : others).push_back(name);
+    std::vector<std::vector<std::string>> names = {decayed, others};
+    if (groups.size() == 1) names = {rank_.names()};
+    if (groups.size() != names.size())
+      refuse_state(file(), "has ", groups.size(), " groups of parameters, but mtl reads only 1 or 2");
+    const auto size_of_group = [&](std::size_t g) { return at_key(file(), groups.at(g), "params").size(); };
+    if (names.size() == 2 && size_of_group(0) == others.size() && size_of_group(0) != decayed.size())
+      std::swap(names[0], names[1]);
+    for (std::size_t g = 0; g < names.size(); ++g) {
+      if (size_of_group(g) != names[g].size())
+        refuse_state(file(), "has ", count_of(size_of_group(g), "parameter"), " in group ", g, ", but the model has ",
+                     names[g].size());
+    }
+    return names;
+  }
+
+  PickleValue main_of(PickleValue main, std::size_t group, std::size_t index, std::size_t size) const {
+    if (main.size() <= group || main.at(group).size() != size)
+      refuse_state(file(), "has no weights of group ", group, " in fp32_from_fp16_params");
+    return main.at(group).at(index);
+  }
+
+  void add(std::map<std::string, MegatronParameter>& to, const std::string& name, PickleValue value) const {
+    const TorchTensor* tensor = file().tensor(value);
+    if (tensor == nullptr || tensor->shape != weight(name).shape || tensor->dtype != StoredDType::f32)
+      refuse_state(file(), "of '", name, "' is not an fp32 tensor with the parameter's shape");
+    MegatronParameter& state = to[name];
+    const MegatronParameter& parameter = model_.parameters.at(name);
+    if (state.shards.empty()) state = {.split = parameter.split, .name = parameter.name, .shards = {}};
+    state.shards.push_back({&file(), tensor});
+  }
+
+  const MegatronModel& model_;
+  const MegatronRank& rank_;
+  std::size_t tensor_rank_;
+  MegatronOptimizer& out_;
+  std::int64_t& steps_;
+};
+
+std::int64_t count_at(const std::optional<PickleValue>& value, const char* what) {
+  const std::int64_t count = value ? value->as_int() : 0;
+  constexpr std::int64_t kMostSamples = std::int64_t{1} << 53;
+  if (count < 0 || count > kMostSamples)
+    fail(Exit::bad_data, "the checkpoint's ", what, " is ", count, ", but must be from 0 to ", kMostSamples);
+  return count;
+}
+
+}  // namespace
+
+TrainState megatron_train_state(PickleValue root, const std::optional<PickleValue>& args,
+                                std::int64_t optimizer_steps) {
+  TrainState state;
+  state.optimizer_steps = optimizer_steps;
+  if (!args || !root.find("iteration"))
+    fail(Exit::bad_data, "the checkpoint has no args or no iteration to continue from");
+  state.iteration = count_at(root.find("iteration"), "iteration");
+  state.consumed_samples = count_at(args->find("consumed_train_samples"), "consumed_train_samples");
+  state.consumed_valid_samples = count_at(args->find("consumed_valid_samples"), "consumed_valid_samples");
+  if (state.optimizer_steps == 0) state.optimizer_steps = state.iteration;
+  if (state.optimizer_steps < 0 || state.optimizer_steps > state.iteration)
+    fail(Exit::bad_data, "the optimizer has taken ", state.optimizer_steps, " steps in ", state.iteration,
+         " iterations");
+  state.skipped_iterations = state.iteration - state.optimizer_steps;
+  for (const char* name : {"opt_param_scheduler", "lr_scheduler"}) {
+    const std::optional<PickleValue> scheduler = root.find(name);
+    const std::optional<PickleValue> scheduled = scheduler ? scheduler->find("num_steps") : std::nullopt;
+    if (!scheduled || !scheduled->is(PickleKind::integer)) continue;
+    state.extra.set("skipped_samples", std::max<std::int64_t>(0, state.consumed_samples - scheduled->as_int()));
+  }
+  return state;
+}
+
+namespace {
+
+/// Reads every rank's states. Sets `steps` to the number of optimizer steps if a file states it.
+MegatronOptimizer read_states(const MegatronModel& model, std::int64_t& steps) {
+  MegatronOptimizer states;
+  for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) RankState(model, rank, states, steps).read();
+  return states;
+}
+
+/// Returns the number of optimizer steps in the first rank's groups of parameters, or 0 if it is missing.
+std::int64_t distributed_steps(const MegatronModel& model) {
+  const PickleValue groups = *model.root().find("optimizer")->find("optimizer")->find("param_groups");
+  const bool has_groups = groups.is(PickleKind::list) && groups.size() > 0;
+  return has_groups ? steps_in(groups.at(0)).value_or(0) : 0;
+}
+
+bool has_optimizer(const TorchFile& file) {
+  const std::optional<PickleValue> optimizer = file.root().find("optimizer");
+  return optimizer && optimizer->is(PickleKind::dict);
+}
+
+/// Returns the first rank's distrib_optim.pt, or "" if no rank has one.
+std::string find_distributed_file(const MegatronModel& model) {
+  for (const auto& file : model.files) {
+    if (std::string path = distributed_file_of(*file); file_exists(path)) return path;
+  }
+  return "";
+}
+
+/// Returns a file with optimizer state, or "" if there is none.
+std::string find_optimizer_file(const MegatronModel& model) {
+  const auto found = std::ranges::find_if(model.files, [](const auto& file) { return has_optimizer(*file); });
+  return found != model.files.end() ? (*found)->path() : find_distributed_file(model);
+}
+
+}  // namespace
+
+MegatronTraining read_megatron_training(const MegatronModel& model) {
+  MegatronTraining out;
+  const TorchFile& first = *model.files.front();
+  const std::string optimizer_file = find_optimizer_file(model);
+  if (optimizer_file.empty()) return out;
+  std::int64_t steps = 0;
+  if (!has_optimizer(first)) {
+    out.problem = cat(first.path(), " has no optimizer state, but ", optimizer_file,
+                      " has, as if the checkpoint had been copied incompletely");
+  } else if (!has_distributed_state(first)) {
+    try {
+      out.optimizer = read_states(model, steps);
+    } catch (const Error& error) {
+      out.problem = error.what();
+      steps = 0;
+    }
+  } else if (!find_distributed_file(model).empty()) {
+    out.optimizer = read_distributed_optimizer(model);
+    steps = distributed_steps(model);
+  } else {
+    out.problem = cat(distributed_file_of(first),
+                      " is missing, where Megatron-LM's distributed optimizer (--use-distributed-optimizer) has Adam's "
+                      "moments and the fp32 weights");
+  }
+  try {
+    out.state = megatron_train_state(model.root(), model.args(), steps);
+  } catch (const Error& error) {
+    if (out.problem.empty()) out.problem = error.what();
+  }
+  if (!out.problem.empty()) out.optimizer.reset();
+  return out;
+}
+
+}  // namespace mtl

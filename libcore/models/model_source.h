@@ -1,0 +1,106 @@
+// A model on disk in any format of model_formats.h: an mtl checkpoint, a Hugging Face folder, a checkpoint of
+// Megatron-LM, DeepSpeed or torchtitan.
+//
+// Every layout can load every format: a rank reads only the slices of canonical tensors that it needs (from a
+// checkpoint, the blocks that contain them). Opening a model checks names, shapes and dtypes. Before loading copies the
+// first element, it verifies the hashes of everything that this rank needs. Checkpoints have hashes, and Megatron-LM's
+// zip files have a CRC-32 per entry. Damage in a part that no rank needs is not an error, but together the ranks of a
+// run need every part. Damaged or unsuitable files throw Error(bad_data) with the file and the tensor.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/console.h"
+#include "formats/stored_dtype.h"
+#include "layout/slice.h"
+#include "models/extended_vocabulary.h"
+#include "models/model_dropout.h"
+#include "models/tensor_reader.h"
+#include "nn/gpt_config.h"
+#include "optim/param_memory.h"
+
+namespace mtl {
+
+class ModelSource {
+ public:
+  /// `reader` has opened the model; its `kind` is set.
+  explicit ModelSource(std::unique_ptr<TensorReader> reader);
+  ModelSource(ModelSource&&) noexcept;
+  ModelSource& operator=(ModelSource&&) noexcept;
+  ~ModelSource();
+
+  const GptConfig& config() const;
+  /// True if the last token embedding rows may be padding, because the files do not state the vocabulary size.
+  bool has_padded_vocabulary() const;
+  /// If has_padded_vocabulary(), removes all rows after the first `tokens` from the token embedding and the output
+  /// layer. If `tokens` is empty, keeps all rows and warns. If the model has fewer than `tokens` rows, does nothing.
+  /// `tokens` must be at least 1.
+  void trim_vocabulary(std::optional<std::int64_t> tokens, Console& console);
+  /// Adds rows to the token embedding and to the output layer, up to `tokens`. Every rank computes the same rows.
+  /// load_optimizer() then fails, because there are no moments for them.
+  void extend_vocabulary(std::int64_t tokens, NewRows rows, std::uint64_t seed);
+  /// Returns the format's kind in model_formats.h, such as "checkpoint" or "Hugging Face folder".
+  std::string kind() const;
+  /// Returns the folder that contains the model's files and possibly the tokenizer's.
+  const std::string& folder() const;
+  /// Returns the training state. Empty for a Hugging Face folder, and for a Megatron-LM checkpoint without optimizer
+  /// state. A Megatron-LM checkpoint with an optimizer_problem() may have a training state.
+  std::optional<TrainState> state() const;
+  /// Returns lines of text that distinguish this model from another one in a folder with the same name, for example on
+  /// another host. For a checkpoint: the hash of the manifest, which contains the hashes of all data. For the other
+  /// formats: each weight file's size and a hash of samples from it. For a Hugging Face folder, also the hash of
+  /// config.json.
+  std::string identity() const;
+  /// Returns the config.json of a Hugging Face folder or, for a checkpoint, of the Hugging Face folder it was converted
+  /// from. Null if there is none.
+  Json hf_config() const;
+
+  /// Returns the dropout that the model was trained with. Empty if the files do not state it.
+  const std::optional<ModelDropout>& dropout() const;
+
+  /// Loads this rank's part of every parameter in the store. If the store has main weights, rounds the stored elements
+  /// to the main weights' dtype, and then rounds the main weights to the values' dtype. Otherwise, rounds the stored
+  /// elements to the values' dtype. Does not change padding rows. Throws Error(bad_data) if an element is NaN or
+  /// infinite in the file, or overflows one of the dtypes.
+  void load_values(ParamMemory& store) const;
+  /// Like load_values(), for a run that starts from these weights: if store.precision().load is not f32, first rounds
+  /// the stored elements to it.
+  void load_initial_values(ParamMemory& store) const;
+  bool has_optimizer() const;
+  /// Returns why a run cannot resume with the optimizer state in the files. Empty if it can, or if they have none.
+  const std::string& optimizer_problem() const;
+  /// Loads the update rule's states for the elements that this rank owns. Throws Error(bad_data) if has_optimizer() is
+  /// false.
+  void load_optimizer(ParamMemory& store) const;
+
+  /// Returns all stored tensors. A name consists of the kind and the canonical name: "param.NAME".
+  const std::vector<SavedTensor>& tensors() const;
+  /// Returns nullptr if no tensor has this name.
+  const SavedTensor* find_tensor(const std::string& name) const;
+  /// Reads a slice of a tensor, in the stored dtype, into `out`, which must have room for exactly slice.count()
+  /// elements. For a checkpoint, first verifies the blocks that contain the slice. From zip files, verifies an entry
+  /// when its last byte is read, which may be after its other elements were returned: whoever uses them before that
+  /// must call verify() before the result counts.
+  void read(const std::string& name, const Slice& slice, std::span<std::byte> out) const;
+  /// Reads an entire tensor. Returns the tensors in the files, of which it consists, that have NaN or infinite
+  /// elements.
+  std::vector<NonfiniteTensor> find_nonfinite(const std::string& name) const;
+  /// Verifies all files against their checksums, including files that this rank does not need. Of zip entries, reads
+  /// only what read() and earlier calls have not verified. Does nothing if the format has no checksums.
+  void verify() const;
+  /// Returns how many bytes of tensors have been read from files so far. For a checkpoint, counts entire blocks, each
+  /// block once.
+  std::uint64_t bytes_read() const;
+
+ private:
+  struct Row;
+  void load(ParamMemory& store, const std::vector<Row>& rows) const;
+  void load_weights(ParamMemory& store, std::vector<StoredDType> path) const;
+  std::unique_ptr<TensorReader> reader_;
+};
+
+}  // namespace mtl

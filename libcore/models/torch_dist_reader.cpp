@@ -1,0 +1,442 @@
+#include "models/torch_dist_reader.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/count_of.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "formats/stored_matrix.h"
+#include "models/canonical.h"
+#include "models/dcp_reader.h"
+#include "models/hf_config.h"
+#include "models/megatron_common.h"
+#include "models/megatron_config.h"
+#include "models/megatron_names.h"
+#include "models/megatron_optimizer.h"
+#include "models/torch_dist_buffers.h"
+#include "models/torch_dist_segments.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::string_view kStateKey = "optimizer.state.";
+
+/// A tensor of the folder that contains a parameter or a state of one, or a stack of such tensors.
+struct DistTensor {
+  const std::string* key = nullptr;
+  const DcpTensor* tensor = nullptr;
+  std::optional<std::int64_t> layer;  // index along the first axis of a stack; empty: not a stack
+
+  /// Returns the shape without the axis of the stack.
+  std::vector<std::int64_t> shape() const {
+    return {tensor->shape.begin() + (layer && !tensor->shape.empty() ? 1 : 0), tensor->shape.end()};
+  }
+};
+
+/// Throws unless metadata.json names the format that mtl reads.
+void check_backend(const std::string& folder) {
+  const std::string path = cat(folder, "/", kDistMetadataName);
+  if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; copy all files of the checkpoint");
+  const Json json = Json::read(path);
+  const auto text = [&](const char* key, const char* fallback) {
+    const Json* value = json.is_object() ? json.find(key) : nullptr;
+    return value == nullptr ? std::string(fallback) : value->is_string() ? value->as_string() : value->dump();
+  };
+  const std::pair<const char*, const char*> expected[] = {{"sharded_backend", "torch_dist"},
+                                                          {"sharded_backend_version", "1"},
+                                                          {"common_backend", "torch"},
+                                                          {"common_backend_version", "1"}};
+  for (const auto& [key, value] : expected) {
+    const std::string found = text(key, std::string_view(key).starts_with("common") ? value : "(none)");
+    if (found != value)
+      fail_at(Exit::bad_data, path, key, " is ", printable_text(found.substr(0, 100)), ", but mtl reads only ", value,
+              "; load the checkpoint with Megatron-LM and save it with --ckpt-format torch_dist");
+  }
+}
+
+/// Returns a key with a layer number in place of none: "decoder.layers.mlp.x" -> "decoder.layers.0.mlp.x". Returns ""
+/// if the key has no layers.
+std::string numbered_key(const std::string& key) {
+  constexpr std::string_view kLayers = "layers.";
+  const std::size_t at = key.find(kLayers);
+  if (at == std::string::npos) return "";
+  return key.substr(0, at + kLayers.size()) + "0." + key.substr(at + kLayers.size());
+}
+
+/// True for entries without parameters: optimizer state, and the state of random number generators.
+bool is_other_state(const std::string& key) { return starts_with(key, "optimizer.") || starts_with(key, "rng_state"); }
+
+/// Returns how megatron-core stores a parameter: queries, keys and values by group, and gates before up projections.
+/// `rows` includes padding rows of the vocabulary.
+StoredMatrix matrix_of(const CanonicalTensor& canonical, const GptConfig& config, std::int64_t rows) {
+  StoredMatrix matrix;
+  matrix.origin.assign(canonical.shape.size(), 0);
+  const bool is_qkv = canonical.name.find(".attention.qkv.") != std::string::npos;
+  const bool is_gated = config.gated_mlp && canonical.name.find(".mlp.up.") != std::string::npos;
+  const int row_axes = is_qkv ? 3 : is_gated ? 2 : 1;
+  for (int axis = 0; axis < row_axes; ++axis) matrix.factors.push_back({canonical.shape[axis], axis});
+  if (row_axes == 1) matrix.factors[0].size = rows;
+  if (std::ssize(canonical.shape) > row_axes) {
+    matrix.column_axis = row_axes;
+    matrix.columns = canonical.shape[row_axes];
+  }
+  return matrix;
+}
+
+class TorchDistReader : public DcpReader {
+ public:
+  TorchDistReader(const std::string& path, const ModelSupplement& given, Console& console)
+      : DcpReader(path), common_(dcp()), segments_(dcp()) {
+    collect_parameters();
+    common_.args() ? read_args(given, console) : read_description(given, console);
+    add_model();
+    check_complete();
+  }
+
+ private:
+  static constexpr double kVersion = 3;
+  using State = std::pair<SavedTensor, Places>;
+
+  void read_args(const ModelSupplement& given, Console& console) {
+    std::vector<std::string> notes;
+    try {
+      config = megatron_config(common_.args(), kVersion, shapes(), given, notes);
+      dropout = megatron_dropout(common_.args());
+    } catch (const Error& error) {
+      if (error.code() != Exit::bad_data) throw;
+      fail_at(Exit::bad_data, folder, error.what());
+    }
+    for (const std::string& note : notes) console.warn(cat(folder, ": ", note));
+    has_padded_vocabulary = !given.vocab_size && !megatron_vocabulary(common_.args(), shapes().vocabulary_rows);
+  }
+
+  /// Reads the configuration of a checkpoint without args. Without --hf-config, assumes Megatron-LM's defaults if the
+  /// tensors are those of a GPT with position embeddings.
+  void read_description(const ModelSupplement& given, Console& console) {
+    if (!given.hf_config.empty()) {
+      HfDescription described = read_hf_description(given.hf_config);
+      config = described.config;
+      dropout = described.dropout;
+      hf_config = std::move(described.hf_config);
+      const std::int64_t rows = extent("embedding.tokens.weight", 0);
+      if (config.num_layers != layers_ || config.vocab_size > rows)
+        fail(Exit::bad_data, described.path, ": the model has ", count_of(config.num_layers, "layer"), " and ",
+             config.vocab_size, " tokens, but ", folder, " has ", layers_, " and ", rows,
+             "; use the config.json of this model");
+      return;
+    }
+    if (shapes().positions > 0) return read_args(given, console);
+    const std::string yaml = folder + "/run_config.yaml";
+    fail_at(Exit::bad_data, folder, "the checkpoint has no args, as those of Megatron-Bridge and NeMo have none",
+            file_exists(yaml) ? cat("; its model is described in ", yaml) : "",
+            "; describe the model for mtl by a config.json of transformers: --hf-config PATH");
+  }
+
+  template <class... Parts>
+  [[noreturn]] void refuse_key(const std::string& key, const Parts&... parts) const {
+    fail_at(Exit::bad_data, folder, "tensor '", printable_text(key), "' ", parts...);
+  }
+
+  /// Finds the tensors that are parameters, by canonical name.
+  void collect_parameters() {
+    for (const auto& [key, tensor] : dcp().tensors()) {
+      if (is_other_state(key) || is_megatron_buffer(key)) continue;
+      std::optional<MegatronName> parsed = parse_megatron_name(key);
+      const bool is_stack = !parsed;
+      if (is_stack) parsed = parse_megatron_name(numbered_key(key));
+      if (!parsed) refuse_key(key, "is not a GPT parameter that mtl supports");
+      std::int64_t first = 0, count = 1;
+      if (parsed->layer && is_stack) {
+        count = tensor.shape.empty() ? 0 : tensor.shape[0];
+        if (count > std::ssize(tensor.chunks))
+          refuse_key(key, "has ", count_of(count, "layer"), " in ", count_of(tensor.chunks.size(), "chunk"),
+                     ", but Megatron-LM writes a chunk per layer; use another checkpoint");
+      } else if (parsed->layer) {
+        first = *parsed->layer;
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::string name = parsed->layer ? cat("layers.", first + i, ".", parsed->canonical) : parsed->canonical;
+        const DistTensor part{&key, &tensor, is_stack ? std::optional(i) : std::nullopt};
+        if (!parameters_.emplace(name, part).second) refuse_key(key, "is stored twice, under two names");
+        if (parsed->layer) layers_ = std::max(layers_, first + i + 1);
+      }
+    }
+    if (layers_ > std::ssize(parameters_))
+      fail_at(Exit::bad_data, folder, "there are ", count_of(parameters_.size(), "parameter"),
+              ", too few for a model with ", count_of(layers_, "layer"));
+  }
+
+  std::int64_t extent(const std::string& name, std::size_t axis) const {
+    const auto found = parameters_.find(name);
+    if (found == parameters_.end()) return 0;
+    const std::vector<std::int64_t> shape = found->second.shape();
+    return axis < shape.size() ? shape[axis] : 0;
+  }
+
+  MegatronShapes shapes() const {
+    const auto has = [&](const char* name) { return parameters_.contains(name); };
+    return {.layers = layers_,
+            .vocabulary_rows = extent("embedding.tokens.weight", 0),
+            .hidden = extent("embedding.tokens.weight", 1),
+            .up_rows = extent("layers.0.mlp.up.weight", 0),
+            .query_norm = extent("layers.0.attention.q_norm.weight", 0),
+            .positions = extent("embedding.positions.weight", 0),
+            .has_norm_bias = has("final_norm.bias"),
+            .has_head = has("output.weight"),
+            .bias = {.qkv = has("layers.0.attention.qkv.bias"),
+                     .out = has("layers.0.attention.out.bias"),
+                     .mlp = has("layers.0.mlp.up.bias")}};
+  }
+
+  /// Adds all parameters and, if there is a usable one, the optimizer state. The weights are then the optimizer's main
+  /// weights, where it has them.
+  void add_model() {
+    std::vector<State> weights, moments;
+    const std::vector<CanonicalTensor> canonical = canonical_tensors(config);
+    for (const CanonicalTensor& one : canonical) {
+      const auto found = parameters_.find(one.name);
+      if (found == parameters_.end()) fail_at(Exit::bad_data, folder, "tensor '", one.name, "' is missing");
+      weights.push_back(chunks_of("param.", one, found->second));
+    }
+    for (const auto& [name, part] : parameters_) {
+      const bool is_known = std::ranges::find(canonical, name, &CanonicalTensor::name) != canonical.end();
+      if (!is_known)
+        refuse_key(*part.key, "does not fit the model that ",
+                   common_.args() ? "the checkpoint's args describe" : "the configuration describes");
+    }
+    const bool has_optimizer = read_optimizer(canonical, weights, moments);
+    for (State& one : weights) add_tensor(std::move(one.first), std::move(one.second));
+    for (State& one : moments) add_tensor(std::move(one.first), std::move(one.second));
+    if (!has_optimizer) return;
+    try {
+      state = megatron_train_state(common_.root(), common_.args(),
+                                   optimizer_steps_ > 0 ? optimizer_steps_ : common_.optimizer_steps());
+    } catch (const Error& error) {
+      if (optimizer_problem.empty()) optimizer_problem = error.what();
+    }
+  }
+
+  /// Collects the moments, and replaces the weights by the optimizer's main weights. Returns false if there is no
+  /// optimizer state. If it cannot be used, sets optimizer_problem.
+  bool read_optimizer(const std::vector<CanonicalTensor>& canonical, std::vector<State>& weights,
+                      std::vector<State>& moments) {
+    const auto first = dcp().tensors().lower_bound("optimizer.");
+    const bool has_tensors = first != dcp().tensors().end() && starts_with(first->first, "optimizer.");
+    const auto object = dcp().objects().lower_bound("optimizer.");
+    const bool has_objects = object != dcp().objects().end() && starts_with(object->first, "optimizer.");
+    if (!has_tensors && !has_objects) return false;
+    try {
+      common_.check_layout();
+      std::vector<State> states, main;
+      const bool is_flat = !has_tensors || starts_with(first->first, kBufferKey);
+      if (is_flat) {
+        read_buffers(canonical, states, main);
+        compare_main(weights, main);
+      }
+      for (const CanonicalTensor& one : canonical) {
+        if (is_flat) break;
+        const DistTensor& weight = parameters_.at(one.name);
+        for (const char* kind : {"exp_avg", "exp_avg_sq"})
+          states.push_back(state_of(cat(kind, "."), one, weight, state_tensor(kind, weight)));
+        for (const char* kind : {"fp32_param", "param"}) {
+          if (dcp().find(cat(kStateKey, kind, ".", *weight.key)) != nullptr)
+            main.push_back(state_of("param.", one, weight, state_tensor(kind, weight)));
+        }
+      }
+      if (!main.empty() && main.size() != weights.size())
+        fail_at(Exit::bad_data, folder, "the optimizer has main weights for ", main.size(), " of ", weights.size(),
+                " parameters");
+      moments = std::move(states);
+      if (!main.empty()) weights = std::move(main);
+    } catch (const Error& error) {
+      if (error.code() != Exit::bad_data) throw;
+      optimizer_problem = error.what();
+    }
+    return true;
+  }
+
+  /// Collects moments and main weights that are stored by gradient buffer.
+  void read_buffers(const std::vector<CanonicalTensor>& canonical, std::vector<State>& states,
+                    std::vector<State>& main) {
+    if (!common_.args())
+      fail_at(Exit::bad_data, folder, "Adam's moments are stored by gradient buffer, which mtl reads only with args");
+    const std::int64_t rows = extent("embedding.tokens.weight", 0);
+    std::map<std::string, std::pair<const CanonicalTensor*, StoredMatrix>> matrices;
+    for (const CanonicalTensor& one : canonical)
+      matrices.emplace(one.name, std::pair(&one, checked_matrix(one, parameters_.at(one.name))));
+    std::vector<DistBuffer> buffers;
+    with_prefix([&] { buffers = torch_dist_buffers(config, *common_.args(), rows); }, folder, ": ");
+    for (const char* kind : {"exp_avg", "exp_avg_sq", "param"}) {
+      std::map<std::string, Places> places;
+      for (const DistBuffer& buffer : buffers) {
+        const std::vector<BufferSegment> segments = segments_.of(buffer, kind);
+        for (const DistBufferParam& param : buffer.params) {
+          if (param.is_replica || param.name.empty()) continue;
+          add_segments(segments, param, matrices.at(param.name).second, places[param.name]);
+        }
+      }
+      std::vector<State>& to = std::string_view(kind) == "param" ? main : states;
+      for (const CanonicalTensor& one : canonical)
+        to.emplace_back(SavedTensor{cat(kind, ".", one.name), StoredDType::f32, one.shape},
+                        std::move(places[one.name]));
+    }
+    optimizer_steps_ = segments_.optimizer_steps();
+  }
+
+  /// Throws unless the first elements of all main weights are those of the weights, rounded: if the modules are in
+  /// another order than we assume, this and not the files shows it.
+  void compare_main(const std::vector<State>& weights, const std::vector<State>& main) const {
+    constexpr std::int64_t kElements = 64;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const auto& [tensor, places] = weights[i];
+      if (!is_model_dtype(tensor.dtype)) continue;
+      Slice slice = whole_slice(tensor.shape);
+      slice.end = std::min(slice.end, kElements);
+      std::vector<std::byte> stored(slice.count() * bits_of(tensor.dtype) / 8);
+      std::vector<std::byte> wide(slice.count() * sizeof(float));
+      gather(places, tensor.dtype, slice, stored);
+      gather(main[i].second, StoredDType::f32, slice, wide);
+      if (!rounds_to(StoredDType::f32, wide, tensor.dtype, stored))
+        fail_at(Exit::bad_data, folder, "the optimizer's main weights of '", tensor.name, "' differ from its weights, ",
+                "as if Megatron-LM's modules were in another order than args.transformer_impl says; save the "
+                "checkpoint with --dist-ckpt-optim-fully-reshardable");
+    }
+  }
+
+  void add_segments(const std::vector<BufferSegment>& segments, const DistBufferParam& param,
+                    const StoredMatrix& matrix, Places& places) const {
+    std::int64_t copied = 0;
+    const auto first = std::ranges::upper_bound(segments, param.place.begin, {}, &BufferSegment::end);
+    for (auto segment = first; segment != segments.end() && segment->begin < param.place.end; ++segment) {
+      const std::int64_t begin = std::max(segment->begin, param.place.begin),
+                         end = std::min(segment->end, param.place.end);
+      if (!segment->may_span && end - begin != segment->end - segment->begin)
+        refuse_key(*segment->source.key, "has a chunk that belongs to several parameters, as if the modules were in ",
+                   "another order than args.transformer_impl says");
+      add_rank_range(matrix, param.parts, begin - param.place.begin, end - param.place.begin, places.sources.size(),
+                     begin - segment->begin, places.pieces);
+      places.sources.push_back(segment->source);
+      copied += end - begin;
+    }
+    if (copied != param.place.end - param.place.begin)
+      fail_at(Exit::bad_data, folder, "the optimizer state has ", copied, " of the ",
+              param.place.end - param.place.begin, " elements of '", param.name, "' on a model parallel rank");
+  }
+
+  DistTensor state_tensor(const char* kind, const DistTensor& weight) const {
+    const auto found = dcp().tensors().find(cat(kStateKey, kind, ".", *weight.key));
+    if (found == dcp().tensors().end()) refuse_key(cat(kStateKey, kind, ".", *weight.key), "is missing");
+    if (!is_model_dtype(found->second.dtype))
+      refuse_key(found->first, "is stored as ", name_of(found->second.dtype), ", which mtl does not read");
+    return {&found->first, &found->second, weight.layer};
+  }
+
+  State state_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& weight,
+                 const DistTensor& stored) {
+    return stored.tensor->shape == weight.tensor->shape ? chunks_of(kind, canonical, stored)
+                                                        : parts_of(kind, canonical, weight, stored);
+  }
+
+  StoredMatrix checked_matrix(const CanonicalTensor& canonical, const DistTensor& stored) const {
+    const std::vector<std::int64_t> shape = stored.shape();
+    const bool is_vocabulary = canonical.name == "embedding.tokens.weight" || canonical.name == "output.weight";
+    StoredMatrix matrix = matrix_of(canonical, config, is_vocabulary ? extent(canonical.name, 0) : canonical.shape[0]);
+    std::vector<std::int64_t> expected = {matrix.rows()};
+    if (matrix.column_axis >= 0) expected.push_back(matrix.columns);
+    if (shape != expected)
+      refuse_key(*stored.key, "has shape ", shape_text(shape), stored.layer ? " in each layer" : "",
+                 ", but the model needs ", shape_text(expected));
+    return matrix;
+  }
+
+  /// Returns a parameter or a state that is stored in its own shape.
+  State chunks_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& stored) {
+    const StoredMatrix matrix = checked_matrix(canonical, stored);
+    Places places;
+    for (const DcpChunk* chunk : chunks_in_layer(stored)) {
+      const std::size_t axis = stored.layer ? 1 : 0;
+      const std::vector<std::int64_t>&from = chunk->box.offset, &size = chunk->box.size;
+      const bool has_columns = matrix.column_axis >= 0;
+      const Rectangle rectangle{.row_begin = from[axis],
+                                .row_end = from[axis] + size[axis],
+                                .column_begin = has_columns ? from[axis + 1] : 0,
+                                .column_end = has_columns ? from[axis + 1] + size[axis + 1] : 1};
+      const std::int64_t stride = has_columns ? size[axis + 1] : 1;
+      const std::int64_t begin = stored.layer ? (*stored.layer - from[0]) * size[1] * stride : 0;
+      add_rectangle(matrix, rectangle, places.sources.size(), begin, stride, places.pieces);
+      places.sources.push_back({.key = stored.key, .tensor = stored.tensor, .chunk = chunk});
+    }
+    return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
+  }
+
+  /// Returns a state of the layout fully_sharded_model_space: a weight of shape G is cut into pieces[i] equal parts
+  /// along each axis i, and each part is flattened. The state has the shape (pieces..., elements of a part). Chunks cut
+  /// the last axis anywhere.
+  State parts_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& weight,
+                 const DistTensor& stored) {
+    const StoredMatrix matrix = checked_matrix(canonical, weight);
+    const std::vector<std::int64_t>&whole = weight.tensor->shape, &pieces = stored.tensor->shape;
+    std::int64_t length = 1;
+    bool fits = pieces.size() == whole.size() + 1;
+    for (std::size_t axis = 0; fits && axis < whole.size(); ++axis) {
+      fits = pieces[axis] > 0 && whole[axis] % pieces[axis] == 0;
+      if (fits) length *= whole[axis] / pieces[axis];
+    }
+    if (!fits || pieces.back() != length || (stored.layer && pieces[0] != whole[0]))
+      refuse_key(*stored.key, "has shape ", shape_text(pieces), ", which does not fit the weight's, ",
+                 shape_text(whole));
+    const std::size_t axis = stored.layer ? 1 : 0;
+    const std::int64_t rows = whole[axis] / pieces[axis];
+    const std::int64_t columns = matrix.column_axis >= 0 ? whole[axis + 1] / pieces[axis + 1] : 1;
+    Places places;
+    for (const DcpChunk* chunk : chunks_in_layer(stored)) {
+      const std::vector<std::int64_t>& at = chunk->box.offset;
+      const std::int64_t row = at[axis] * rows, column = matrix.column_axis >= 0 ? at[axis + 1] * columns : 0;
+      if (chunk->box.count() != chunk->box.size.back())
+        refuse_key(*stored.key, "has a chunk that contains several parts of the weight");
+      const Rectangle part{row, row + rows, column, column + columns};
+      add_range(matrix, part, at.back(), at.back() + chunk->box.count(), places.sources.size(), 0, places.pieces);
+      places.sources.push_back({.key = stored.key, .tensor = stored.tensor, .chunk = chunk});
+    }
+    return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
+  }
+
+  /// Returns the chunks that contain elements of a layer or, outside stacks, all chunks.
+  const std::vector<const DcpChunk*>& chunks_in_layer(const DistTensor& stored) {
+    std::vector<std::vector<const DcpChunk*>>& layers = chunks_[stored.tensor];
+    if (layers.empty()) {
+      layers.resize(stored.layer ? layers_ : 1);
+      for (const DcpChunk& chunk : stored.tensor->chunks) {
+        const std::int64_t first = stored.layer ? chunk.box.offset[0] : 0;
+        const std::int64_t end = stored.layer ? first + chunk.box.size[0] : 1;
+        for (std::int64_t layer = first; layer < std::min(end, layers_); ++layer) layers[layer].push_back(&chunk);
+      }
+    }
+    return layers[stored.layer.value_or(0)];
+  }
+
+  MegatronCommon common_;
+  std::map<std::string, DistTensor> parameters_;  // by canonical name
+  std::int64_t layers_ = 0;
+  std::int64_t optimizer_steps_ = 0;  // as stated beside gradient buffers; 0: not there
+  BufferSegments segments_;
+  std::map<const DcpTensor*, std::vector<std::vector<const DcpChunk*>>> chunks_;  // by layer
+};
+
+}  // namespace
+
+bool holds_torch_dist(const std::string& path) {
+  return holds_dcp(path) &&
+         (file_exists(cat(path, "/", kDistMetadataName)) || file_exists(cat(path, "/", kDistCommonName)));
+}
+
+std::unique_ptr<TensorReader> open_torch_dist(const std::string& path, const ModelSupplement& given, Console& console) {
+  check_backend(path);
+  return std::make_unique<TorchDistReader>(path, given, console);
+}
+
+}  // namespace mtl
