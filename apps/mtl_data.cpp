@@ -10,7 +10,7 @@
 #include "base/shell_word.h"
 #include "base/str.h"
 #include "cli/build_info.h"
-#include "cli/data_commands.h"
+#include "cli/data/commands.h"
 #include "cli/run_main.h"
 #include "data/indexed_dataset.h"
 #include "data/token_formats.h"

@@ -1,9 +1,9 @@
 // mtl-eval: measures loss and perplexity of a model on text or token files.
-#include "cli/eval_run.h"
-#include "cli/eval_tokenizer.h"
+#include "cli/eval/run.h"
+#include "cli/eval/tokenizer.h"
+#include "cli/flags/tokenizer_flags.h"
 #include "cli/single_process.h"
 #include "cli/thread_waits.h"
-#include "cli/tokenizer_flags.h"
 
 using namespace mtl;
 

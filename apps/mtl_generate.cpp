@@ -1,9 +1,9 @@
 // mtl-generate: continues prompts with a model.
-#include "cli/eval_tokenizer.h"
-#include "cli/generate_run.h"
+#include "cli/eval/generate_run.h"
+#include "cli/eval/tokenizer.h"
+#include "cli/flags/tokenizer_flags.h"
 #include "cli/single_process.h"
 #include "cli/thread_waits.h"
-#include "cli/tokenizer_flags.h"
 
 using namespace mtl;
 

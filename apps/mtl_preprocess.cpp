@@ -5,8 +5,8 @@
 #include "base/allocator.h"
 #include "base/count_of.h"
 #include "base/str.h"
+#include "cli/flags/tokenizer_flags.h"
 #include "cli/single_process.h"
-#include "cli/tokenizer_flags.h"
 #include "prep/preprocess.h"
 #include "text/sentences.h"
 

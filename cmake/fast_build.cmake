@@ -10,9 +10,9 @@ set(mtl_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesyst
     <span> <string> <string_view> <utility> <variant> <vector>)
 
 # Puts a module's sources into groups of neighbours that compile together: of at most mtl_group_bytes, so that no
-# compilation is long, and at most 12 files. Or into groups by the first word of their names where `group` is BY_NAME: a
-# program links and loads what any file of a group calls, so the programs' own code is grouped by program, and comm's by
-# library. A file with SIMD code compiles alone, too, or in a group of mtl_group_simd().
+# compilation is long, and at most 12 files. Or into groups by folder and the first word of their names where `group` is
+# BY_NAME: a program links and loads what any file of a group calls, so the programs' own code is grouped by program,
+# and comm's by library. A file with SIMD code compiles alone, too, or in a group of mtl_group_simd().
 set(mtl_group_bytes 110000)
 function(mtl_group_sources group)
   set(number 0)
@@ -24,8 +24,8 @@ function(mtl_group_sources group)
       continue()
     endif()
     if(group STREQUAL BY_NAME)
-      get_filename_component(name ${source} NAME_WE)
-      string(REGEX MATCH "^[a-z]+" name ${name})
+      string(REGEX MATCH "[a-z]+/[a-z]+[^/]*$" name ${source})
+      string(REGEX REPLACE "([a-z]+)/([a-z]+).*" "\\1_\\2" name ${name})
     else()
       get_filename_component(path ${source} ABSOLUTE)
       file(SIZE ${path} size)

@@ -27,7 +27,7 @@ struct ToolWork {
   std::function<Exit(Console&)> run;
 };
 
-/// run_main() settings for a process that is one rank of a job (cli/ranks.h).
+/// run_main() settings for a process that is one rank of a job (cli/train/ranks.h).
 struct RunFrame {
   std::string name;  // prefix for the console's messages; empty: the program's name
   /// If false, prints only warnings and errors, and does not answer --help and the like.

@@ -1,5 +1,5 @@
 // All options for a training run and their defaults, with Megatron-LM's names and values where they exist.
-// apps/cli/train_flags.cpp binds the command line to these options.
+// apps/cli/train/train_flags.cpp binds the command line to these options.
 #pragma once
 
 #include <algorithm>

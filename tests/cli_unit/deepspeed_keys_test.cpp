@@ -1,5 +1,5 @@
 // Answers to the keys of DeepSpeed's configurations, in files like public ones, and in damaged and hostile ones.
-#include "cli/deepspeed_keys.h"
+#include "cli/train/deepspeed_keys.h"
 
 #include "tests/cli_unit/tool.h"
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/write_activity.h"
-#include "cli/ranks.h"
+#include "cli/train/ranks.h"
 #include "comm/agreement.h"
 #include "comm/rank_outcome.h"
 #include "comm/text_exchange.h"

@@ -1,0 +1,267 @@
+#include "cli/eval/generate_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "base/count_of.h"
+#include "base/heartbeat.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "cli/eval/prompts.h"
+#include "cli/eval/tokenizer.h"
+#include "cli/run_main.h"
+#include "models/companion_files.h"
+
+namespace mtl {
+
+namespace {
+
+/// Returns the ids that end a continuation, as in transformers: eos_token_id in generation_config.json; failing that,
+/// the tokenizer's end-of-document token or, without a tokenizer, eos_token_id in config.json.
+std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSource& source) {
+  std::vector<std::int64_t> ids = generation_eos_ids(source.folder());
+  if (ids.empty() && tokenizer != nullptr) return {tokenizer->eod()};
+  if (ids.empty()) ids = eos_ids(source.hf_config());
+  std::vector<std::int32_t> out;
+  for (std::int64_t id : ids) {
+    if (id >= 0 && id < source.config().vocab_size) out.push_back(static_cast<std::int32_t>(id));
+  }
+  return out;
+}
+
+/// Returns the token that replaces an empty prompt, the end-of-document token, or nullopt if unknown.
+std::optional<std::int32_t> first_token(const Tokenizer* tokenizer, const std::vector<std::int32_t>& ends) {
+  if (tokenizer != nullptr) return tokenizer->eod();
+  return ends.empty() ? std::nullopt : std::optional(ends.front());
+}
+
+/// Prints completions as text, ids or JSON lines.
+class Printer {
+ public:
+  Printer(const GenerateOptions& options, const Tokenizer* tokenizer, std::vector<std::int32_t> stops)
+      : options_(options), tokenizer_(tokenizer), stops_(std::move(stops)) {}
+
+  /// begin(), token() and end() stream one completion.
+  void begin(const Prompt& prompt) {
+    is_first_ = true;
+    previous_id_ = prompt.ids.back();
+    if (!options_.ids) write_out(prompt.text);
+  }
+  void token(std::int32_t id) {
+    if (options_.ids) {
+      write_out(cat(is_first_ ? "" : " ", id));
+    } else if (std::find(stops_.begin(), stops_.end(), id) == stops_.end()) {
+      write_out(text_.push(text_after(previous_id_, id)));
+    }
+    is_first_ = false;
+    previous_id_ = id;
+  }
+  void end() { write_out(text_.finish() + "\n"); }
+
+  /// Prints a whole completion.
+  void print(const Prompt& prompt, std::int64_t sample, const Completion& completion) {
+    if (options_.json_lines) return print_json(prompt, sample, completion);
+    begin(prompt);
+    for (std::int32_t id : completion.ids) token(id);
+    end();
+  }
+
+ private:
+  void print_json(const Prompt& prompt, std::int64_t sample, const Completion& completion) const {
+    Json line = Json::object({{"prompt", decode_lossy(prompt.text)}});
+    if (tokenizer_ != nullptr) line.set("completion", text_of(prompt, completion));
+    line.set("ids", Json::Array(completion.ids.begin(), completion.ids.end()));
+    line.set("stop", completion.stopped ? "eos" : "length");
+    if (options_.num_samples > 1) line.set("sample", sample);
+    if (options_.logprobs) line.set("logprobs", Json::Array(completion.logprobs.begin(), completion.logprobs.end()));
+    write_out(line.dump() + "\n");
+  }
+  static void write_out(const std::string& text) {
+    print_out(text);
+    flush_out();
+  }
+  /// Returns the text that `id` adds after `previous`. Returns U+FFFD if the tokenizer, which may have fewer ids than
+  /// the model, does not know the id.
+  std::string text_after(std::int32_t previous, std::int32_t id) const {
+    std::int64_t known = tokenizer_->vocab_size();
+    if (id >= known) return decode_lossy("\xFF");
+    if (previous >= known) return tokenizer_->decode({&id, 1});
+    const std::int32_t pair[] = {previous, id};
+    return tokenizer_->decode(pair).substr(tokenizer_->decode({&previous, 1}).size());
+  }
+  std::string text_of(const Prompt& prompt, const Completion& completion) const {
+    std::string bytes;
+    std::int32_t previous = prompt.ids.back();
+    for (std::int32_t id : std::span(completion.ids).first(completion.ids.size() - (completion.stopped ? 1 : 0))) {
+      bytes += text_after(previous, id);
+      previous = id;
+    }
+    return decode_lossy(bytes);
+  }
+
+  const GenerateOptions& options_;
+  const Tokenizer* tokenizer_;
+  std::vector<std::int32_t> stops_;
+  Utf8Stream text_;
+  bool is_first_ = true;
+  std::int32_t previous_id_ = 0;
+};
+
+GenerationOptions generation_options(const GenerateOptions& options, std::vector<std::int32_t> stops) {
+  return {.max_new_tokens = options.max_new_tokens,
+          .greedy = options.greedy,
+          .sampling = options.sampling,
+          .seed = static_cast<std::uint32_t>(options.seed),
+          .stops = std::move(stops)};
+}
+
+/// One continuation of a prompt.
+struct Task {
+  std::shared_ptr<const Prompt> prompt;
+  std::int64_t sample;
+  std::uint64_t number;  // selects the task's random numbers
+};
+
+/// Yields every prompt once per sample. Reads only as many prompts as it needs.
+class TaskStream {
+ public:
+  using NextPrompt = std::function<std::optional<Prompt>()>;
+  TaskStream(NextPrompt next_prompt, std::int64_t samples) : next_prompt_(std::move(next_prompt)), samples_(samples) {}
+
+  /// Returns the next `count` tasks, or fewer at the end of the input.
+  std::vector<Task> take(std::int64_t count) {
+    std::vector<Task> tasks;
+    while (std::ssize(tasks) < count) {
+      if (prompt_ == nullptr || sample_ == samples_) {
+        std::optional<Prompt> prompt = next_prompt_();
+        if (!prompt) break;
+        prompt_ = std::make_shared<Prompt>(std::move(*prompt));
+        sample_ = 0;
+      }
+      tasks.push_back({prompt_, sample_++, number_++});
+    }
+    return tasks;
+  }
+
+ private:
+  NextPrompt next_prompt_;
+  std::int64_t samples_, sample_ = 0;
+  std::shared_ptr<const Prompt> prompt_;
+  std::uint64_t number_ = 0;
+};
+
+/// Continues and prints one batch. Returns true if a sequence used up the model's positions.
+bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tasks, Generator& generator,
+                    Printer& printer) {
+  const bool streams_tokens = options.streams_tokens();
+  std::vector<Request> requests;
+  for (const Task& task : tasks) requests.push_back({task.prompt->ids, task.number});
+  if (streams_tokens) printer.begin(*tasks[0].prompt);
+  std::vector<Completion> results = generator.run(requests, [&](std::size_t, std::int32_t id) {
+    if (streams_tokens) printer.token(id);
+  });
+  if (streams_tokens) printer.end();
+  bool slid = false;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!streams_tokens) printer.print(*tasks[i].prompt, tasks[i].sample, results[i]);
+    slid = slid || results[i].slides > 0;
+  }
+  return slid;
+}
+
+/// Keeps one generator for all batches. It has as many sequences as the first batch; only the last batch can be
+/// smaller. If a prompt is longer than all earlier ones, a new generator with spare room replaces it.
+class GeneratorCache {
+ public:
+  GeneratorCache(Model& model, GenerationOptions options) : model_(model), options_(std::move(options)) {}
+
+  Generator& for_batch(const std::vector<Task>& batch) {
+    std::size_t longest = 0;
+    for (const Task& task : batch) longest = std::max(longest, task.prompt->ids.size());
+    if (generator_ && longest <= longest_) return *generator_;
+    longest_ = generator_ ? std::bit_ceil(longest) : longest;
+    sequences_ = std::max(sequences_, std::ssize(batch));
+    generator_.reset();  // frees its memory before the next one allocates
+    generator_.emplace(model_, options_, sequences_, longest_);
+    return *generator_;
+  }
+
+ private:
+  Model& model_;
+  GenerationOptions options_;
+  std::optional<Generator> generator_;
+  std::size_t longest_ = 0;
+  std::int64_t sequences_ = 0;
+};
+
+/// Continues and prints all tasks, batch by batch. Returns true if a sequence used up the model's positions.
+bool continue_all(const GenerateOptions& options, GeneratorCache generators, TaskStream tasks, Printer printer) {
+  bool slid = false;
+  while (true) {
+    const std::vector<Task> batch = tasks.take(options.batch_size);
+    if (batch.empty()) return slid;
+    slid = continue_batch(options, batch, generators.for_batch(batch), printer) || slid;
+  }
+}
+
+}  // namespace
+
+Exit generate(const GenerateOptions& options, Console& console) {
+  ModelSource source = open_source(options.model, console);
+  auto tokenizer = tokenizer_of_model(options.model.tokenizer, source, console);
+  if (tokenizer == nullptr && !options.ids) {
+    throw UsageError({{"--load " + options.model.load,
+                       "has no tokenizer files; add --vocab-file and --merge-file or another "
+                       "--tokenizer-type, or use prompts of token ids with --ids"}});
+  }
+  const std::vector<std::int32_t> ends = end_tokens(tokenizer.get(), source);
+  const std::vector<std::int32_t> stops = options.ignore_eos ? std::vector<std::int32_t>() : ends;
+  Model model = load_model(options.model, source, console);
+  const PromptReader reader{
+      .model = model, .tokenizer = tokenizer.get(), .ids = options.ids, .first = first_token(tokenizer.get(), ends)};
+  PromptStream lines(reader, options.input.empty() ? "-" : options.input, console);
+  const bool reads_stdin = options.prompts.empty() && lines.name() == input_name("-");
+  if (reads_stdin) announce_terminal(console);
+  const bool shows_tokens = options.streams_tokens() && is_terminal(STDOUT_FILENO);
+  std::atomic<bool> is_reading = false;
+  std::atomic<std::int64_t> prompts_begun = 0;
+  const Heartbeat continuing(console, [&]() -> std::string {
+    if (is_reading) return reads_stdin && is_terminal(STDIN_FILENO) ? "" : cat("waiting for ", lines.name());
+    return shows_tokens ? "" : cat("continuing prompt ", with_commas(prompts_begun));
+  });
+  std::size_t prompts_read = 0;
+  auto next_prompt = [&]() -> std::optional<Prompt> {
+    std::optional<Prompt> prompt;
+    if (options.prompts.empty()) {
+      is_reading = true;
+      prompt = lines.next();
+      is_reading = false;
+    } else if (prompts_read < options.prompts.size()) {
+      prompt = reader.read_flag(options.prompts[prompts_read++]);
+    }
+    prompts_begun += prompt ? 1 : 0;
+    if (prompt && std::ssize(prompt->ids) > model.positions())
+      console.warn(cat(prompt->where, ": the prompt has ", count_of(std::ssize(prompt->ids), "token"),
+                       ", but the model has ", count_of(model.positions(), "position"), "; using only the last ",
+                       count_of(model.positions(), "token")));
+    return prompt;
+  };
+  const bool slid = continue_all(options, {model, generation_options(options, stops)},
+                                 {next_prompt, options.num_samples}, {options, tokenizer.get(), stops});
+  if (slid)
+    console.info(cat("generation continued from the last ", std::max<std::int64_t>(1, model.positions() / 2),
+                     " tokens whenever all ", model.positions(), " positions of the model were full"));
+  if (lines.bad_lines() == 0) return Exit::ok;
+  if (lines.bad_lines() > 1)
+    console.error(
+        cat(lines.name(), ": ", lines.bad_lines(), " of ", count_of(lines.lines(), "line"), " are not prompts"));
+  return Exit::bad_data;
+}
+
+}  // namespace mtl

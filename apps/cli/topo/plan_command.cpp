@@ -1,0 +1,241 @@
+#include "cli/topo/plan_command.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <optional>
+#include <string>
+
+#include "base/count_of.h"
+#include "base/files.h"
+#include "base/heeded_signals.h"
+#include "base/inputs.h"
+#include "base/interrupt_guard.h"
+#include "base/str.h"
+#include "cli/flags/data_flags.h"
+#include "cli/flags/layout_flags.h"
+#include "cli/flags/precision_flags.h"
+#include "cli/flags/tokenizer_flags.h"
+#include "cli/run_main.h"
+#include "cli/topo/plan_devices.h"
+#include "layout/schedule.h"
+#include "planner/layout_report.h"
+#include "planner/plan_report.h"
+#include "train/fitting_settings.h"
+
+namespace mtl {
+
+namespace {
+
+/// The values of all flags.
+struct PlanCommand {
+  TrainOptions run;
+  PlanModel model;
+  GptConfig config;
+  PlanDevices devices;
+  std::optional<std::string> host_memory, output;
+  FixedLayout fixed;
+  bool json = false, recompute_activations = false;
+
+  PlanRequest request() const {
+    PlanRequest out = devices.request(run, config);
+    if (host_memory && !devices.is_on_cpu()) out.host_bytes = *parse_gigabytes(*host_memory);
+    out.fixed = fixed;
+    return out;
+  }
+};
+
+/// True for names of scripts: with an ending of bash or of sbatch, or without one.
+bool is_script(const std::string& file) {
+  const std::string ending = fs::path(file).extension().string();
+  return file != "-" && std::ranges::count(std::array{"", ".sh", ".bash", ".sbatch", ".slurm"}, ending) > 0;
+}
+
+/// Adds the flags that fix what is searched otherwise.
+void add_fixed_flags(Flags& flags, FixedLayout& fixed) {
+  flags.section("Fixed layout");
+  flags.add("--tensor-model-parallel-size", &fixed.tensor, "N", "only layouts with N ranks that share each layer")
+      .within({1, kLargestWorld});
+  flags.add("--pipeline-model-parallel-size", &fixed.pipeline, "N", "only layouts with N pipeline stages")
+      .within({1, kLargestWorld});
+  flags.add("--context-parallel-size", &fixed.context, "N", "only layouts with N ranks that share each sequence")
+      .within({1, kLargestWorld});
+  flags.add("--schedule,--pipeline-schedule", &fixed.schedule, "NAME", "only this schedule for pipelines")
+      .one_of({kScheduleNames.begin(), kScheduleNames.end()});
+  flags
+      .add("--num-virtual-stages-per-pipeline-rank", &fixed.chunks, "N",
+           "only pipelines with N chunks of layers per stage")
+      .within({1, kMostLayers});
+  flags.add("--zero-stage", &fixed.zero_stage, "N", "only this ZeRO stage, where there are several replicas")
+      .within({0, 3});
+  flags.add("--micro-batch-size", &fixed.micro_batch, "N", "only micro-batches of N samples").within(kBatchSizes);
+  flags
+      .add("--recompute-granularity", &fixed.recompute, "NAME",
+           "only layouts that recompute nothing, attention or whole layers in backward")
+      .one_of({"none", "selective", "full"});
+}
+
+void add_plan_flags(Flags& flags, PlanCommand& command) {
+  TrainOptions& run = command.run;
+  add_device_flags(flags, command.devices, run);
+  flags
+      .add("--host-memory", &command.host_memory, "SIZE",
+           "memory of one node's host that its ranks may use, as in 1000GB (default: not limited)")
+      .only_with("GPUs: the memory of ranks on CPUs is --device-memory",
+                 [&command] { return !command.devices.is_on_cpu(); });
+  flags.section("Model");
+  command.model.add_flag(flags);
+  add_architecture_flags(flags, run, [&command] { return command.model.loaded.has_value(); });
+  add_vocab_size_flag(flags, run.tokenizer.vocab_size, "tokens in the vocabulary, before padding");
+  add_length_flag(flags, run.data);
+  flags.section("Precision");
+  add_precision_flags(flags, run.precision);
+  flags.section("Batch");
+  flags.add("--global-batch-size", &run.batch.global_batch_size, "N", "samples per step, over all ranks")
+      .required()
+      .at_least(1);
+  add_fixed_flags(flags, command.fixed);
+  flags.add_switch("--recompute-activations", command.recompute_activations,
+                   "same as --recompute-granularity selective");
+  flags.section("Output");
+  flags.add_switch("--json", command.json, "print the plan as JSON");
+  flags.add("--output,-o", &command.output, "FILE",
+            "also write a script that starts the best layout, or draw its step if FILE ends in .svg");
+  flags.check([&flags, &command] {
+    TrainOptions& options = command.run;
+    command.model.read(flags);
+    if (command.recompute_activations) command.fixed.recompute = "selective";
+    options.parallel.world = options.parallel.plan_world.value_or(1);
+    options.threads = 1;
+    options.dry_run = true;
+    check_devices(flags, command.devices, options);
+    if (command.devices.is_on_cpu() && !command.devices.device_memory)
+      flags.problem("--device-memory", "is required: the memory of a host for each of its ranks");
+    check_gigabytes(flags, "--host-memory", command.host_memory);
+    if (command.output && !is_script(*command.output) && !ends_with(*command.output, ".svg"))
+      flags.problem("--output " + *command.output,
+                    "does not end in .sh, for a script, or .svg, for a drawing; --json prints the plan as JSON");
+    if (command.output && is_script(*command.output) && command.model.loaded && !is_directory(command.model.load))
+      flags.problem("--load " + command.model.load,
+                    "describes a model that mtl-train cannot load, so there is no script; "
+                    "describe the model by flags, or leave out --output");
+    if (flags.problem_count() == 0) command.config = command.model.check(flags, options);
+  });
+  accept_training_command(flags);
+}
+
+/// Returns the flags of the model and the run that were given.
+std::vector<std::string> repeated_flags(const PlanCommand& command, const Flags& flags) {
+  return flags.given_flags({command.model.loaded ? "" : "--load",
+                            "--world-size",
+                            "--gpus-per-node",
+                            "--hardware",
+                            "--profile",
+                            "--device-memory",
+                            "--host-memory",
+                            "--inside-gbs",
+                            "--between-gbs",
+                            "--inside-us",
+                            "--between-us",
+                            "--host-gbs",
+                            "--disk-gbs",
+                            "--global-batch-size",
+                            "--json",
+                            "--output",
+                            "--tensor-model-parallel-size",
+                            "--pipeline-model-parallel-size",
+                            "--context-parallel-size",
+                            "--schedule",
+                            "--num-virtual-stages-per-pipeline-rank",
+                            "--zero-stage",
+                            "--micro-batch-size",
+                            "--recompute-granularity",
+                            "--recompute-activations"});
+}
+
+/// Returns lines of settings with which a layout fits that does not, or says that there are none.
+std::string settings_that_fit(const Candidate& layout, const PlanRequest& request) {
+  const auto limit = [](double bytes, bool is_per_process) {
+    return MemoryLimit{static_cast<std::uint64_t>(bytes), "", is_per_process};
+  };
+  FitLimits limits;
+  if (layout.options.device == Device::cuda)
+    limits.gpu = limit(request.device_bytes, true);
+  else
+    limits.host.push_back(limit(request.device_bytes, true));
+  if (std::isfinite(request.host_bytes)) limits.host.push_back(limit(request.host_bytes, false));
+  RunStart start;
+  start.config = request.config;
+  const HostRanks host = {.count = static_cast<int>(request.ranks_per_node())};
+  const std::vector<std::string> settings = find_fitting_settings(layout.options, start, host, limits);
+  if (settings.empty()) return "; use more ranks, or a smaller --seq-length or --model";
+  return "; the first of these layouts fits with" + join(settings, "");
+}
+
+/// Keeps INT from ending the process until the object is destroyed. A second INT while one is pending has no effect.
+class HeldInterrupt {
+ public:
+  HeldInterrupt() { ::sigprocmask(SIG_BLOCK, &signals_, &before_); }
+  ~HeldInterrupt() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }  // ends the process if INT has arrived
+  HeldInterrupt(const HeldInterrupt&) = delete;
+
+  bool has_arrived() const {
+    sigset_t pending;
+    ::sigpending(&pending);
+    return ::sigismember(&pending, SIGINT) == 1;
+  }
+
+ private:
+  sigset_t signals_ = heeded_signals({SIGINT}), before_;
+};
+
+void write_plan(const PlanCommand& command, const Flags& flags, Console& console) {
+  const HeldInterrupt interrupt;
+  if (command.output) check_output({flags.config_file()}, *command.output);
+  const PlanRequest request = command.request();
+  console.progress("listing layouts");
+  const LayoutPlans plans = plan_layouts(request, 5, [&](const LayoutPlans& so_far) {
+    console.progress(progress_text(so_far));
+    return !interrupt.has_arrived();
+  });
+  console.end_progress();
+  if (!plans.is_complete && plans.best.empty()) return console.warn("interrupted before a layout that fits was found");
+  print_out(command.json ? plan_json(plans, request).dump(2) + "\n" : plan_text(plans, request));
+  if (!plans.is_complete) {
+    if (command.output) console.warn(cat("interrupted, so ", *command.output, " is not written"));
+    return flush_out();
+  }
+  if (plans.candidates == 0 && !request.fixed.flags().empty())
+    fail_at(Exit::failure, join(request.fixed.flags(), " "), "no layout of ",
+            count_of(request.run.parallel.world, "rank"), " is like this; give fewer of these flags, or other values");
+  if (plans.candidates == 0)
+    fail_at(Exit::failure, cat("--world-size ", request.run.parallel.world),
+            "the ranks cannot be divided: no tensor-parallel and pipeline sizes divide both them and the model's heads "
+            "and layers, such that the data-parallel ranks divide --global-batch-size ",
+            *request.run.batch.global_batch_size, "; change one of the two");
+  if (plans.best.empty())
+    fail_at(Exit::failure,
+            command.devices.device_memory ? "--device-memory " + *command.devices.device_memory
+                                          : request.machine.device.name,
+            "no layout fits in ", format("%.4g", request.device_bytes * 1e-9), " GB",
+            command.host_memory ? cat(" and --host-memory ", *command.host_memory) : "",
+            settings_that_fit(plans.too_large.at(0), request));
+  if (!command.output) return;
+  InterruptGuard guard(flags.program());
+  write_file_atomic(*command.output,
+                    ends_with(*command.output, ".svg") ? layout_svg(plans.best[0], request)
+                                                       : plan_script(plans, request, repeated_flags(command, flags)),
+                    &guard);
+}
+
+}  // namespace
+
+int run_plan_command(int argc, const char* const* argv) {
+  PlanCommand command;
+  Flags flags("mtl-topo plan", "find the fastest layout of a training run on given devices");
+  add_plan_flags(flags, command);
+  return run_main(flags, argc, argv, [&](Console& console) { write_plan(command, flags, console); });
+}
+
+}  // namespace mtl

@@ -1,0 +1,100 @@
+#include "cli/topo/time_command.h"
+
+#include <functional>
+
+#include "base/files.h"
+#include "base/inputs.h"
+#include "base/interrupt_guard.h"
+#include "base/str.h"
+#include "cli/flags/data_flags.h"
+#include "cli/flags/layout_flags.h"
+#include "cli/flags/precision_flags.h"
+#include "cli/flags/tokenizer_flags.h"
+#include "cli/run_main.h"
+#include "cli/topo/plan_devices.h"
+#include "planner/layout_report.h"
+#include "planner/plan_report.h"
+#include "train/stage_checks.h"
+
+namespace mtl {
+
+namespace {
+
+/// The values of all flags.
+struct TimeCommand {
+  TrainOptions run;
+  PlanModel model;
+  GptConfig config;
+  PlanDevices devices;
+  std::optional<std::string> output;
+  bool json = false;
+};
+
+/// Resolves the model, and reports what mtl-train would refuse.
+void check_run(Flags& flags, TimeCommand& command) {
+  TrainOptions& run = command.run;
+  command.model.read(flags);
+  run.parallel.world = run.parallel.plan_world.value_or(1);
+  run.threads = 1;
+  run.dry_run = true;
+  check_devices(flags, command.devices, run);
+  const ReportProblem report = std::bind_front(&Flags::problem, &flags);
+  if (!run.parallel.offload_optimizer.empty() && !command.devices.disk_gbs)
+    flags.problem("--offload-optimizer " + run.parallel.offload_optimizer,
+                  "needs --disk-gbs, the rate of the files' disk");
+  check_options(run, report);
+  if (flags.problem_count() == 0) command.config = command.model.check(flags, run);
+}
+
+void add_time_flags(Flags& flags, TimeCommand& command) {
+  TrainOptions& run = command.run;
+  add_device_flags(flags, command.devices, run);
+  flags.section("Model");
+  command.model.add_flag(flags);
+  add_architecture_flags(flags, run, [&command] { return command.model.loaded.has_value(); });
+  add_vocab_size_flag(flags, run.tokenizer.vocab_size, "tokens in the vocabulary, before padding");
+  add_length_flag(flags, run.data);
+  add_mask_flag(flags, run.data);
+  flags.section("Precision");
+  add_precision_flags(flags, run.precision);
+  flags.section("Batch");
+  add_batch_size_flags(flags, run.batch);
+  flags.section("Layout");
+  add_grid_flags(flags, run.parallel);
+  add_schedule_flag(flags, run.parallel, "--schedule,--pipeline-schedule");
+  add_interleaving_flags(flags, run.parallel);
+  add_stage_flags(flags, run.parallel);
+  add_sharing_flags(flags, run.parallel);
+  add_recompute_flags(flags, run.parallel);
+  add_offload_flags(flags, run.parallel, [&command] { return !command.devices.is_on_cpu(); });
+  flags.section("Output");
+  flags.add_switch("--json", command.json, "print the result as JSON");
+  flags.add("--output,-o", &command.output, "FILE.svg", "also draw the step");
+  flags.check([&flags, &command] {
+    if (command.output && !ends_with(*command.output, ".svg"))
+      flags.problem("--output " + *command.output, "is not a drawing; choose a name that ends in .svg");
+    check_run(flags, command);
+  });
+  accept_training_command(flags);
+}
+
+void write_time(const TimeCommand& command, const Flags& flags) {
+  if (command.output) check_output({flags.config_file()}, *command.output);
+  const PlanRequest request = command.devices.request(command.run, command.config);
+  const TimedLayout timed = time_layout(request);
+  print_out(command.json ? time_json(timed, request).dump(2) + "\n" : time_text(timed, request));
+  if (!command.output) return;
+  InterruptGuard guard(flags.program());
+  write_file_atomic(*command.output, layout_svg(timed.candidate, request), &guard);
+}
+
+}  // namespace
+
+int run_time_command(int argc, const char* const* argv) {
+  TimeCommand command;
+  Flags flags("mtl-topo time", "tell how long a step of a layout takes on given devices");
+  add_time_flags(flags, command);
+  return run_main(flags, argc, argv, [&](Console&) { write_time(command, flags); });
+}
+
+}  // namespace mtl
