@@ -136,16 +136,13 @@ struct ConvertCommand {
 void add_flags(Flags& flags, ConvertCommand& command) {
   ConvertOptions& options = command.options;
   flags.section("Model");
-  flags
-      .add("--load", &options.load, "PATH",
-           "model to read: a --save folder of mtl-train, one checkpoint, a Hugging Face folder, or a Megatron-LM "
-           "checkpoint")
+  flags.add("--load", &options.load, "PATH", cat("model to read: a --save folder of mtl-train, ", loadable_models()))
       .required();
   flags.add("--save", &options.save, "DIR", "folder to write; appears only when complete").required();
   flags
       .add("--to", &options.to, "FORMAT",
            "output format: a Hugging Face folder, or a checkpoint of mtl or of Megatron-LM")
-      .one_of({"hf", "mtl", "megatron"});
+      .one_of(written_formats());
   flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights (default: as stored)")
       .one_of({"float32", "float16", "bfloat16"});
   flags

@@ -14,7 +14,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/manifest.h"
 #include "ckpt/model_folder.h"
-#include "models/foreign_model.h"
+#include "models/foreign_formats.h"
 #include "models/megatron_folder.h"
 
 namespace mtl {

@@ -6,12 +6,9 @@
 #include "base/count_of.h"
 #include "base/files.h"
 #include "base/memory_limits.h"
-#include "ckpt/checkpoint.h"
+#include "ckpt/model_formats.h"
 #include "ckpt/output_folder.h"
-#include "comm/groups.h"
-#include "models/companion_files.h"
-#include "models/hf_folder.h"
-#include "models/tensor_blocks.h"
+#include "ckpt/write_checkpoint.h"
 #include "models/torch_dist_writer.h"
 #include "nn/model_params.h"
 
@@ -29,19 +26,6 @@ ConversionHook count_nonfinite_into(std::vector<NonfiniteElements>& found) {
     found.back().in_source += before;
     found.back().in_output += from == to ? before : count_nonfinite(to, converted);
   };
-}
-
-/// Fills `out` with an entire tensor, whose elements are rounded to `dtype`.
-void read_tensor(const ModelSource& source, const SavedTensor& tensor, StoredDType dtype, std::vector<std::byte>& out,
-                 const ConversionHook& on_conversion = {}) {
-  const Slice whole = whole_slice(tensor.shape);
-  out.resize(whole.count() * bits_of(dtype) / 8);
-  TensorBlocks(source, on_conversion).read({tensor.name, tensor.name, dtype}, whole, out);
-}
-
-/// Returns a tensor's dtype in the output. --dtype applies to parameters, but not to optimizer states.
-StoredDType target_dtype(const SavedTensor& tensor, std::optional<StoredDType> dtype) {
-  return starts_with(tensor.name, "param.") ? dtype.value_or(tensor.dtype) : tensor.dtype;
 }
 
 /// Lists the tensors for which `count` is not 0, as in "'h.0.ln_1.weight' (3 of 192 elements), ... and 5 more tensors".
@@ -84,45 +68,6 @@ void warn_about_nonfinite(const ModelSource& source, const ConvertReport& report
                      "; use --dtype bfloat16, which has the range of float32"));
 }
 
-/// Records the rounded dtype in the run's precision, so that a run that needs unrounded main parameters refuses to
-/// resume.
-void record_rounded_weights(TrainState& state, StoredDType dtype) {
-  const Json* record = state.extra.find("precision");
-  const bool trained_here =
-      record != nullptr || state.extra.find("seed") != nullptr;  // fp32 runs do not record a precision
-  if (!trained_here) return;
-  Json precision = record != nullptr ? *record : Json::object();
-  precision.set("main_params", torch_name_of(dtype));
-  state.extra.set("precision", std::move(precision));
-}
-
-void write_mtl(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
-               std::optional<StoredDType> dtype, const ConversionHook& on_conversion) {
-  TrainState state = source.state().value_or(TrainState{});
-  if (Json config = source.hf_config(); !config.is_null()) state.extra.set("hf_config", std::move(config));
-  if (source.dropout()) state.extra.set("dropout", dropout_to_json(*source.dropout()));
-  if (dtype) record_rounded_weights(state, *dtype);
-  std::vector<TensorToSave> tensors;
-  std::vector<std::byte> buffer;
-  for (const SavedTensor& tensor : source.tensors()) {
-    StoredDType target = target_dtype(tensor, dtype);
-    tensors.push_back({{tensor.name, target, tensor.shape}, whole_slice(tensor.shape), [&, tensor, target] {
-                         read_tensor(source, tensor, target, buffer, on_conversion);
-                         return std::span<const std::byte>(buffer);
-                       }});
-  }
-  SaveOptions save;
-  save.command_line = options.command_line;
-  save.add_files = [&](const std::string& to) { copy_companion_files(source.folder(), to); };
-  SelfCommunicator alone;
-  const auto no_warning = [](const std::string&) {};  // a new folder has no older checkpoints
-  commit_checkpoint(folder, {source.config(), state, [&] { return std::move(tensors); }}, save, alone, no_warning);
-}
-
-bool writes_torch_dist(const ConvertOptions& options) {
-  return options.to == "megatron" && options.ckpt_format == "torch_dist";
-}
-
 void check_tensors(const ModelSource& source, const ModelSource& written, std::optional<StoredDType> dtype) {
   std::vector<std::byte> expected, read;
   for (const SavedTensor& tensor : source.tensors()) {
@@ -151,10 +96,10 @@ void check_verification(const ModelSource& source, const ConvertOptions& options
   options.check_comparison(source.config());
 }
 
-void verify_output(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
-                   std::optional<StoredDType> dtype, Console& console) {
+void verify_output(const ModelSource& source, const std::string& folder, const ModelFormat& format,
+                   const ConvertOptions& options, std::optional<StoredDType> dtype, Console& console) {
   // A torch_dist checkpoint with optimizer state is read from its main weights, which --dtype does not round.
-  if (writes_torch_dist(options) && source.has_optimizer()) dtype = StoredDType::f32;
+  if (format.name == "torch_dist" && source.has_optimizer()) dtype = StoredDType::f32;
   ModelSource written = open_model(folder, console, {source.config().vocab_size, {}});
   written.verify();
   check_tensors(source, written, dtype);
@@ -165,23 +110,6 @@ void verify_output(const ModelSource& source, const std::string& folder, const C
   });
   require(narrower || difference == 0, "verification failed: the logits of source and output differ by up to ",
           difference);
-}
-
-void write_model(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
-                 std::optional<StoredDType> dtype, ConvertReport& report) {
-  const ConversionHook on_conversion = count_nonfinite_into(report.nonfinite);
-  if (options.to == "mtl") return write_mtl(source, folder, options, dtype, on_conversion);
-  if (options.to == "megatron") {
-    MegatronWriteOptions write = options.megatron;
-    write.dtype = dtype;
-    write.on_conversion = on_conversion;
-    return writes_torch_dist(options) ? write_torch_dist(source, folder, write) : write_megatron(source, folder, write);
-  }
-  HfWriteOptions write{.dtype = dtype,
-                       .max_shard_bytes = *parse_size(options.max_shard_size),
-                       .end_of_text_id = find_end_of_text_id(source.folder()),
-                       .on_conversion = on_conversion};
-  write_hf_folder(source, folder, write);
 }
 
 void list_files(const std::string& folder, ConvertReport& report) {
@@ -218,6 +146,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   InterruptGuard guard(console.program());  // must outlive `output`, because the guard removes its folder on a signal
   std::optional<StoredDType> dtype;
   if (options.dtype) dtype = parse_torch_dtype(*options.dtype);
+  const ModelFormat& format = written_format(options.to, options.ckpt_format);
   ModelSource source = open_model(options.load, console, options.given);
   if (source.has_padded_vocabulary()) source.trim_vocabulary(options.vocabulary_in(source.folder()), console);
   const std::int64_t vocabulary = source.config().vocab_size;
@@ -226,7 +155,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
             source.folder(), ", which has ", vocabulary, " tokens; remove the flag");
   if (const std::string& problem = source.optimizer_problem(); !problem.empty())
     console.warn(cat("converting the weights without the optimizer state: ", problem));
-  if (writes_torch_dist(options) && source.has_optimizer() && !states_adam_settings(source))
+  if (format.name == "torch_dist" && source.has_optimizer() && !states_adam_settings(source))
     console.warn(cat(source.folder(),
                      " does not state Adam's betas and epsilon; writing Megatron-LM's defaults, 0.9, "
                      "0.999 and 1e-8, which Megatron-LM uses in place of its flags"));
@@ -239,7 +168,12 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   report.replaced = output.replaced();
   report.parameters = parameter_count(source.config());
   report.dtype = torch_name_of(target_dtype(source.tensors().front(), dtype));
-  write_model(source, output.staged(), options, dtype, report);
+  format.write(source, output.staged(),
+               {.dtype = dtype,
+                .on_conversion = count_nonfinite_into(report.nonfinite),
+                .max_shard_bytes = *parse_size(options.max_shard_size),
+                .megatron = options.megatron,
+                .command_line = options.command_line});
   source.verify();  // what the writers have not read
   std::erase_if(report.nonfinite, [](const NonfiniteElements& one) { return one.in_source + one.in_output == 0; });
   warn_about_nonfinite(source, report, console);
@@ -247,7 +181,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
     const std::string overflowing = overflowing_tensors(report.nonfinite);
     require(overflowing.empty(), "verification failed: ", report.dtype, " cannot represent all elements of ",
             overflowing, "; choose --dtype bfloat16 or float32");
-    verify_output(source, output.staged(), options, dtype, console);
+    verify_output(source, output.staged(), format, options, dtype, console);
   }
   list_files(output.staged(), report);
   output.commit();

@@ -4,39 +4,23 @@
 #include <vector>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "base/output_lock.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/manifest.h"
-#include "formats/dcp_folder.h"
 #include "models/companion_files.h"
-#include "models/hf_config.h"
 #include "models/megatron_folder.h"
-#include "models/torch_dist_reader.h"
 
 namespace mtl {
 
 namespace {
 
-bool has_file(const std::vector<FolderEntry>& entries, const std::string& name) {
-  return std::ranges::any_of(entries, [&](const FolderEntry& e) { return e.is_file && e.name == name; });
-}
-
-bool is_hf_file(const std::string& name) {
-  return name == "config.json" || name == "model.safetensors" || name == "model.safetensors.index.json" ||
-         matches(name, "model-#-of-#.safetensors") || is_companion_file(name);
-}
-
-bool is_checkpoint_file(const std::string& name) {
-  return name == kManifestName || matches(name, "shard_#.safetensors") || is_companion_file(name);
-}
+using Entries = std::vector<FolderEntry>;
 
 std::string not_part(const std::string& name) { return cat("contains '", name, "', which is not part of a model"); }
 
 /// Returns "contains 'notes.txt', which is not part of a model" for the first entry for which `is_part` is false, or
 /// "".
 template <class IsPart>
-std::string foreign_entry(const std::vector<FolderEntry>& entries, const IsPart& is_part) {
+std::string foreign_entry(const Entries& entries, const IsPart& is_part) {
   auto found = std::ranges::find_if_not(entries, is_part);
   return found == entries.end() ? "" : not_part(found->name);
 }
@@ -46,60 +30,54 @@ std::string within(const std::string& problem, const std::string& name) {
   return problem.empty() ? "" : cat(problem, " (in ", name, ")");
 }
 
-bool describes_known_model(const std::string& path) {
-  return passes([&] { return find_hf_family_of(Json::read(path)) != nullptr; });
+/// Returns the parts inside a folder, relative to it: {"mp_rank_#/x.pt", "y"} and "mp_rank_00" give {"x.pt"}.
+std::vector<std::string_view> parts_in(std::span<const std::string_view> parts, const std::string& name) {
+  std::vector<std::string_view> inner;
+  for (const std::string_view part : parts) {
+    const std::size_t slash = part.find('/');
+    if (slash != std::string_view::npos && matches(name, part.substr(0, slash)))
+      inner.push_back(part.substr(slash + 1));
+  }
+  return inner;
 }
 
-FolderContents examine_hf(const std::string& path, const std::vector<FolderEntry>& entries) {
-  FolderContents out;
-  const bool is_known = describes_known_model(path + "/config.json");
-  out.kind = is_known ? "a Hugging Face model" : "a config.json, by which programs recognize a Hugging Face model";
-  out.problem = foreign_entry(entries, [](const FolderEntry& e) { return e.is_file && is_hf_file(e.name); });
-  if (out.problem.empty() && !is_known) out.problem = "contains a config.json for a different kind of model";
-  return out;
-}
-
-std::string foreign_in_checkpoint(const std::string& path) {
-  return foreign_entry(list_entries(path),
-                       [](const FolderEntry& e) { return e.is_file && is_checkpoint_file(e.name); });
-}
-
-/// Returns the problem with the first entry that is not part of a Megatron-LM checkpoint, or "". A checkpoint contains
-/// companion files and one folder per rank with a single file.
-std::string foreign_in_megatron(const std::string& path) {
+/// Returns the problem with the first entry that is neither one of a model's parts nor, in its own folder, a companion
+/// file, or "".
+std::string foreign_in(const std::string& path, std::span<const std::string_view> parts, bool has_companions = true) {
   for (const FolderEntry& e : list_entries(path)) {
-    if (e.is_file && is_companion_file(e.name)) continue;
-    if (!e.is_folder || !is_megatron_rank(e.name)) return not_part(e.name);
-    const std::string problem = foreign_entry(list_entries(cat(path, "/", e.name)), [](const FolderEntry& file) {
-      return file.is_file && file.name == kRankFile;
-    });
+    const auto is_it = [&](std::string_view part) { return matches(e.name, part); };
+    if (e.is_file && (std::ranges::any_of(parts, is_it) || (has_companions && is_companion_file(e.name)))) continue;
+    const std::vector<std::string_view> inner = parts_in(parts, e.name);
+    if (!e.is_folder || inner.empty()) return not_part(e.name);
+    const std::string problem = foreign_in(cat(path, "/", e.name), inner, false);
     if (!problem.empty()) return within(problem, e.name);
   }
   return "";
 }
 
-bool is_dcp_file(const std::string& name) {
-  return name == kDcpMetadataName || matches(name, "__#_#.distcp") || name == kDistMetadataName ||
-         name == kDistCommonName || is_companion_file(name);
+/// Returns the first format that mtl replaces whose model the folder is, or nullptr.
+const ModelFormat* find_replaceable(const std::string& path, ModelFormats formats) {
+  const ModelFormat* format = find_model_format(path, formats);
+  return format != nullptr && !format->parts.empty() ? format : nullptr;
 }
 
-std::string foreign_in_dcp(const std::string& path) {
-  return foreign_entry(list_entries(path), [](const FolderEntry& e) { return e.is_file && is_dcp_file(e.name); });
-}
-
-std::string foreign_in_iteration(const std::string& path) {
-  return holds_dcp(path) ? foreign_in_dcp(path) : foreign_in_megatron(path);
+FolderContents examine_model(const std::string& path, const ModelFormat& format) {
+  FolderContents out{.kind = std::string(format.content), .problem = foreign_in(path, format.parts)};
+  if (format.is_model == nullptr || format.is_model(path)) return out;
+  out.kind = cat("a ", format.recognized, ", by which programs recognize ", format.content);
+  if (out.problem.empty()) out.problem = cat("contains a ", format.recognized, " for a different kind of model");
+  return out;
 }
 
 /// Sets out.problem in these cases:
 /// - There is an entry that is not a checkpoint and for which `is_own` is false.
-/// - `foreign_in` finds a foreign entry in a checkpoint.
+/// - There is a foreign entry in a checkpoint.
 /// - There are multiple checkpoints.
 ///
 /// Sets out.kind if there is a checkpoint.
-template <class IsOwn, class ForeignIn>
-void examine_checkpoints(const std::string& path, const std::vector<FolderEntry>& entries, const IsOwn& is_own,
-                         const ForeignIn& foreign_in, FolderContents& out) {
+template <class IsOwn>
+void examine_checkpoints(const std::string& path, const Entries& entries, const IsOwn& is_own, ModelFormats formats,
+                         FolderContents& out) {
   std::vector<std::string> checkpoints;
   out.problem = foreign_entry(entries, [&](const FolderEntry& e) {
     const bool is_release = e.name == kReleaseFolder && holds_megatron_iteration(cat(path, "/", e.name));
@@ -108,35 +86,36 @@ void examine_checkpoints(const std::string& path, const std::vector<FolderEntry>
     return is_checkpoint || is_own(e);
   });
   for (const std::string& name : checkpoints) {
-    if (out.problem.empty()) out.problem = within(foreign_in(cat(path, "/", name)), name);
+    const std::string folder = cat(path, "/", name);
+    const ModelFormat* format = find_replaceable(folder, formats);
+    if (out.problem.empty())
+      out.problem = within(foreign_in(folder, format != nullptr ? format->parts : formats.front().parts), name);
   }
   if (out.problem.empty() && checkpoints.size() > 1)
     out.problem = cat("contains ", checkpoints.size(), " checkpoints of a training run");
   if (!checkpoints.empty()) out.kind = cat("the checkpoint ", checkpoints.front());
 }
 
-FolderContents examine_megatron_folder(const std::string& path, const std::vector<FolderEntry>& entries) {
-  FolderContents out;
-  const auto is_own = [](const FolderEntry& e) {
-    return e.is_file && (e.name == kTrackerName || is_companion_file(e.name));
-  };
-  examine_checkpoints(path, entries, is_own, foreign_in_iteration, out);
-  out.kind = "a Megatron-LM checkpoint";
-  return out;
-}
-
 bool is_file_of_run(const std::string& name) { return name == kLockName || name == kTrackerName || name == kRunIdName; }
 
-FolderContents examine_save_folder(const std::string& path, const std::vector<FolderEntry>& entries) {
-  FolderContents out;
-  out.is_save_folder = true;
-  out.kind = "a save folder without checkpoints";
+FolderContents examine_save_folder(const std::string& path, const Entries& entries, ModelFormats formats) {
+  FolderContents out{.kind = "a save folder without checkpoints", .problem = "", .is_save_folder = true};
   const std::vector<std::string> leftovers = list_leftovers(path);
   const auto is_own = [&](const FolderEntry& e) {
     return (e.is_file && is_file_of_run(e.name)) ||
            std::ranges::find(leftovers, cat(path, "/", e.name)) != leftovers.end();
   };
-  examine_checkpoints(path, entries, is_own, foreign_in_checkpoint, out);
+  examine_checkpoints(path, entries, is_own, formats, out);
+  return out;
+}
+
+FolderContents examine_megatron_folder(const std::string& path, const Entries& entries, ModelFormats formats) {
+  FolderContents out;
+  const auto is_own = [](const FolderEntry& e) {
+    return e.is_file && (e.name == kTrackerName || is_companion_file(e.name));
+  };
+  examine_checkpoints(path, entries, is_own, formats, out);
+  out.kind = "a Megatron-LM checkpoint";
   return out;
 }
 
@@ -149,37 +128,44 @@ std::string complete_name(const std::string& name) {
   return is_temporary ? name.substr(0, end) : name;
 }
 
+/// True if `name` is that of a file or, with `is_folder`, of a folder in any model that mtl replaces.
+bool is_name_in_model(const std::string& name, bool is_folder, ModelFormats formats) {
+  for (const ModelFormat& format : formats) {
+    for (const std::string_view part : format.parts) {
+      const std::vector<std::string> path = split(std::string(part), '/');
+      if (!is_folder && matches(name, path.back())) return true;
+      for (std::size_t i = 0; is_folder && i + 1 < path.size(); ++i)
+        if (matches(name, path[i])) return true;
+    }
+  }
+  return is_folder ? iteration_in_name(name) || name == kReleaseFolder
+                   : is_companion_file(name) || is_file_of_run(name);
+}
+
 }  // namespace
 
-FolderContents examine_model_folder(const std::string& path) {
-  const std::vector<FolderEntry> entries = list_entries(path);
-  if (has_file(entries, kManifestName)) return {.kind = "a checkpoint", .problem = foreign_in_checkpoint(path)};
-  if (has_file(entries, "config.json")) return examine_hf(path, entries);
-  if (holds_megatron_ranks(path)) return {.kind = "a Megatron-LM checkpoint", .problem = foreign_in_megatron(path)};
-  if (holds_dcp(path)) return {.kind = "a distributed checkpoint", .problem = foreign_in_dcp(path)};
+FolderContents examine_model_folder(const std::string& path, ModelFormats formats) {
+  const Entries entries = list_entries(path);
+  if (const ModelFormat* format = find_replaceable(path, formats)) return examine_model(path, *format);
   const bool is_megatron_folder = std::ranges::any_of(
       entries, [&](const FolderEntry& e) { return e.is_folder && holds_megatron_iteration(cat(path, "/", e.name)); });
-  if (is_megatron_folder) return examine_megatron_folder(path, entries);
+  if (is_megatron_folder) return examine_megatron_folder(path, entries, formats);
   const bool is_save_folder = std::ranges::any_of(entries, [](const FolderEntry& e) {
     return e.name == kLockName || e.name == kTrackerName || iteration_in_name(e.name);
   });
-  if (is_save_folder) return examine_save_folder(path, entries);
+  if (is_save_folder) return examine_save_folder(path, entries, formats);
   FolderContents out;
   if (!entries.empty()) out.problem = "does not contain a model";
   return out;
 }
 
-std::string find_foreign_entry(const std::string& path) {
+std::string find_foreign_entry(const std::string& path, ModelFormats formats) {
   if (fs::is_symlink(path)) return "";
   if (!is_directory(path)) return "is a file";
   for (const FolderEntry& e : list_entries(path)) {
-    const std::string name = complete_name(e.name);
-    const bool is_part = e.is_file && (is_hf_file(name) || is_checkpoint_file(name) || is_dcp_file(name) ||
-                                       is_file_of_run(name) || name == kRankFile);
-    const bool may_hold_parts =
-        e.is_folder && (iteration_in_name(name) || name == kReleaseFolder || is_megatron_rank(name));
-    if (!is_part && !may_hold_parts) return not_part(e.name);
-    const std::string problem = is_part ? "" : find_foreign_entry(cat(path, "/", e.name));
+    const bool is_part = (e.is_file || e.is_folder) && is_name_in_model(complete_name(e.name), e.is_folder, formats);
+    if (!is_part) return not_part(e.name);
+    const std::string problem = e.is_file ? "" : find_foreign_entry(cat(path, "/", e.name), formats);
     if (!problem.empty()) return within(problem, e.name);
   }
   return "";

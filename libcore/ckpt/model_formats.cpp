@@ -1,137 +1,77 @@
 #include "ckpt/model_formats.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/files.h"
 #include "base/printable.h"
+#include "ckpt/checkpoint.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/manifest.h"
-#include "ckpt/model_folder.h"
-#include "formats/dcp_folder.h"
-#include "models/dcp_llama.h"
-#include "models/deepspeed_checkpoint.h"
-#include "models/deepspeed_folder.h"
-#include "models/foreign_model.h"
-#include "models/hf_folder.h"
-#include "models/hf_weights.h"
-#include "models/megatron_checkpoint.h"
-#include "models/megatron_folder.h"
-#include "models/torch_dist_reader.h"
+#include "ckpt/write_checkpoint.h"
+#include "models/foreign_formats.h"
 
 namespace mtl {
 
 namespace {
 
-bool holds_hf(const std::string& path) { return file_exists(path + "/config.json"); }
+constexpr FormatMark kOwnMarks[] = {{kManifestName}};
+constexpr std::string_view kOwnParts[] = {kManifestName, "shard_#.safetensors"};
+constexpr ModelFormat kOwnFormat = {
+    .name = "mtl",
+    .kind = "checkpoint",
+    .content = "a checkpoint",
+    .program = "mtl",
+    .recognized = "manifest.json",
+    .versions = "0.1.0 and later",
+    .reads = "weights, Adam's moments, training state",
+    .writes = "--to mtl",
+    .proof = "cli/ages_test.sh",
+    .marks = kOwnMarks,
+    .parts = kOwnParts,
+    .open = [](const std::string& path, const ModelSupplement&, Console&) { return open_checkpoint(path); },
+    .write = write_checkpoint};
 
-/// Returns the newest checkpoint in the output folder of transformers' Trainer. In a run's folder, such a folder is an
-/// export.
-std::optional<std::string> current_trainer_checkpoint(const std::string& path, Console&) {
-  if (is_directory(path) && !list_iterations(path).empty()) return std::nullopt;
-  return newest_numbered(path, "checkpoint-", holds_hf);
+/// Returns the words of a list: "a, b or c".
+std::string one_of(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += cat(i == 0 ? "" : i + 1 < words.size() ? ", " : " or ", words[i]);
+  return text;
 }
 
-constexpr ModelFormat kModelFormats[] = {
-    {.name = "mtl",
-     .kind = "checkpoint",
-     .recognized = "manifest.json",
-     .versions = "0.1.0 and later",
-     .reads = "weights, Adam's moments, training state",
-     .writes = "--to mtl",
-     .proof = "cli/ages_test.sh",
-     .holds = [](const std::string& path) { return file_exists(cat(path, "/", kManifestName)); },
-     .current = nullptr,
-     .open = [](const std::string& path, const ModelSupplement&, Console&) { return open_checkpoint(path); }},
-    {.name = "megatron",
-     .kind = "Megatron-LM checkpoint",
-     .recognized = "mp_rank_*/model_optim_rng.pt",
-     .versions = "every release that wrote --ckpt-format torch",
-     .reads = "weights, Adam's moments, training state",
-     .writes = "--to megatron",
-     .proof = "models/megatron_test.cpp",
-     .holds = holds_megatron,
-     .current = current_megatron_checkpoint,
-     .open = open_megatron},
-    {.name = "torch_dist",
-     .kind = "distributed Megatron-LM checkpoint",
-     .recognized = "metadata.json and .metadata",
-     .versions = "megatron-core 0.10 to 0.19; Megatron-LM d98e8a64",
-     .reads = "weights, Adam's moments, training state",
-     .writes = "--to megatron --ckpt-format torch_dist",
-     .lacks_config = true,
-     .basis = "dcp",
-     .proof = "models/dcp_golden_test.cpp",
-     .holds = holds_torch_dist,
-     .current = current_megatron_checkpoint,
-     .open = open_torch_dist},
-    {.name = "dcp",
-     .kind = "PyTorch distributed checkpoint",
-     .recognized = ".metadata",
-     .versions = "torchtitan's checkpoints of Llama models",
-     .reads = "weights, Adam's moments, step",
-     .writes = "",
-     .lacks_config = true,
-     .proof = "models/dcp_golden_test.cpp",
-     .holds = holds_dcp,
-     .current = current_dcp_step,
-     .open = open_dcp_llama},
-    {.name = "neox",
-     .kind = "GPT-NeoX checkpoint",
-     .recognized = "layer_00-*-model_states.pt",
-     .versions = "GPT-NeoX 1.0 and later, with ZeRO 0 to 2; universal",
-     .reads = "weights, Adam's moments, training state",
-     .writes = "",
-     .basis = "deepspeed",
-     .proof = "models/deepspeed_test.cpp",
-     .holds = holds_neox,
-     .current = current_deepspeed_checkpoint,
-     .open = open_deepspeed},
-    {.name = "deepspeed",
-     .kind = "DeepSpeed checkpoint",
-     .recognized = "mp_rank_*_model_states.pt",
-     .versions = "Megatron-DeepSpeed of BigScience and Microsoft, with ZeRO 0 to 2; universal",
-     .reads = "weights, Adam's moments, training state",
-     .writes = "",
-     .proof = "models/deepspeed_test.cpp",
-     .holds = holds_deepspeed,
-     .current = current_deepspeed_checkpoint,
-     .open = open_deepspeed},
-    {.name = "hf",
-     .kind = "Hugging Face folder",
-     .recognized = "config.json",
-     .versions = "transformers 4 and 5",
-     .reads = "weights",
-     .writes = "--to hf",
-     .proof = "cli/transformers_long.sh",
-     .holds = holds_hf,
-     .current = current_trainer_checkpoint,
-     .open = [](const std::string& path, const ModelSupplement&, Console&) { return open_hf_folder(path); },
-     .find_weights = find_hf_weights},
-};
+void add_new(std::vector<std::string>& words, std::string word) {
+  if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
+}
 
 }  // namespace
 
-std::span<const ModelFormat> model_formats() { return kModelFormats; }
-
-const ModelFormat* find_model_format(const std::string& path) {
-  const auto found = std::ranges::find_if(kModelFormats, [&](const ModelFormat& format) { return format.holds(path); });
-  return found == std::end(kModelFormats) ? nullptr : found;
+ModelFormats model_formats() {
+  static const std::vector<ModelFormat> formats = [] {
+    std::vector<ModelFormat> all = {kOwnFormat};
+    all.insert(all.end(), foreign_formats().begin(), foreign_formats().end());
+    return all;
+  }();
+  return formats;
 }
 
-std::optional<std::string> find_model_in(const std::string& path, Console& console) {
-  if (find_model_format(path) != nullptr) return path;
+const ModelFormat* find_model_format(const std::string& path, ModelFormats formats) {
+  const auto found = std::ranges::find_if(formats, [&](const ModelFormat& format) { return format.holds(path); });
+  return found == formats.end() ? nullptr : &*found;
+}
+
+std::optional<std::string> find_model_in(const std::string& path, Console& console, ModelFormats formats) {
+  if (find_model_format(path, formats) != nullptr) return path;
   if (is_directory(path)) refuse_two_programs(path);
-  for (const ModelFormat& format : kModelFormats) {
+  for (const ModelFormat& format : formats) {
     if (format.current == nullptr) continue;
     if (std::optional<std::string> found = format.current(path, console)) return found;
   }
   return std::nullopt;
 }
 
-void warn_of_other_model(const std::string& folder, const std::string& model, Console& console) {
+void warn_of_other_model(const std::string& folder, const std::string& model, Console& console, ModelFormats formats) {
   if (!is_directory(folder)) return;
-  const ModelFormat& chosen = *find_model_format(model);
+  const ModelFormat& chosen = *find_model_format(model, formats);
   if (chosen.find_weights != nullptr && chosen.find_weights(model).empty()) return;  // opening it says what is there
   const std::string marks = model == folder ? std::string(chosen.recognized) : fs::path(model).filename().string();
   const auto warn = [&](const ModelFormat& other, std::string_view other_marks) {
@@ -139,7 +79,7 @@ void warn_of_other_model(const std::string& folder, const std::string& model, Co
                      ") and ignores the ", other.kind, " (", other_marks,
                      "); move one of them to a folder of its own"));
   };
-  for (const ModelFormat& other : kModelFormats) {
+  for (const ModelFormat& other : formats) {
     if (&other == &chosen || other.name == chosen.basis) continue;
     const std::string found = other.find_weights != nullptr ? other.find_weights(folder)
                               : other.holds(folder)         ? std::string(other.recognized)
@@ -147,10 +87,38 @@ void warn_of_other_model(const std::string& folder, const std::string& model, Co
     if (!found.empty()) return warn(other, found);
   }
   for (const std::string& name : names_in_folder(folder)) {
-    const ModelFormat* other = is_iteration_name(name) ? find_model_format(cat(folder, "/", name)) : nullptr;
+    const ModelFormat* other = is_iteration_name(name) ? find_model_format(cat(folder, "/", name), formats) : nullptr;
     const bool is_same = other == nullptr || other == &chosen || (other->current && other->current == chosen.current);
     if (!is_same) return warn(*other, printable_text(name));
   }
+}
+
+std::vector<std::string> written_formats(ModelFormats formats) {
+  std::vector<std::string> names;
+  for (const ModelFormat& format : formats) {
+    if (!format.writes.empty()) add_new(names, split(std::string(format.writes), ' ').at(1));
+  }
+  return names;
+}
+
+const ModelFormat& written_format(std::string_view to, std::string_view ckpt_format) {
+  const std::string flags = cat("--to ", to, ckpt_format == "torch" ? "" : cat(" --ckpt-format ", ckpt_format));
+  const ModelFormats formats = model_formats();
+  return *std::ranges::find(formats, flags, &ModelFormat::writes);
+}
+
+std::string loadable_models(ModelFormats formats) {
+  std::vector<std::string> programs, others;
+  for (const ModelFormat& format : formats)
+    format.program.empty() ? add_new(others, cat(", or a ", format.kind))
+                           : add_new(programs, std::string(format.program));
+  return cat("a checkpoint of ", one_of(programs), join(others, ""));
+}
+
+std::string recognized_entries(ModelFormats formats) {
+  std::vector<std::string> entries;
+  for (const ModelFormat& format : formats) entries.push_back(cat(format.recognized, " (", format.kind, ")"));
+  return one_of(entries);
 }
 
 }  // namespace mtl

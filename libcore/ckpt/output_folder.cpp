@@ -94,7 +94,7 @@ OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& g
     refuse(options.path, "cannot be created, because ", parent, " is a file; choose another folder");
   make_directories(parent);
   lock_.emplace(path_, guard_, "--save");
-  remove_leftovers({path_}, console, find_foreign_entry);
+  remove_leftovers({path_}, console, [](const std::string& path) { return find_foreign_entry(path); });
   if (file_exists(staged_))
     fail(Exit::usage, staged_, " has the name of this run's temporary folder; rename or remove it");
   if (file_exists(path_) && is_filled(path_)) {

@@ -32,13 +32,6 @@ std::string index_path(const std::string& folder) {
 
 }  // namespace
 
-bool holds_dcp(const std::string& folder) {
-  if (!is_directory(folder)) return false;
-  if (file_exists(cat(folder, "/", kDcpMetadataName))) return true;
-  const std::vector<std::string> names = names_in_folder(folder);
-  return std::ranges::any_of(names, [](const std::string& name) { return ends_with(name, ".distcp"); });
-}
-
 DcpFolder::DcpFolder(const std::string& path)
     : path_(path), index_(index_path(path)), metadata_(read_index(index_)), files_(metadata_.files.size()) {
   std::vector<std::int64_t> sizes;

@@ -22,9 +22,6 @@ namespace mtl {
 
 inline constexpr std::string_view kDcpMetadataName = ".metadata";
 
-/// True if the folder has .metadata or a file *.distcp.
-bool holds_dcp(const std::string& folder);
-
 class DcpFolder {
  public:
   /// Throws Error(bad_data) if .metadata is missing or damaged, or if an archive is not inside its file.

@@ -30,6 +30,12 @@ std::vector<std::string> names_in_folder(const std::string& folder) {
 
 bool matches(std::string_view name, std::string_view pattern) {
   for (; !pattern.empty(); pattern.remove_prefix(1)) {
+    if (pattern.front() == '*') {
+      for (std::size_t at = 0; at <= name.size(); ++at) {
+        if (matches(name.substr(at), pattern.substr(1))) return true;
+      }
+      return false;
+    }
     if (pattern.front() == '#') {
       const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
       if (digits == 0) return false;

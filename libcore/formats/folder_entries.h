@@ -20,8 +20,8 @@ std::vector<FolderEntry> list_entries(const std::string& folder);
 /// Returns the names of a folder's entries, in byte order. Empty if `folder` does not exist or is not a folder. Throws
 /// Error(io) if it cannot be listed completely.
 std::vector<std::string> names_in_folder(const std::string& folder);
-/// True if `name` matches `pattern`. Each # in `pattern` matches one or more digits; every other character matches
-/// itself.
+/// True if `name` matches `pattern`. In `pattern`, # matches one or more digits, * matches any text, and every other
+/// character matches itself.
 bool matches(std::string_view name, std::string_view pattern);
 /// Returns the subfolder PREFIXn with the largest number n for which `holds` is true. Empty if there is none.
 std::optional<std::string> newest_numbered(const std::string& folder, std::string_view prefix,

@@ -13,7 +13,7 @@
 #include "models/canonical.h"
 #include "models/companion_files.h"
 #include "models/dcp_reader.h"
-#include "models/foreign_model.h"
+#include "models/foreign_formats.h"
 #include "models/hf_config.h"
 
 namespace mtl {
@@ -323,7 +323,7 @@ class DcpLlamaReader : public DcpReader {
 }  // namespace
 
 std::optional<std::string> current_dcp_step(const std::string& path, Console&) {
-  return newest_numbered(path, "step-", holds_dcp);
+  return newest_numbered(path, "step-", [](const std::string& folder) { return has_mark(kDcpMarks, folder); });
 }
 
 std::unique_ptr<TensorReader> open_dcp_llama(const std::string& path, const ModelSupplement& given, Console& console) {

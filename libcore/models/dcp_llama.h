@@ -18,15 +18,23 @@
 #include <string>
 
 #include "base/console.h"
+#include "models/format_marks.h"
 #include "models/model_source.h"
 #include "models/tensor_reader.h"
 
 namespace mtl {
 
+inline constexpr std::string_view kDcpWhat = "is a distributed checkpoint of Megatron-LM or PyTorch",
+                                  kNoIndexRemedy =
+                                      " without .metadata; copy all of its files (names that start with a dot are "
+                                      "easily missed)";
+inline constexpr FormatMark kDcpMarks[] = {{".metadata", kDcpWhat, kReadRemedy},
+                                           {"*.distcp", kDcpWhat, kNoIndexRemedy}};
+
 /// If `path` is a folder of DCP folders step-N, returns the one with the largest N. Otherwise returns empty.
 std::optional<std::string> current_dcp_step(const std::string& path, Console& console);
 
-/// Opens a folder for which holds_dcp() is true. Warns about each value that the files do not state, and that we
+/// Opens a folder with these marks. Warns about each value that the files do not state, and that we
 /// assume. Throws Error(bad_data), with a remedy, if the keys are not those of such a model. Throws UsageError if there
 /// is no config.json and the number of heads is unknown.
 std::unique_ptr<TensorReader> open_dcp_llama(const std::string& path, const ModelSupplement& given, Console& console);

@@ -6,7 +6,6 @@
 #include "base/files.h"
 #include "base/printable.h"
 #include "formats/folder_entries.h"
-#include "models/foreign_model.h"
 
 namespace mtl {
 
@@ -79,6 +78,8 @@ void refuse_kind(const std::string& checkpoint, const std::string& name) {
             "), which mtl does not support; use a dense model");
 }
 
+bool holds_deepspeed(const std::string& path) { return has_mark(kDeepSpeedMarks, path); }
+
 std::vector<std::string> listed(const std::map<int, std::string>& by_number, const std::string& checkpoint,
                                 const char* what) {
   std::vector<std::string> out;
@@ -93,19 +94,8 @@ std::vector<std::string> listed(const std::map<int, std::string>& by_number, con
 
 }  // namespace
 
-bool holds_deepspeed(const std::string& path) {
-  if (!is_directory(path)) return false;
-  return std::ranges::any_of(names_in_folder(path), [](const std::string& name) { return is_deepspeed_file(name); });
-}
-
-bool holds_neox(const std::string& path) {
-  if (!holds_deepspeed(path)) return false;
-  const std::vector<std::string> names = names_in_folder(path);
-  const bool has_zero = std::ranges::any_of(names, [](const std::string& name) {
-    const auto numbers = layer_numbers(name);
-    return numbers && numbers->front() == 0;
-  });
-  return has_zero || std::ranges::find(names, "configs") != names.end();
+bool is_deepspeed_file(std::string_view path) {
+  return ends_with(path, "_model_states.pt") || ends_with(path, "_optim_states.pt");
 }
 
 std::optional<std::string> current_deepspeed_checkpoint(const std::string& path, Console& console) {

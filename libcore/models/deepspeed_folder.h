@@ -17,8 +17,19 @@
 #include <vector>
 
 #include "base/console.h"
+#include "models/format_marks.h"
 
 namespace mtl {
+
+inline constexpr std::string_view kDeepSpeedWhat = "is a DeepSpeed or GPT-NeoX checkpoint";
+inline constexpr FormatMark kDeepSpeedMarks[] = {{"*_model_states.pt", kDeepSpeedWhat, kReadRemedy},
+                                                 {"*_optim_states.pt", kDeepSpeedWhat, kReadRemedy}};
+/// Beside DeepSpeed's files, GPT-NeoX's: configs, or a pipeline whose embedding is module 0.
+inline constexpr FormatMark kNeoxMarks[] = {
+    {"*_model_states.pt", kDeepSpeedWhat, kReadRemedy, "layer_00-*model_states.pt"},
+    {"*_optim_states.pt", kDeepSpeedWhat, kReadRemedy, "layer_00-*model_states.pt"},
+    {"*_model_states.pt", kDeepSpeedWhat, kReadRemedy, "configs"},
+    {"*_optim_states.pt", kDeepSpeedWhat, kReadRemedy, "configs"}};
 
 struct DeepSpeedFiles {
   std::vector<std::string> ranks;                    // *_model_states.pt, by model-parallel rank
@@ -29,10 +40,8 @@ struct DeepSpeedFiles {
   int tensor_parallel = 1;
 };
 
-/// True for one checkpoint's folder with GPT-NeoX's files: configs, or a pipeline whose embedding is module 0.
-bool holds_neox(const std::string& path);
-/// True for one checkpoint's folder with any of DeepSpeed's files.
-bool holds_deepspeed(const std::string& path);
+/// True for the path or name of a file with DeepSpeed's naming: ..._model_states.pt, ..._optim_states.pt.
+bool is_deepspeed_file(std::string_view path);
 
 /// If `path` is a folder with multiple of these checkpoints, returns the one that its file `latest` names, or else
 /// `latest_universal`. If the files are missing or name other folders, warns and returns the newest global_stepN.

@@ -9,7 +9,7 @@
 #include "formats/folder_entries.h"
 #include "formats/safetensors.h"
 #include "formats/torch_file.h"
-#include "models/foreign_model.h"
+#include "models/foreign_formats.h"
 
 namespace mtl {
 

@@ -7,7 +7,8 @@
 #include "base/files.h"
 #include "base/printable.h"
 #include "formats/folder_entries.h"
-#include "models/foreign_model.h"
+#include "models/deepspeed_folder.h"
+#include "models/foreign_formats.h"
 #include "models/torch_dist_reader.h"
 
 namespace mtl {
@@ -64,12 +65,15 @@ bool holds_megatron_ranks(const std::string& folder) {
 }
 
 bool holds_megatron_iteration(const std::string& folder) {
-  return holds_megatron_ranks(folder) || holds_torch_dist(folder);
+  return holds_megatron_ranks(folder) || has_mark(kTorchDistMarks, folder);
 }
 
-bool holds_megatron(const std::string& path) {
-  if (is_directory(path)) return file_exists(cat(path, "/", kRankFile)) || holds_megatron_ranks(path);
-  return ends_with(path, ".pt") && !is_deepspeed_file(path) && !is_optimizer_file(path);
+bool is_megatron_file(const std::string& path) {
+  return ends_with(path, ".pt") && !is_directory(path) && !is_deepspeed_file(path) && !is_optimizer_file(path);
+}
+
+bool is_optimizer_file(std::string_view path) {
+  return ends_with(path, "distrib_optim.pt") || ends_with(path, "/optim.pt");
 }
 
 // A release counts as iteration 0. If the one that the tracker names is incomplete, or is in a format that mtl does not

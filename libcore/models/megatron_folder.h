@@ -12,10 +12,14 @@
 #include <vector>
 
 #include "base/console.h"
+#include "models/format_marks.h"
 
 namespace mtl {
 
 inline constexpr std::string_view kRankFile = "model_optim_rng.pt", kReleaseFolder = "release";
+inline constexpr FormatMark kMegatronMarks[] = {
+    {kRankFile, "is one rank's shard of a Megatron-LM checkpoint", kReadRemedy},
+    {.name = "mp_rank_*", .what = "is a Megatron-LM checkpoint", .remedy = kReadRemedy, .not_ending = ".pt"}};
 
 /// True for names of the form mp_rank_TT or mp_rank_TT_PPP.
 bool is_megatron_rank(const std::string& name);
@@ -30,15 +34,17 @@ struct MegatronRankFiles {
   std::vector<std::string> paths;  // by stage and, within a stage, by tensor parallel rank
 };
 
-/// True if `path` is a file NAME.pt, one rank's folder, or one iteration's folder.
-bool holds_megatron(const std::string& path);
+/// True for a file NAME.pt that may be one rank's.
+bool is_megatron_file(const std::string& path);
+/// True for the path or name of a file in which Megatron-LM's distributed optimizer saves its state.
+bool is_optimizer_file(std::string_view path);
 
 /// If `path` is a folder with multiple iterations, returns the iteration's folder that the tracker names. If the
 /// tracker or that folder is missing, warns and returns the newest iteration's folder. Returns empty for everything
 /// else, such as mtl's own checkpoints.
 std::optional<std::string> current_megatron_checkpoint(const std::string& path, Console& console);
 
-/// Returns the files of a checkpoint for which holds_megatron() is true. Throws Error(bad_data) unless the folder
+/// Returns the files of a checkpoint of the format megatron. Throws Error(bad_data) unless the folder
 /// has exactly one file for each stage and tensor parallel rank.
 MegatronRankFiles list_megatron_files(const std::string& checkpoint);
 

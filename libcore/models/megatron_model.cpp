@@ -5,7 +5,7 @@
 #include "base/count_of.h"
 #include "base/printable.h"
 #include "formats/nested_tensors.h"
-#include "models/foreign_model.h"
+#include "models/foreign_formats.h"
 #include "models/megatron_config.h"
 #include "models/rank_files.h"
 

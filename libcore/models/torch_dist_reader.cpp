@@ -429,11 +429,6 @@ class TorchDistReader : public DcpReader {
 
 }  // namespace
 
-bool holds_torch_dist(const std::string& path) {
-  return holds_dcp(path) &&
-         (file_exists(cat(path, "/", kDistMetadataName)) || file_exists(cat(path, "/", kDistCommonName)));
-}
-
 std::unique_ptr<TensorReader> open_torch_dist(const std::string& path, const ModelSupplement& given, Console& console) {
   check_backend(path);
   return std::make_unique<TorchDistReader>(path, given, console);

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/console.h"
+#include "models/dcp_llama.h"
 #include "models/model_source.h"
 #include "models/tensor_reader.h"
 
@@ -21,10 +22,12 @@ namespace mtl {
 
 inline constexpr std::string_view kDistMetadataName = "metadata.json", kDistCommonName = "common.pt";
 
-/// True if `folder` is such a checkpoint, judged by names, even if metadata.json is missing.
-bool holds_torch_dist(const std::string& folder);
+inline constexpr FormatMark kTorchDistMarks[] = {{".metadata", kDcpWhat, kReadRemedy, kDistMetadataName},
+                                                 {".metadata", kDcpWhat, kReadRemedy, kDistCommonName},
+                                                 {"*.distcp", kDcpWhat, kNoIndexRemedy, kDistMetadataName},
+                                                 {"*.distcp", kDcpWhat, kNoIndexRemedy, kDistCommonName}};
 
-/// Opens a checkpoint for which holds_torch_dist() is true. Warns about each value that the files do not state, and
+/// Opens such a checkpoint. Warns about each value that the files do not state, and
 /// that we assume.
 std::unique_ptr<TensorReader> open_torch_dist(const std::string& folder, const ModelSupplement& given,
                                               Console& console);

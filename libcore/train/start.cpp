@@ -9,7 +9,7 @@
 #include "ckpt/model_folder.h"
 #include "ckpt/model_formats.h"
 #include "comm/rank_outcome.h"
-#include "models/foreign_model.h"
+#include "models/foreign_formats.h"
 
 namespace mtl {
 

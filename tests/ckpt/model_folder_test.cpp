@@ -58,7 +58,7 @@ TEST_CASE("model folder: the kind of each folder, and the first entry that is no
       {{"manifest.json", "shard_00000.safetensors.bak"}, "a checkpoint", "shard_00000.safetensors.bak"},
       {{"manifest.json", "shard_00000.safetensors/"}, "a checkpoint", "shard_00000.safetensors"},
       {{"manifest.json", "shard_00000.safetensors@"}, "a checkpoint", "shard_00000.safetensors"},
-      {{"manifest.json/"}, "", "does not contain a model"},
+      {{"manifest.json/"}, "a checkpoint", "manifest.json"},
       // a Hugging Face model
       {{"config.json", "model.safetensors", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
         "merges.txt"},
@@ -67,7 +67,7 @@ TEST_CASE("model folder: the kind of each folder, and the first entry that is no
       {{"config.json", "model-00001.safetensors"}, "a Hugging Face model", "model-00001.safetensors"},
       {{"config.json", "a", "b"}, "a Hugging Face model", "a"},
       {{"config.json", "model.safetensors@"}, "a Hugging Face model", "model.safetensors"},
-      {{"config.json", "manifest.json/"}, "a Hugging Face model", "manifest.json"},
+      {{"config.json", "shard_00000.safetensors"}, "a Hugging Face model", "shard_00000.safetensors"},
       // ranks of Megatron-LM
       {{"mp_rank_00/model_optim_rng.pt", "mp_rank_01/model_optim_rng.pt", "vocab.json"},
        "a Megatron-LM checkpoint",

@@ -75,7 +75,7 @@ void open_and_read(const std::string& path) {
   console.silent = true;
   const ModelSupplement given{.num_attention_heads = 2};
   const std::unique_ptr<TensorReader> model =
-      holds_torch_dist(path) ? open_torch_dist(path, given, console) : open_dcp_llama(path, given, console);
+      has_mark(kTorchDistMarks, path) ? open_torch_dist(path, given, console) : open_dcp_llama(path, given, console);
   read_model(*model);
 }
 

@@ -143,15 +143,15 @@ TEST_CASE("megatron folder: names of ranks' folders, and what is a checkpoint") 
                            "optim.pt", "distrib_optim.pt"}) {
     CAPTURE(std::string(name));
     write_text(scratch / name, "");
-    CHECK(holds_megatron(scratch / name) == (name == std::string("x.pt")));
+    CHECK(is_megatron_file(scratch / name) == (name == std::string("x.pt")));
   }
   CHECK(!holds_megatron_ranks(scratch.path()));
-  CHECK(!holds_megatron(scratch.path()));
+  CHECK(!has_mark(kMegatronMarks, scratch.path()));
   write_text(scratch / "model_optim_rng.pt", "");
-  CHECK(holds_megatron(scratch.path()));
+  CHECK(has_mark(kMegatronMarks, scratch.path()));
   fs::create_directory(scratch / "mp_rank_x");
   fs::remove(scratch / "model_optim_rng.pt");
-  CHECK(holds_megatron(scratch.path()));
+  CHECK(has_mark(kMegatronMarks, scratch.path()));
 }
 
 TEST_CASE("megatron folder: folders of ranks that do not make up a checkpoint are refused by name") {

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "ckpt/model_formats.h"
-#include "models/foreign_model.h"
+#include "models/foreign_formats.h"
 #include "tests/ckpt/ckpt_fixtures.h"
 
 using namespace mtl;

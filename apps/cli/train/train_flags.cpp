@@ -1,4 +1,5 @@
 #include "cli/train/train_flags.h"
+#include "ckpt/model_formats.h"
 
 #include "cli/flags/architecture_flags.h"
 #include "cli/flags/data_flags.h"
@@ -126,8 +127,7 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all")
       .at_least(0)
       .only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });
-  flags.add("--load", &checkpoint.load, "PATH",
-            "checkpoint of mtl, Megatron-LM or torchtitan to resume, or Hugging Face folder to start from");
+  flags.add("--load", &checkpoint.load, "PATH", cat("model to resume or to start from: ", loadable_models()));
   add_hf_config_flag(flags, checkpoint.hf_config).only_with("--load", [&checkpoint] {
     return !checkpoint.load.empty();
   });

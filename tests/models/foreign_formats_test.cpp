@@ -1,5 +1,5 @@
 // Models of programs whose formats mtl does not read: each is named, with what converts it.
-#include "models/foreign_model.h"
+#include "models/foreign_formats.h"
 
 #include <doctest/doctest.h>
 
