@@ -28,7 +28,7 @@ echo "mtl needs $(find "$room/var/cache/apt/archives" -name '*.deb' | wc -l) pac
 # The package of the commit before, whose programs start a run.
 run=(mtl-train --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 64 --max-position-embeddings 64
   --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --data-path text_text_document --split 100,0,0 --vocab-file gpt2
-  --save-interval 10 --log-interval 1)
+  --save-interval 10 --log-interval 1 --lr-decay-iters 20)
 xz -dc "$tree/share/demo/tinyshakespeare.txt.xz" | head -c 100000 | awk -f "$tree/share/demo/documents.awk" -v heldout=/dev/null >"$room/home/user/text.jsonl"
 if git -C "$tree" cat-file -e HEAD~1:packaging/deb.sh 2>/dev/null; then
   git -C "$tree" worktree add -q --detach "$WORK/before" HEAD~1
