@@ -9,6 +9,18 @@ using namespace mtl;
 
 namespace {
 
+void add_sampling_flags(Flags& flags, GenerateOptions& options) {
+  SamplingOptions& sampling = options.sampling;
+  flags.add("--temperature", &sampling.temperature, "X", "divide the logits by X; below 1 favors likely tokens")
+      .at_least(0);
+  flags.add("--top-k", &sampling.top_k, "K", "draw from the K most likely tokens; 0: from all").within({0, INT32_MAX});
+  flags
+      .add("--top-p", &sampling.top_p, "P",
+           "draw from the smallest set of likeliest tokens whose probabilities sum to more than P; 0: from all")
+      .within({0, 1});
+  flags.add("--seed", &options.seed, "N", "random seed for the draws").within({0, UINT32_MAX});
+}
+
 void add_flags(Flags& flags, GenerateOptions& options) {
   add_model_flags(flags, options.model);
   flags.section("Prompts");
@@ -21,20 +33,8 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.add("--max-new-tokens", &options.max_new_tokens, "N", "largest number of tokens to add to a prompt")
       .within({0, INT32_MAX});
   flags.add_switch("--greedy", options.greedy, "take the most likely token instead of drawing one");
-  flags.add("--temperature", &options.sampling.temperature, "X", "divide the logits by X; below 1 favors likely tokens")
-      .at_least(0)
-      .only_with("with --greedy", [&options] { return !options.greedy; });
-  flags.add("--top-k", &options.sampling.top_k, "K", "draw from the K most likely tokens; 0: from all")
-      .within({0, INT32_MAX})
-      .only_with("with --greedy", [&options] { return !options.greedy; });
-  flags
-      .add("--top-p", &options.sampling.top_p, "P",
-           "draw from the smallest set of likeliest tokens whose probabilities sum to more than P; 0: from all")
-      .within({0, 1})
-      .only_with("with --greedy", [&options] { return !options.greedy; });
-  flags.add("--seed", &options.seed, "N", "random seed for the draws")
-      .within({0, UINT32_MAX})
-      .only_with("with --greedy", [&options] { return !options.greedy; });
+  const auto draws = [&options] { return !options.greedy; };
+  flags.only_with("with --greedy", draws, [&] { add_sampling_flags(flags, options); });
   flags.add("--num-samples", &options.num_samples, "N", "continuations per prompt").within({1, 1 << 20});
   flags.add_switch("--ignore-eos", options.ignore_eos, "continue after the end-of-document token");
   flags.section("Output");

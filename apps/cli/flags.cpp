@@ -168,6 +168,13 @@ Flags::Flag& Flags::add(const std::string& names, Setting::Variable variable, co
   return *flag;
 }
 
+void Flags::only_with(const std::string& other, const std::function<bool()>& holds,
+                      const std::function<void()>& declare) {
+  const std::size_t before = flags_.size();
+  declare();
+  for (std::size_t i = before; i < flags_.size(); ++i) flags_[i]->only_with(other, holds);
+}
+
 void Flags::positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help) {
   const CLI::callback_t append = [this, value_name, &target](const CLI::results_t& words) {
     std::transform(words.begin(), words.end(), std::back_inserter(target), unmarked);

@@ -96,6 +96,8 @@ class Flags {
   Flag& add_switch(const std::string& names, bool& variable, const std::string& help) {
     return add(names, &variable, "", help);
   }
+  /// Calls declare(), and gives all flags that it declares the condition of Flag::only_with().
+  void only_with(const std::string& other, const std::function<bool()>& holds, const std::function<void()>& declare);
   /// Declares a switch that prints a text in place of the run, like --version. parse() checks no other flag then.
   void add_listing(const std::string& names, std::function<std::string()> text, const std::string& help);
   /// Adds a command to --help and to completions. The caller recognizes it, before it calls parse().

@@ -124,87 +124,71 @@ void add_layers(Flags& flags, ArchitectureOptions& model) {
 }
 
 /// Adds Megatron-LM's flags for YaRN, some of which have the names of latent attention's.
-void add_yarn(Flags& flags, ArchitectureOptions& model, const std::function<bool()>& is_loaded) {
-  const char* yarn = "--position-embedding-type yarn";
-  const auto is_yarn = [&model, is_loaded] { return model.is_yarn() || is_loaded(); };
+void add_yarn(Flags& flags, ArchitectureOptions& model) {
   flags
       .add("--rotary-scaling-factor", &model.rotary_scaling_factor, "X",
            "YaRN: how much longer sequences are (default: 1)")
-      .at_least(1)
-      .at_most(1e6)
-      .only_with(yarn, is_yarn);
+      .within({1, 1e6});
   flags
       .add("--yarn-original-max-position-embeddings", &model.yarn_original_positions, "N",
            "YaRN: positions before scaling (default: 4096; of a loaded model without YaRN, its positions)")
-      .within({1, INT32_MAX})
-      .only_with(yarn, is_yarn);
+      .within({1, INT32_MAX});
   flags
       .add("--yarn-beta-fast", &model.yarn_beta_fast, "X",
            "YaRN: keep frequencies that turn X times or more in the original positions (default: 32)")
       .above(0)
-      .at_most(1e6)
-      .only_with(yarn, is_yarn);
+      .at_most(1e6);
   flags
       .add("--yarn-beta-slow", &model.yarn_beta_slow, "X",
            "YaRN: divide frequencies that turn X times or less by the factor (default: 1)")
       .above(0)
-      .at_most(1e6)
-      .only_with(yarn, is_yarn);
-  flags
-      .add_switch("--yarn-correction-range-round-to-int", model.yarn_round_pairs,
-                  "YaRN: interpolate between whole pairs of elements, which is the default")
-      .only_with(yarn, is_yarn);
-  flags
-      .add_switch("--no-yarn-correction-range-round-to-int", model.yarn_no_round_pairs,
-                  "YaRN: interpolate between the exact bounds")
-      .only_with(yarn, is_yarn);
+      .at_most(1e6);
+  flags.add_switch("--yarn-correction-range-round-to-int", model.yarn_round_pairs,
+                   "YaRN: interpolate between whole pairs of elements, which is the default");
+  flags.add_switch("--no-yarn-correction-range-round-to-int", model.yarn_no_round_pairs,
+                   "YaRN: interpolate between the exact bounds");
   flags.add("--mscale", &model.mscale, "X", "YaRN: multiply cosines and sines by 0.1 X ln(factor) + 1 (default: 1)")
-      .at_least(0)
-      .at_most(1e3)
-      .only_with(yarn, is_yarn);
+      .within({0, 1e3});
   flags.add("--mscale-all-dim", &model.mscale_all_dim, "X", "YaRN: divide them by 0.1 X ln(factor) + 1 (default: 0)")
-      .at_least(0)
-      .at_most(1e3)
-      .only_with(yarn, is_yarn);
+      .within({0, 1e3});
+}
+
+void add_rotary(Flags& flags, ArchitectureOptions& model) {
+  flags.add("--rotary-base", &model.rotary_base, "X", "base for the rotary frequencies (default: 10000)")
+      .above(0)
+      .at_most(1e12);
+  flags.add("--rotary-percent", &model.rotary_percent, "X", "fraction of each head to rotate (default: 1)")
+      .above(0)
+      .at_most(1);
+  flags.add_switch("--rotary-interleaved", model.rotary_interleaved,
+                   "rotate pairs of neighboring elements instead of halves");
+  flags.add("--rotary-seq-len-interpolation-factor", &model.rotary_interpolation, "X", "divide positions by X")
+      .above(0)
+      .at_most(1e6);
+  flags.add_switch("--use-rope-scaling", model.rope_scaling, "scale rotary frequencies as Llama 3.1 does");
 }
 
 void add_positions(Flags& flags, ArchitectureOptions& model, const std::function<bool()>& is_loaded) {
   const char* rope = "--position-embedding-type rope";
-  const auto rotary = [&model, is_loaded] { return model.is_rotary() || is_loaded(); };
+  const auto is_rotary = [&model, is_loaded] { return model.is_rotary() || is_loaded(); };
+  const auto is_yarn = [&model, is_loaded] { return model.is_yarn() || is_loaded(); };
   flags
       .add("--position-embedding-type", &model.position_embedding_type, "NAME",
            "learned or rotary positions, or rotary ones with YaRN's scaling (default: learned_absolute)")
       .one_of({"learned_absolute", "rope", "yarn"});
   flags.add_switch("--use-rotary-position-embeddings", model.rotary_embeddings,
                    "same as --position-embedding-type rope");
-  flags.add("--rotary-base", &model.rotary_base, "X", "base for the rotary frequencies (default: 10000)")
-      .above(0)
-      .at_most(1e12)
-      .only_with(rope, rotary);
-  flags.add("--rotary-percent", &model.rotary_percent, "X", "fraction of each head to rotate (default: 1)")
-      .above(0)
-      .at_most(1)
-      .only_with(rope, rotary);
-  flags
-      .add_switch("--rotary-interleaved", model.rotary_interleaved,
-                  "rotate pairs of neighboring elements instead of halves")
-      .only_with(rope, rotary);
-  flags.add("--rotary-seq-len-interpolation-factor", &model.rotary_interpolation, "X", "divide positions by X")
-      .above(0)
-      .at_most(1e6)
-      .only_with(rope, rotary);
-  flags.add_switch("--use-rope-scaling", model.rope_scaling, "scale rotary frequencies as Llama 3.1 does")
-      .only_with(rope, rotary);
+  flags.only_with(rope, is_rotary, [&] { add_rotary(flags, model); });
   flags.add("--rope-scaling-factor", &model.rope_scaling_factor, "X", "factor for --use-rope-scaling (default: 8)")
       .above(0)
       .at_most(1e6)
       .only_with("--use-rope-scaling", [&model] { return model.rope_scaling; });
-  add_yarn(flags, model, is_loaded);
+  flags.only_with("--position-embedding-type yarn", is_yarn, [&] { add_yarn(flags, model); });
   flags
       .add("--rope-parameters", &model.rope_parameters, "JSON",
            "rotary base and scaling as in transformers' rope_parameters: default, linear, dynamic, llama3, yarn, "
            "longrope")
-      .only_with(rope, rotary);
+      .only_with(rope, is_rotary);
 }
 
 }  // namespace

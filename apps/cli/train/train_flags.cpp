@@ -63,7 +63,7 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   const auto decays = [&schedule] { return schedule.lr_decay_style != "constant"; };
   const auto is_wsd = [&schedule] { return schedule.lr_decay_style == "WSD"; };
   const auto grows = [&schedule] { return schedule.weight_decay_incr_style != "constant"; };
-  const char *constant = "with --lr-decay-style constant", *wsd = "--lr-decay-style WSD";
+  const char* constant = "with --lr-decay-style constant";
   flags.section("Optimizer");
   flags.add("--lr", &schedule.lr, "X", "peak learning rate; required").within({0, 1e38});
   flags.add("--min-lr", &schedule.min_lr, "X", "learning rate at the end of the decay")
@@ -71,12 +71,11 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
       .only_with(constant, decays);
   flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "decay shape")
       .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
-  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum (default: the entire run)")
-      .at_least(1)
-      .only_with(constant, decays);
-  flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "--lr-decay-iters in samples")
-      .at_least(1)
-      .only_with(constant, decays);
+  flags.only_with(constant, decays, [&] {
+    flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum (default: the entire run)")
+        .at_least(1);
+    flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "--lr-decay-iters in samples").at_least(1);
+  });
   flags.add("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "updates of linear warm-up").at_least(0);
   flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "--lr-warmup-iters in samples").at_least(0);
   flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "warm-up length as a fraction of the decay")
@@ -88,15 +87,13 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
         return schedule.lr_warmup_iters > 0 || schedule.lr_warmup_samples > 0 ||
                schedule.lr_warmup_fraction.value_or(0) > 0;
       });
-  flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "shape of the decay at the end of WSD")
-      .one_of({"exponential", "linear", "cosine", "minus_sqrt"})
-      .only_with(wsd, is_wsd);
-  flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "length of that decay in updates")
-      .at_least(1)
-      .only_with(wsd, is_wsd);
-  flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "length of that decay in samples")
-      .at_least(1)
-      .only_with(wsd, is_wsd);
+  flags.only_with("--lr-decay-style WSD", is_wsd, [&] {
+    flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "shape of the decay at the end of WSD")
+        .one_of({"exponential", "linear", "cosine", "minus_sqrt"});
+    flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "length of that decay in updates").at_least(1);
+    flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "length of that decay in samples")
+        .at_least(1);
+  });
   flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW weight decay; none on biases and norms")
       .within({0, 1e6})
       .only_with("with --weight-decay-incr-style linear or cosine", [grows] { return !grows(); });
@@ -182,15 +179,12 @@ std::vector<std::string> hardware_names() {
 void add_profile_flags(Flags& flags, ProfileOptions& profile) {
   const auto is_profiled = [&profile] { return profile.enabled; };
   flags.add_switch("--profile", profile.enabled, "record the operators of some iterations as tables and a trace");
-  flags.add("--profile-step-start", &profile.step_start, "N", "record after iteration N")
-      .at_least(0)
-      .only_with("--profile", is_profiled);
-  flags.add("--profile-step-end", &profile.step_end, "N", "record until iteration N has ended")
-      .at_least(1)
-      .only_with("--profile", is_profiled);
-  flags.add("--profile-ranks", &profile.ranks, "N...", "ranks to record").only_with("--profile", is_profiled);
-  flags.add("--profile-dir", &profile.directory, "DIR", "folder for the tables and the trace")
-      .only_with("--profile", is_profiled);
+  flags.only_with("--profile", is_profiled, [&] {
+    flags.add("--profile-step-start", &profile.step_start, "N", "record after iteration N").at_least(0);
+    flags.add("--profile-step-end", &profile.step_end, "N", "record until iteration N has ended").at_least(1);
+    flags.add("--profile-ranks", &profile.ranks, "N...", "ranks to record");
+    flags.add("--profile-dir", &profile.directory, "DIR", "folder for the tables and the trace");
+  });
 }
 
 void add_logging_flags(Flags& flags, TrainOptions& options) {
