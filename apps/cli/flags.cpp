@@ -245,11 +245,11 @@ bool Flags::was_given(const std::string& name) const {
   return flag->is_given;
 }
 
-std::vector<std::string> Flags::given_flags(const std::vector<std::string>& without) const {
+std::vector<std::string> Flags::given_flags(const std::vector<std::string>& sections,
+                                            const std::string& without) const {
   std::vector<std::string> out;
   for (const auto& flag : flags_) {
-    if (!flag->is_given || flag->option->get_group() == kGeneral ||
-        std::ranges::any_of(without, [&](const std::string& name) { return find(name) == flag.get(); }))
+    if (!flag->is_given || flag->name == without || std::ranges::count(sections, flag->option->get_group()) == 0)
       continue;
     const std::string& word = flag->given_words.at(0);
     const bool is_switch = flag->kind() == "switch";

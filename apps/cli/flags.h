@@ -130,10 +130,10 @@ class Flags {
   /// Returns true if the value came from the command line or from a configuration file. A line in a configuration file
   /// that only repeats the default, such as --dump-config writes, does not count. Requires that the flag is declared.
   bool was_given(const std::string& name) const;
-  /// Returns the flags that were given, on the command line or in a configuration file, as a command line with the same
-  /// values, under their main names. Leaves out the section General and the flags named in `without`. Flags that take
-  /// lists are not supported.
-  std::vector<std::string> given_flags(const std::vector<std::string>& without) const;
+  /// Returns the flags of these sections that were given, on the command line or in a configuration file, as a command
+  /// line with the same values, under their main names. Leaves out the flag `without`. Flags that take lists are not
+  /// supported.
+  std::vector<std::string> given_flags(const std::vector<std::string>& sections, const std::string& without) const;
   /// Returns true if --dump-config was given, so that no run follows.
   bool wants_dump() const { return wants_dump_; }
 

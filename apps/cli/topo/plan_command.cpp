@@ -125,35 +125,6 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   accept_training_command(flags);
 }
 
-/// Returns the flags of the model and the run that were given.
-std::vector<std::string> repeated_flags(const PlanCommand& command, const Flags& flags) {
-  return flags.given_flags({command.model.loaded ? "" : "--load",
-                            "--world-size",
-                            "--gpus-per-node",
-                            "--hardware",
-                            "--profile",
-                            "--device-memory",
-                            "--host-memory",
-                            "--inside-gbs",
-                            "--between-gbs",
-                            "--inside-us",
-                            "--between-us",
-                            "--host-gbs",
-                            "--disk-gbs",
-                            "--global-batch-size",
-                            "--json",
-                            "--output",
-                            "--tensor-model-parallel-size",
-                            "--pipeline-model-parallel-size",
-                            "--context-parallel-size",
-                            "--schedule",
-                            "--num-virtual-stages-per-pipeline-rank",
-                            "--zero-stage",
-                            "--micro-batch-size",
-                            "--recompute-granularity",
-                            "--recompute-activations"});
-}
-
 /// Returns lines of settings with which a layout fits that does not, or says that there are none.
 std::string settings_that_fit(const Candidate& layout, const PlanRequest& request) {
   const auto limit = [](double bytes, bool is_per_process) {
@@ -222,11 +193,13 @@ void write_plan(const PlanCommand& command, const Flags& flags, Console& console
             command.host_memory ? cat(" and --host-memory ", *command.host_memory) : "",
             settings_that_fit(plans.too_large.at(0), request));
   if (!command.output) return;
+  const std::string set_aside = command.model.loaded ? "" : "--load";
+  const std::vector<std::string> given = flags.given_flags({"Model", "Precision"}, set_aside);
   InterruptGuard guard(flags.program());
-  write_file_atomic(*command.output,
-                    ends_with(*command.output, ".svg") ? layout_svg(plans.best[0], request)
-                                                       : plan_script(plans, request, repeated_flags(command, flags)),
-                    &guard);
+  write_file_atomic(
+      *command.output,
+      ends_with(*command.output, ".svg") ? layout_svg(plans.best[0], request) : plan_script(plans, request, given),
+      &guard);
 }
 
 }  // namespace
