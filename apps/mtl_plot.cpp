@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "base/heartbeat.h"
 #include "base/inputs.h"
-#include "base/interrupt_guard.h"
 #include "chart/run_chart.h"
 #include "chart/svg.h"
 #include "chart/terminal.h"
@@ -72,7 +71,7 @@ void check_flags(Flags& flags, const PlotOptions& options) {
   const std::string kind = output_kind(options);
   if (options.follow && std::ranges::count(options.logs, "-") > 0)
     flags.problem("--follow", "reads logs again, which standard input does not allow; name the files");
-  if (options.follow && (options.json || (kind == "svg" && (!options.output || *options.output == "-"))))
+  if (options.follow && (options.json || (kind == "svg" && !names_file(options.output))))
     flags.problem("--follow", "draws on a terminal (--terminal) or into a file; add --output FILE");
   const std::vector<std::string> metrics = split(options.y, ',');
   if (!options.y.empty() && std::find(metrics.begin(), metrics.end(), "") != metrics.end())
@@ -131,16 +130,6 @@ std::string draw(const PlotOptions& options, Console& console) {
                          : terminal_chart(chart, kind == "txt" ? plain : detect_terminal(STDOUT_FILENO));
 }
 
-void write(const PlotOptions& options, const std::string& drawing, const std::string& program) {
-  if (options.output && *options.output != "-") {
-    InterruptGuard guard(program);
-    write_file_atomic(*options.output, drawing, &guard);
-  } else {
-    print_out(drawing);
-    flush_out();
-  }
-}
-
 /// Returns the sizes and dates of the logs, which change when a run writes.
 std::string states_of(const std::vector<std::string>& logs) {
   std::string out;
@@ -169,19 +158,19 @@ std::string states_of(const std::vector<std::string>& logs) {
       if (waited != error.what()) console.info(cat("waiting for a log that can be drawn: ", waited = error.what()));
       continue;
     }
-    write(options, (clears ? kClear : "") + drawing, console.program());
+    write_output(options.output, (clears ? kClear : "") + drawing, console.program());
   }
 }
 
 void plot(PlotOptions& options, const std::string& config_file, Console& console) {
-  if (options.output && *options.output != "-") {
+  if (names_file(options.output)) {
     std::vector<std::string> inputs = options.logs;
     inputs.push_back(config_file);
     check_output(inputs, *options.output);
   }
   if (!options.y.empty()) options.chart.y = split(options.y, ',');
   if (options.follow) follow(options, console);
-  write(options, draw(options, console), console.program());
+  write_output(options.output, draw(options, console), console.program());
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include "base/console.h"
 #include "base/inputs.h"
-#include "base/interrupt_guard.h"
 #include "cli/run_main.h"
 #include "cli/topo/plan_command.h"
 #include "cli/topo/time_command.h"
@@ -34,7 +33,7 @@ TerminalOptions text_options(bool to_file) {
 }
 
 void write_layout(const TopoCommand& command, const Flags& flags) {
-  const bool to_file = command.output && *command.output != "-";
+  const bool to_file = names_file(command.output);
   if (to_file) check_output({flags.config_file()}, *command.output);
   TopoReport report(command.options);
   std::string format = command.output_format();
@@ -42,12 +41,7 @@ void write_layout(const TopoCommand& command, const Flags& flags) {
                     : format == "json"     ? topo_json(report).dump() + "\n"
                     : format == "rankfile" ? topo_rankfile(report)
                                            : topo_text(report, text_options(to_file));
-  if (to_file) {
-    InterruptGuard guard(flags.program());
-    write_file_atomic(*command.output, out, &guard);
-  } else {
-    print_out(out);
-  }
+  write_output(command.output, out, flags.program());
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 #include <filesystem>
 
 #include "base/exception_text.h"
+#include "base/files.h"
+#include "base/interrupt_guard.h"
 #include "base/printable.h"
 #include "cli/bus_error.h"
 
@@ -108,6 +110,15 @@ void print_out(std::string_view text) {
 
 void flush_out() {
   if (std::fflush(stdout) != 0) fail_errno("standard output", "write");
+}
+
+void write_output(const std::optional<std::string>& output, std::string_view text, const std::string& program) {
+  if (names_file(output)) {
+    InterruptGuard guard(program);
+    return write_file_atomic(*output, text, &guard);
+  }
+  print_out(text);
+  flush_out();
 }
 
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name, const char* help) {

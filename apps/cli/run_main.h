@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -46,6 +47,11 @@ int run_main(Flags& flags, int argc, const char* const* argv, const ToolWork& wo
 void print_out(std::string_view text);
 /// Flushes stdout. Throws Error(io) on failure.
 void flush_out();
+
+/// Returns true if the value of --output names a file: not if it is absent, or "-" for stdout.
+inline bool names_file(const std::optional<std::string>& output) { return output && *output != "-"; }
+/// Writes text to the file that --output names, or else to stdout. No signal leaves an incomplete file behind.
+void write_output(const std::optional<std::string>& output, std::string_view text, const std::string& program);
 
 /// Adds --threads N, or the flag names in `name`. 0 means as many as resolve_threads() returns.
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads",

@@ -11,7 +11,6 @@
 #include "base/files.h"
 #include "base/heeded_signals.h"
 #include "base/inputs.h"
-#include "base/interrupt_guard.h"
 #include "base/str.h"
 #include "cli/flags/data_flags.h"
 #include "cli/flags/layout_flags.h"
@@ -195,11 +194,9 @@ void write_plan(const PlanCommand& command, const Flags& flags, Console& console
   if (!command.output) return;
   const std::string set_aside = command.model.loaded ? "" : "--load";
   const std::vector<std::string> given = flags.given_flags({"Model", "Precision"}, set_aside);
-  InterruptGuard guard(flags.program());
-  write_file_atomic(
-      *command.output,
-      ends_with(*command.output, ".svg") ? layout_svg(plans.best[0], request) : plan_script(plans, request, given),
-      &guard);
+  const bool draws = ends_with(*command.output, ".svg");
+  write_output(command.output, draws ? layout_svg(plans.best[0], request) : plan_script(plans, request, given),
+               flags.program());
 }
 
 }  // namespace

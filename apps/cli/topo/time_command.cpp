@@ -2,9 +2,7 @@
 
 #include <functional>
 
-#include "base/files.h"
 #include "base/inputs.h"
-#include "base/interrupt_guard.h"
 #include "base/str.h"
 #include "cli/flags/data_flags.h"
 #include "cli/flags/layout_flags.h"
@@ -83,9 +81,7 @@ void write_time(const TimeCommand& command, const Flags& flags) {
   const PlanRequest request = command.devices.request(command.run, command.config);
   const TimedLayout timed = time_layout(request);
   print_out(command.json ? time_json(timed, request).dump(2) + "\n" : time_text(timed, request));
-  if (!command.output) return;
-  InterruptGuard guard(flags.program());
-  write_file_atomic(*command.output, layout_svg(timed.candidate, request), &guard);
+  if (command.output) write_output(command.output, layout_svg(timed.candidate, request), flags.program());
 }
 
 }  // namespace
