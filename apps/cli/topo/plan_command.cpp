@@ -12,12 +12,10 @@
 #include "base/heeded_signals.h"
 #include "base/inputs.h"
 #include "base/str.h"
-#include "cli/flags/data_flags.h"
 #include "cli/flags/layout_flags.h"
 #include "cli/flags/precision_flags.h"
-#include "cli/flags/tokenizer_flags.h"
 #include "cli/run_main.h"
-#include "cli/topo/plan_devices.h"
+#include "cli/topo/planned_run.h"
 #include "layout/schedule.h"
 #include "planner/layout_report.h"
 #include "planner/plan_report.h"
@@ -28,21 +26,10 @@ namespace mtl {
 namespace {
 
 /// The values of all flags.
-struct PlanCommand {
-  TrainOptions run;
-  PlanModel model;
-  GptConfig config;
-  PlanDevices devices;
-  std::optional<std::string> host_memory, output;
+struct PlanCommand : PlannedRun {
+  std::optional<std::string> output;
   FixedLayout fixed;
   bool json = false, recompute_activations = false;
-
-  PlanRequest request() const {
-    PlanRequest out = devices.request(run, config);
-    if (host_memory && !devices.is_on_cpu()) out.host_bytes = *parse_gigabytes(*host_memory);
-    out.fixed = fixed;
-    return out;
-  }
 };
 
 /// True for names of scripts: with an ending of bash or of sbatch, or without one.
@@ -76,18 +63,14 @@ void add_fixed_flags(Flags& flags, FixedLayout& fixed) {
 }
 
 void add_plan_flags(Flags& flags, PlanCommand& command) {
-  TrainOptions& run = command.run;
-  add_device_flags(flags, command.devices, run);
+  TrainOptions& run = command.options;
+  add_device_flags(flags, command);
   flags
-      .add("--host-memory", &command.host_memory, "SIZE",
+      .add("--host-memory", &command.devices.host_memory, "SIZE",
            "memory of one node's host that its ranks may use, as in 1000GB (default: not limited)")
       .only_with("GPUs: the memory of ranks on CPUs is --device-memory",
                  [&command] { return !command.devices.is_on_cpu(); });
-  flags.section("Model");
-  command.model.add_flag(flags);
-  add_architecture_flags(flags, run, [&command] { return command.model.loaded.has_value(); });
-  add_vocab_size_flag(flags, run.tokenizer.vocab_size, "tokens in the vocabulary, before padding");
-  add_length_flag(flags, run.data);
+  add_model_flags(flags, command);
   flags.section("Precision");
   add_precision_flags(flags, run.precision);
   flags.section("Batch");
@@ -102,24 +85,19 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   flags.add("--output,-o", &command.output, "FILE",
             "also write a script that starts the best layout, or draw its step if FILE ends in .svg");
   flags.check([&flags, &command] {
-    TrainOptions& options = command.run;
-    command.model.read(flags);
+    read_planned_run(flags, command);
     if (command.recompute_activations) command.fixed.recompute = "selective";
-    options.parallel.world = options.parallel.plan_world.value_or(1);
-    options.threads = 1;
-    options.dry_run = true;
-    check_devices(flags, command.devices, options);
     if (command.devices.is_on_cpu() && !command.devices.device_memory)
       flags.problem("--device-memory", "is required: the memory of a host for each of its ranks");
-    check_gigabytes(flags, "--host-memory", command.host_memory);
+    check_gigabytes("--host-memory", command.devices.host_memory, std::bind_front(&Flags::problem, &flags));
     if (command.output && !is_script(*command.output) && !ends_with(*command.output, ".svg"))
       flags.problem("--output " + *command.output,
                     "does not end in .sh, for a script, or .svg, for a drawing; --json prints the plan as JSON");
-    if (command.output && is_script(*command.output) && command.model.loaded && !is_directory(command.model.load))
-      flags.problem("--load " + command.model.load,
+    if (command.output && is_script(*command.output) && command.loaded && !is_directory(command.load))
+      flags.problem("--load " + command.load,
                     "describes a model that mtl-train cannot load, so there is no script; "
                     "describe the model by flags, or leave out --output");
-    if (flags.problem_count() == 0) command.config = command.model.check(flags, options);
+    resolve_model(flags, command);
   });
   accept_training_command(flags);
 }
@@ -163,7 +141,8 @@ class HeldInterrupt {
 void write_plan(const PlanCommand& command, const Flags& flags, Console& console) {
   const HeldInterrupt interrupt;
   if (command.output) check_output({flags.config_file()}, *command.output);
-  const PlanRequest request = command.request();
+  PlanRequest request = command.request();
+  request.fixed = command.fixed;
   console.progress("listing layouts");
   const LayoutPlans plans = plan_layouts(request, 5, [&](const LayoutPlans& so_far) {
     console.progress(progress_text(so_far));
@@ -189,10 +168,10 @@ void write_plan(const PlanCommand& command, const Flags& flags, Console& console
             command.devices.device_memory ? "--device-memory " + *command.devices.device_memory
                                           : request.machine.device.name,
             "no layout fits in ", format("%.4g", request.device_bytes * 1e-9), " GB",
-            command.host_memory ? cat(" and --host-memory ", *command.host_memory) : "",
+            command.devices.host_memory ? cat(" and --host-memory ", *command.devices.host_memory) : "",
             settings_that_fit(plans.too_large.at(0), request));
   if (!command.output) return;
-  const std::string set_aside = command.model.loaded ? "" : "--load";
+  const std::string set_aside = command.loaded ? "" : "--load";
   const std::vector<std::string> given = flags.given_flags({"Model", "Precision"}, set_aside);
   const bool draws = ends_with(*command.output, ".svg");
   write_output(command.output, draws ? layout_svg(plans.best[0], request) : plan_script(plans, request, given),

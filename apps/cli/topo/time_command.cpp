@@ -7,51 +7,35 @@
 #include "cli/flags/data_flags.h"
 #include "cli/flags/layout_flags.h"
 #include "cli/flags/precision_flags.h"
-#include "cli/flags/tokenizer_flags.h"
 #include "cli/run_main.h"
-#include "cli/topo/plan_devices.h"
+#include "cli/topo/planned_run.h"
 #include "planner/layout_report.h"
 #include "planner/plan_report.h"
-#include "train/stage_checks.h"
 
 namespace mtl {
 
 namespace {
 
 /// The values of all flags.
-struct TimeCommand {
-  TrainOptions run;
-  PlanModel model;
-  GptConfig config;
-  PlanDevices devices;
+struct TimeCommand : PlannedRun {
   std::optional<std::string> output;
   bool json = false;
 };
 
 /// Resolves the model, and reports what mtl-train would refuse.
 void check_run(Flags& flags, TimeCommand& command) {
-  TrainOptions& run = command.run;
-  command.model.read(flags);
-  run.parallel.world = run.parallel.plan_world.value_or(1);
-  run.threads = 1;
-  run.dry_run = true;
-  check_devices(flags, command.devices, run);
-  const ReportProblem report = std::bind_front(&Flags::problem, &flags);
-  if (!run.parallel.offload_optimizer.empty() && !command.devices.disk_gbs)
-    flags.problem("--offload-optimizer " + run.parallel.offload_optimizer,
-                  "needs --disk-gbs, the rate of the files' disk");
-  check_options(run, report);
-  if (flags.problem_count() == 0) command.config = command.model.check(flags, run);
+  read_planned_run(flags, command);
+  const std::string& folder = command.options.parallel.offload_optimizer;
+  if (!folder.empty() && !command.devices.disk_gbs)
+    flags.problem("--offload-optimizer " + folder, "needs --disk-gbs, the rate of the files' disk");
+  check_options(command.options, std::bind_front(&Flags::problem, &flags));
+  resolve_model(flags, command);
 }
 
 void add_time_flags(Flags& flags, TimeCommand& command) {
-  TrainOptions& run = command.run;
-  add_device_flags(flags, command.devices, run);
-  flags.section("Model");
-  command.model.add_flag(flags);
-  add_architecture_flags(flags, run, [&command] { return command.model.loaded.has_value(); });
-  add_vocab_size_flag(flags, run.tokenizer.vocab_size, "tokens in the vocabulary, before padding");
-  add_length_flag(flags, run.data);
+  TrainOptions& run = command.options;
+  add_device_flags(flags, command);
+  add_model_flags(flags, command);
   add_mask_flag(flags, run.data);
   flags.section("Precision");
   add_precision_flags(flags, run.precision);
@@ -78,7 +62,7 @@ void add_time_flags(Flags& flags, TimeCommand& command) {
 
 void write_time(const TimeCommand& command, const Flags& flags) {
   if (command.output) check_output({flags.config_file()}, *command.output);
-  const PlanRequest request = command.devices.request(command.run, command.config);
+  const PlanRequest request = command.request();
   const TimedLayout timed = time_layout(request);
   print_out(command.json ? time_json(timed, request).dump(2) + "\n" : time_text(timed, request));
   if (command.output) write_output(command.output, layout_svg(timed.candidate, request), flags.program());

@@ -1,0 +1,35 @@
+// The devices and the links of a run that is planned or timed: as flags describe them, or a profile.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/layout_space.h"
+#include "planner/operator_times.h"
+
+namespace mtl {
+
+struct PlanDevices {
+  std::optional<std::string> hardware;                    // a name in machine_names(), or a FILE.json
+  std::optional<std::string> profile;                     // rankN.json, whose device the run has
+  std::optional<std::string> device_memory, host_memory;  // "80GB" or "80"; no limit for the host without it
+  std::optional<double> inside_gbs, between_gbs, inside_us, between_us, host_gbs, disk_gbs;
+  std::shared_ptr<const OperatorTimes> times = nullptr;  // of `profile`, once check_devices() has read it
+
+  bool is_on_cpu() const;
+  /// Returns the run with these devices. Without `device_memory`, they have their GPU's, or on CPUs none is known: 0.
+  PlanRequest request(const TrainOptions& run, const GptConfig& config) const;
+};
+
+/// Returns the names of the known GPUs.
+std::vector<std::string> machine_names();
+
+/// Reports a size that is not a number of GB.
+void check_gigabytes(const std::string& flag, const std::optional<std::string>& size, const ReportProblem& report);
+/// Reads the profile, sets run.device, and reports what is missing to know the devices and their links. run.parallel
+/// and run.precision must be set. Leaves host_memory to check_gigabytes(). Throws what OperatorTimes::read() throws.
+void check_devices(PlanDevices& devices, TrainOptions& run, const ReportProblem& report);
+
+}  // namespace mtl
