@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json_cursor.h"
 #include "base/printable.h"
 #include "base/str.h"
@@ -165,6 +166,13 @@ Machine parse_hardware(std::string_view text, const std::string& where) {
   out.sources = file.sources();
   file.expect_all_taken();
   return out;
+}
+
+Machine read_hardware(const std::string& path) {
+  constexpr std::uint64_t kMostBytes = 1 << 20;
+  if (const std::uint64_t bytes = file_size(path); bytes > kMostBytes)
+    fail_at(Exit::bad_data, path, "has ", human_bytes(bytes), ", too many for a hardware file; see share/hardware");
+  return parse_hardware(read_regular_file(path), path);
 }
 
 }  // namespace mtl

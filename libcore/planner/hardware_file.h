@@ -16,5 +16,7 @@ namespace mtl {
 /// "WHERE: line N: ..." for a syntax error, an unknown key, a quantity that is missing, not a number, out of range or
 /// in another unit, and a missing source.
 Machine parse_hardware(std::string_view text, const std::string& where);
+/// Reads a file with a description. Throws what parse_hardware() throws, and for a file of more than 1 MiB.
+Machine read_hardware(const std::string& path);
 
 }  // namespace mtl

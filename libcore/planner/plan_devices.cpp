@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/files.h"
 #include "base/str.h"
 #include "planner/hardware_file.h"
 
@@ -11,13 +10,6 @@ namespace mtl {
 namespace {
 
 bool has_file(const PlanDevices& devices) { return devices.hardware && ends_with(*devices.hardware, ".json"); }
-
-Machine read_hardware(const std::string& path) {
-  constexpr std::uint64_t kMostBytes = 1 << 20;
-  if (const std::uint64_t bytes = file_size(path); bytes > kMostBytes)
-    fail_at(Exit::bad_data, path, "has ", human_bytes(bytes), ", too many for a hardware file; see share/hardware");
-  return parse_hardware(read_regular_file(path), path);
-}
 
 /// Returns the known GPUs' machine, or null if there is none.
 const Machine* known_machine(const PlanDevices& devices) {

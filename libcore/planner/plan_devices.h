@@ -12,10 +12,12 @@
 namespace mtl {
 
 struct PlanDevices {
-  std::optional<std::string> hardware;                    // a name in machine_names(), or a FILE.json
-  std::optional<std::string> profile;                     // rankN.json, whose device the run has
-  std::optional<std::string> device_memory, host_memory;  // "80GB" or "80"; no limit for the host without it
-  std::optional<double> inside_gbs, between_gbs, inside_us, between_us, host_gbs, disk_gbs;
+  std::optional<std::string> hardware = {};       // a name in machine_names(), or a FILE.json
+  std::optional<std::string> profile = {};        // rankN.json, whose device the run has
+  std::optional<std::string> device_memory = {};  // "80GB" or "80"
+  std::optional<std::string> host_memory = {};    // likewise; absent: no limit
+  std::optional<double> inside_gbs = {}, between_gbs = {}, inside_us = {}, between_us = {}, host_gbs = {};
+  std::optional<double> disk_gbs = {};
   std::shared_ptr<const OperatorTimes> times = nullptr;  // of `profile`, once check_devices() has read it
 
   bool is_on_cpu() const;

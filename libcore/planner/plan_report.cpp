@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/count_of.h"
 #include "base/shell_word.h"
 #include "base/str.h"
 #include "planner/layout_report.h"
+#include "train/fitting_settings.h"
 
 namespace mtl {
 
@@ -32,6 +34,25 @@ std::string counts_text(const LayoutPlans& plans) {
                plans.is_complete ? "; the others cannot be faster than the last one listed"
                                  : "; ended before all were looked at, so others may be faster");
   return out + "\n";
+}
+
+/// Says with which settings a layout fits that does not.
+std::string settings_that_fit(const Candidate& layout, const PlanRequest& request) {
+  const auto limit = [](double bytes, bool is_per_process) {
+    return MemoryLimit{static_cast<std::uint64_t>(bytes), "", is_per_process};
+  };
+  FitLimits limits;
+  if (layout.options.device == Device::cuda)
+    limits.gpu = limit(request.device_bytes, true);
+  else
+    limits.host.push_back(limit(request.device_bytes, true));
+  if (std::isfinite(request.host_bytes)) limits.host.push_back(limit(request.host_bytes, false));
+  RunStart start;
+  start.config = request.config;
+  const HostRanks host = {.count = static_cast<int>(request.ranks_per_node())};
+  const std::vector<std::string> settings = find_fitting_settings(layout.options, start, host, limits);
+  if (settings.empty()) return "; use more ranks, or a smaller --seq-length or --model";
+  return "; the first of these layouts fits with" + join(settings, "");
 }
 
 /// Flags' name for the folder that a user chooses (train/layout_changes.h).
@@ -113,6 +134,23 @@ Json plan_json(const LayoutPlans& plans, const PlanRequest& request) {
   out.set("best", std::move(best));
   out.set("too_large", std::move(too_large));
   return out;
+}
+
+void require_layout(const LayoutPlans& plans, const PlanRequest& request, const PlanDevices& devices) {
+  if (plans.candidates == 0 && !request.fixed.flags().empty())
+    fail_at(Exit::failure, join(request.fixed.flags(), " "), "no layout of ",
+            count_of(request.run.parallel.world, "rank"), " is like this; give fewer of these flags, or other values");
+  if (plans.candidates == 0)
+    fail_at(Exit::failure, cat("--world-size ", request.run.parallel.world),
+            "the ranks cannot be divided: no tensor-parallel and pipeline sizes divide both them and the model's heads "
+            "and layers, such that the data-parallel ranks divide --global-batch-size ",
+            *request.run.batch.global_batch_size, "; change one of the two");
+  if (plans.best.empty())
+    fail_at(Exit::failure,
+            devices.device_memory ? "--device-memory " + *devices.device_memory : request.machine.device.name,
+            "no layout fits in ", format("%.4g", request.device_bytes * 1e-9), " GB",
+            devices.host_memory ? cat(" and --host-memory ", *devices.host_memory) : "",
+            settings_that_fit(plans.too_large.at(0), request));
 }
 
 std::string time_text(const TimedLayout& timed, const PlanRequest& request) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "planner/plan_devices.h"
 #include "planner/plan_layouts.h"
 
 namespace mtl {
@@ -13,6 +14,9 @@ namespace mtl {
 std::string progress_text(const LayoutPlans& so_far);
 std::string plan_text(const LayoutPlans& plans, const PlanRequest& request);
 Json plan_json(const LayoutPlans& plans, const PlanRequest& request);
+/// Throws Error(failure) unless a layout was found: names the flags that exclude all layouts, or settings with which
+/// the layout that needs the least memory fits. `devices` made the request.
+void require_layout(const LayoutPlans& plans, const PlanRequest& request, const PlanDevices& devices);
 std::string time_text(const TimedLayout& timed, const PlanRequest& request);
 Json time_json(const TimedLayout& timed, const PlanRequest& request);
 /// Returns a bash script that starts mtl-train in the best layout: with mpirun on one node, or as a Slurm job on

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/str.h"
 #include "planner/layout_report.h"
+#include "tests/error_of.h"
 #include "tests/gpt_of_size.h"
 #include "tests/planner/planner_fixtures.h"
 
@@ -145,6 +146,26 @@ TEST_CASE("plan reports: of layouts that do not fit") {
   CHECK(plan_text(plans, request).find("83.8 GiB, and 3.9 KiB of each host\n") != std::string::npos);
   plans = {};
   CHECK(plan_text(plans, request).ends_with("\n  0 layouts\n"));
+}
+
+TEST_CASE("plan reports: why there is no layout") {
+  PlanRequest request = request_of();
+  LayoutPlans plans = made_up(request);
+  PlanDevices devices;
+  const auto reason = [&] { return error_of([&] { require_layout(plans, request, devices); }, Exit::failure); };
+  CHECK(reason().empty());
+  plans.best.clear();
+  CHECK(reason().starts_with("test: no layout fits in 80 GB; "));
+  devices.device_memory = "80";
+  devices.host_memory = "1GB";
+  request.host_bytes = 1e9;
+  CHECK(reason().starts_with("--device-memory 80: no layout fits in 80 GB and --host-memory 1GB; "));
+  plans = {};
+  CHECK(reason().starts_with("--world-size 16: the ranks cannot be divided: "));
+  request.fixed.tensor = 4;
+  CHECK(reason() ==
+        "--tensor-model-parallel-size 4: no layout of 16 ranks is like this; give fewer of these flags, or other "
+        "values");
 }
 
 TEST_CASE("plan reports: the machine") {

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <csignal>
 #include <optional>
 #include <string>
 
-#include "base/count_of.h"
 #include "base/files.h"
 #include "base/heeded_signals.h"
 #include "base/inputs.h"
@@ -19,7 +17,6 @@
 #include "layout/schedule.h"
 #include "planner/layout_report.h"
 #include "planner/plan_report.h"
-#include "train/fitting_settings.h"
 
 namespace mtl {
 
@@ -102,25 +99,6 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   accept_training_command(flags);
 }
 
-/// Returns lines of settings with which a layout fits that does not, or says that there are none.
-std::string settings_that_fit(const Candidate& layout, const PlanRequest& request) {
-  const auto limit = [](double bytes, bool is_per_process) {
-    return MemoryLimit{static_cast<std::uint64_t>(bytes), "", is_per_process};
-  };
-  FitLimits limits;
-  if (layout.options.device == Device::cuda)
-    limits.gpu = limit(request.device_bytes, true);
-  else
-    limits.host.push_back(limit(request.device_bytes, true));
-  if (std::isfinite(request.host_bytes)) limits.host.push_back(limit(request.host_bytes, false));
-  RunStart start;
-  start.config = request.config;
-  const HostRanks host = {.count = static_cast<int>(request.ranks_per_node())};
-  const std::vector<std::string> settings = find_fitting_settings(layout.options, start, host, limits);
-  if (settings.empty()) return "; use more ranks, or a smaller --seq-length or --model";
-  return "; the first of these layouts fits with" + join(settings, "");
-}
-
 /// Keeps INT from ending the process until the object is destroyed. A second INT while one is pending has no effect.
 class HeldInterrupt {
  public:
@@ -155,21 +133,7 @@ void write_plan(const PlanCommand& command, const Flags& flags, Console& console
     if (command.output) console.warn(cat("interrupted, so ", *command.output, " is not written"));
     return flush_out();
   }
-  if (plans.candidates == 0 && !request.fixed.flags().empty())
-    fail_at(Exit::failure, join(request.fixed.flags(), " "), "no layout of ",
-            count_of(request.run.parallel.world, "rank"), " is like this; give fewer of these flags, or other values");
-  if (plans.candidates == 0)
-    fail_at(Exit::failure, cat("--world-size ", request.run.parallel.world),
-            "the ranks cannot be divided: no tensor-parallel and pipeline sizes divide both them and the model's heads "
-            "and layers, such that the data-parallel ranks divide --global-batch-size ",
-            *request.run.batch.global_batch_size, "; change one of the two");
-  if (plans.best.empty())
-    fail_at(Exit::failure,
-            command.devices.device_memory ? "--device-memory " + *command.devices.device_memory
-                                          : request.machine.device.name,
-            "no layout fits in ", format("%.4g", request.device_bytes * 1e-9), " GB",
-            command.devices.host_memory ? cat(" and --host-memory ", *command.devices.host_memory) : "",
-            settings_that_fit(plans.too_large.at(0), request));
+  require_layout(plans, request, command.devices);
   if (!command.output) return;
   const std::string set_aside = command.loaded ? "" : "--load";
   const std::vector<std::string> given = flags.given_flags({"Model", "Precision"}, set_aside);
