@@ -9,7 +9,7 @@ using namespace mtl;
 
 namespace {
 
-void add_sampling_flags(Flags& flags, GenerateOptions& options) {
+void add_sampling_flags(Flags& flags, GenerationOptions& options) {
   SamplingOptions& sampling = options.sampling;
   flags.add("--temperature", &sampling.temperature, "X", "divide the logits by X; below 1 favors likely tokens")
       .at_least(0);
@@ -30,11 +30,12 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.add_switch("--ids", options.ids,
                    "read prompts as token ids separated by spaces, and print new ids instead of text");
   flags.section("Continuation");
-  flags.add("--max-new-tokens", &options.max_new_tokens, "N", "largest number of tokens to add to a prompt")
+  GenerationOptions& generation = options.generation;
+  flags.add("--max-new-tokens", &generation.max_new_tokens, "N", "largest number of tokens to add to a prompt")
       .within({0, INT32_MAX});
-  flags.add_switch("--greedy", options.greedy, "take the most likely token instead of drawing one");
-  const auto draws = [&options] { return !options.greedy; };
-  flags.only_with("with --greedy", draws, [&] { add_sampling_flags(flags, options); });
+  flags.add_switch("--greedy", generation.greedy, "take the most likely token instead of drawing one");
+  const auto draws = [&generation] { return !generation.greedy; };
+  flags.only_with("with --greedy", draws, [&] { add_sampling_flags(flags, generation); });
   flags.add("--num-samples", &options.num_samples, "N", "continuations per prompt").within({1, 1 << 20});
   flags.add_switch("--ignore-eos", options.ignore_eos, "continue after the end-of-document token");
   flags.section("Output");
@@ -53,7 +54,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
 }
 
 void check(Flags& flags, const GenerateOptions& options) {
-  if (options.sampling.temperature == 0)
+  if (options.generation.sampling.temperature == 0)
     flags.problem("--temperature 0", "must be above 0; for the most likely token use --greedy");
   if (!options.prompts.empty() && !options.input.empty()) flags.problem("--prompt, --input", "use only one of them");
   check_model_tokenizer_flags(flags, options.model.tokenizer);

@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "eval/decoder.h"
 #include "eval/sampling.h"
+#include "text/tokenizer.h"
 
 namespace mtl {
 
@@ -20,9 +22,13 @@ struct GenerationOptions {
   std::int64_t max_new_tokens = 128;
   bool greedy = false;  // choose the most likely token instead of a random one
   SamplingOptions sampling;
-  std::uint32_t seed = 1234;
+  std::int64_t seed = 1234;         // below 2^32
   std::vector<std::int32_t> stops;  // a continuation ends after the first of these ids
 };
+
+/// Returns the ids that end a continuation, as in transformers: eos_token_id in generation_config.json; failing that,
+/// the tokenizer's end-of-document token or, without a tokenizer (null), eos_token_id in config.json.
+std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSource& source);
 
 /// A prompt: at least one id. All ids must be in the vocabulary.
 struct Request {
@@ -39,14 +45,16 @@ struct Completion {
 
 class Generator {
  public:
-  /// Runs up to `batch` requests at a time. The cache has room for `longest_prompt` tokens plus max_new_tokens tokens,
-  /// but at most for the model's positions. Prompts must not be longer than `longest_prompt`.
-  Generator(Model& model, const GenerationOptions& options, std::int64_t batch, std::int64_t longest_prompt);
-  std::size_t cache_bytes() const { return decoder_.cache_bytes(); }
+  Generator(Model& model, const GenerationOptions& options) : model_(model), options_(options) {}
+  /// Returns the size of the cache in bytes. It has room for as many requests as the largest batch, each with the
+  /// longest prompt and max_new_tokens tokens, but at most the model's positions.
+  std::size_t cache_bytes() const { return decoder_ ? decoder_->cache_bytes() : 0; }
+  /// Allocates the memory for a batch, which run() does otherwise. Throws what Decoder's constructor throws.
+  void make_room(std::span<const Request> requests);
   /// Called with a request's index and the next id, as soon as the id is chosen.
   using OnToken = std::function<void(std::size_t, std::int32_t)>;
-  /// Returns the completions for at most `batch` requests, in request order. Throws Error(bad_data) if a logit is NaN
-  /// or +infinity, or if all are -infinity.
+  /// Returns the completions for a batch of requests, in request order. Throws Error(bad_data) if a logit is NaN or
+  /// +infinity, or if all are -infinity, and what make_room() throws.
   std::vector<Completion> run(std::span<const Request> requests, const OnToken& on_token = {});
 
  private:
@@ -56,7 +64,8 @@ class Generator {
 
   Model& model_;
   GenerationOptions options_;
-  Decoder decoder_;
+  std::optional<Decoder> decoder_;
+  std::int64_t longest_prompt_ = 0;  // that the decoder has room for
   Candidates candidates_;
   std::vector<std::int32_t> step_ids_;
 };

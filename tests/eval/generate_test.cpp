@@ -1,8 +1,10 @@
 // Generation: greedy continuations equal transformers', with and without a cache, single and batched. Sampled
 // continuations depend on the seed, but not on batch size or thread count.
 #include "eval/generate.h"
-#include "ckpt/open_model.h"
 
+#include <bit>
+
+#include "ckpt/open_model.h"
 #include "tests/eval/models.h"
 #include "tests/relative_error.h"
 
@@ -29,7 +31,7 @@ GenerationOptions greedy(std::int64_t tokens) {
 
 Ids continue_one(Model& model, const GenerationOptions& options, const Ids& prompt) {
   std::vector<Request> requests{{prompt, 0}};
-  return Generator(model, options, 1, std::ssize(prompt)).run(requests)[0].ids;
+  return Generator(model, options).run(requests)[0].ids;
 }
 
 }  // namespace
@@ -40,7 +42,7 @@ TEST_CASE("greedy continuations equal transformers', one at a time and batched")
   auto cases = greedy_cases();
   std::vector<Request> requests;
   for (const Json& row : cases) requests.push_back({golden::numbers<std::int32_t>(row.at("prompt")), requests.size()});
-  Generator together(model, greedy(40), std::ssize(requests), 64), alone(model, greedy(40), 1, 64);
+  Generator together(model, greedy(40)), alone(model, greedy(40));
   auto all = together.run(requests);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     check_completion(all[i], cases[i]);
@@ -151,7 +153,7 @@ TEST_CASE("with rotary frequencies that change with the length, greedy continuat
     for (const Json& row : cases.as_array())
       requests.push_back({golden::numbers<std::int32_t>(row.at("prompt")), requests.size()});
     REQUIRE(requests.size() == 2);
-    const std::vector<Completion> together = Generator(model, greedy(10), 2, 64).run(requests);
+    const std::vector<Completion> together = Generator(model, greedy(10)).run(requests);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const Ids want = golden::numbers<std::int32_t>(cases.as_array()[i].at("tokens"));
       CHECK(together[i].ids == want);
@@ -178,14 +180,24 @@ TEST_CASE("the cache has room for the prompt and the new tokens, not for all pos
   Model model(source);
   Json row = greedy_cases()[0];
   Ids prompt = golden::numbers<std::int32_t>(row.at("prompt"));
-  Generator few(model, greedy(3), 2, std::ssize(prompt)), all(model, greedy(3), 2, 1000);
+  Generator few(model, greedy(3)), all(model, greedy(3));
   const GptConfig& config = model.config();
   std::int64_t token_bytes = 2 * config.num_layers * config.num_query_groups * config.head_dim * 4;  // K and V
-  CHECK(few.cache_bytes() == static_cast<std::size_t>(2 * token_bytes * (std::ssize(prompt) + 3)));
-  CHECK(all.cache_bytes() == static_cast<std::size_t>(2 * token_bytes * model.positions()));
   Ids want = golden::numbers<std::int32_t>(row.at("continuation"));
   std::vector<Request> requests{{prompt, 0}, {prompt, 1}};
+  const auto room = [&](std::int64_t tokens) {
+    return static_cast<std::size_t>(2 * token_bytes * std::min(tokens, model.positions()));
+  };
   for (const Completion& got : few.run(requests)) CHECK(got.ids == Ids(want.begin(), want.begin() + 3));
+  CHECK(few.cache_bytes() == room(std::ssize(prompt) + 3));
+  few.run(std::vector<Request>{{{1}, 0}});
+  CHECK(few.cache_bytes() == room(std::ssize(prompt) + 3));
+  prompt.push_back(1);
+  CHECK(few.run(std::vector<Request>{{prompt, 0}})[0].ids == continue_one(model, greedy(3), prompt));
+  CHECK(few.cache_bytes() == room(static_cast<std::int64_t>(std::bit_ceil(prompt.size())) + 3));  // with spare room
+  prompt.resize(1000, 1);
+  all.run(std::vector<Request>{{prompt, 0}, {prompt, 1}});
+  CHECK(all.cache_bytes() == room(model.positions()));
 }
 
 TEST_CASE("the stop id ends a continuation and is its last id") {
@@ -198,8 +210,7 @@ TEST_CASE("the stop id ends a continuation and is its last id") {
   options.stops = {-1, want[4]};
   std::vector<Request> requests{{golden::numbers<std::int32_t>(row.at("prompt")), 0}};
   std::vector<std::int32_t> seen;
-  auto result =
-      Generator(model, options, 1, 64).run(requests, [&](std::size_t, std::int32_t id) { seen.push_back(id); })[0];
+  auto result = Generator(model, options).run(requests, [&](std::size_t, std::int32_t id) { seen.push_back(id); })[0];
   CHECK(result.stopped);
   CHECK(result.ids == Ids(want.begin(), want.begin() + at + 1));
   CHECK(seen == result.ids);
@@ -238,13 +249,13 @@ TEST_CASE("sampled ids depend on seed, number and position, not on batch or thre
   for (std::int32_t i = 0; i < 5; ++i)
     requests.push_back({Ids(static_cast<std::size_t>(1 + 2 * i), 40 + i), static_cast<std::uint64_t>(i)});
   Model one(source, 1), three(source, 3);
-  auto want = Generator(one, options, 5, 9).run(requests);
+  auto want = Generator(one, options).run(requests);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    CHECK(Generator(three, options, 1, 9).run(std::span(requests).subspan(i, 1))[0].ids == want[i].ids);
+    CHECK(Generator(three, options).run(std::span(requests).subspan(i, 1))[0].ids == want[i].ids);
   }
   options.seed = 7;
-  CHECK(Generator(one, options, 5, 9).run(requests)[0].ids != want[0].ids);
+  CHECK(Generator(one, options).run(requests)[0].ids != want[0].ids);
   options.seed = 1234;
   std::vector<Request> other{{requests[0].prompt, 9}};
-  CHECK(Generator(one, options, 1, 9).run(other)[0].ids != want[0].ids);
+  CHECK(Generator(one, options).run(other)[0].ids != want[0].ids);
 }

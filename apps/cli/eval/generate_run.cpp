@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -13,27 +12,14 @@
 #include "base/heartbeat.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "cli/eval/prompts.h"
 #include "cli/eval/tokenizer.h"
 #include "cli/run_main.h"
-#include "models/companion_files.h"
+#include "eval/completion_text.h"
+#include "eval/prompts.h"
 
 namespace mtl {
 
 namespace {
-
-/// Returns the ids that end a continuation, as in transformers: eos_token_id in generation_config.json; failing that,
-/// the tokenizer's end-of-document token or, without a tokenizer, eos_token_id in config.json.
-std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSource& source) {
-  std::vector<std::int64_t> ids = generation_eos_ids(source.folder());
-  if (ids.empty() && tokenizer != nullptr) return {tokenizer->eod()};
-  if (ids.empty()) ids = eos_ids(source.hf_config());
-  std::vector<std::int32_t> out;
-  for (std::int64_t id : ids) {
-    if (id >= 0 && id < source.config().vocab_size) out.push_back(static_cast<std::int32_t>(id));
-  }
-  return out;
-}
 
 /// Returns the token that replaces an empty prompt, the end-of-document token, or nullopt if unknown.
 std::optional<std::int32_t> first_token(const Tokenizer* tokenizer, const std::vector<std::int32_t>& ends) {
@@ -50,19 +36,15 @@ class Printer {
   /// begin(), token() and end() stream one completion.
   void begin(const Prompt& prompt) {
     is_first_ = true;
-    previous_id_ = prompt.ids.back();
-    if (!options_.ids) write_out(prompt.text);
+    if (options_.ids) return;
+    text_.emplace(*tokenizer_, stops_, prompt.ids.back());
+    write_out(prompt.text);
   }
   void token(std::int32_t id) {
-    if (options_.ids) {
-      write_out(cat(is_first_ ? "" : " ", id));
-    } else if (std::find(stops_.begin(), stops_.end(), id) == stops_.end()) {
-      write_out(text_.push(text_after(previous_id_, id)));
-    }
+    write_out(options_.ids ? cat(is_first_ ? "" : " ", id) : text_->push(id));
     is_first_ = false;
-    previous_id_ = id;
   }
-  void end() { write_out(text_.finish() + "\n"); }
+  void end() { write_out((options_.ids ? "" : text_->finish()) + "\n"); }
 
   /// Prints a whole completion.
   void print(const Prompt& prompt, std::int64_t sample, const Completion& completion) {
@@ -86,40 +68,19 @@ class Printer {
     print_out(text);
     flush_out();
   }
-  /// Returns the text that `id` adds after `previous`. Returns U+FFFD if the tokenizer, which may have fewer ids than
-  /// the model, does not know the id.
-  std::string text_after(std::int32_t previous, std::int32_t id) const {
-    std::int64_t known = tokenizer_->vocab_size();
-    if (id >= known) return decode_lossy("\xFF");
-    if (previous >= known) return tokenizer_->decode({&id, 1});
-    const std::int32_t pair[] = {previous, id};
-    return tokenizer_->decode(pair).substr(tokenizer_->decode({&previous, 1}).size());
-  }
   std::string text_of(const Prompt& prompt, const Completion& completion) const {
-    std::string bytes;
-    std::int32_t previous = prompt.ids.back();
-    for (std::int32_t id : std::span(completion.ids).first(completion.ids.size() - (completion.stopped ? 1 : 0))) {
-      bytes += text_after(previous, id);
-      previous = id;
-    }
-    return decode_lossy(bytes);
+    CompletionText text(*tokenizer_, stops_, prompt.ids.back());
+    std::string out;
+    for (std::int32_t id : completion.ids) out += text.push(id);
+    return out + text.finish();
   }
 
   const GenerateOptions& options_;
   const Tokenizer* tokenizer_;
   std::vector<std::int32_t> stops_;
-  Utf8Stream text_;
+  std::optional<CompletionText> text_;
   bool is_first_ = true;
-  std::int32_t previous_id_ = 0;
 };
-
-GenerationOptions generation_options(const GenerateOptions& options, std::vector<std::int32_t> stops) {
-  return {.max_new_tokens = options.max_new_tokens,
-          .greedy = options.greedy,
-          .sampling = options.sampling,
-          .seed = static_cast<std::uint32_t>(options.seed),
-          .stops = std::move(stops)};
-}
 
 /// One continuation of a prompt.
 struct Task {
@@ -162,6 +123,7 @@ bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tas
   const bool streams_tokens = options.streams_tokens();
   std::vector<Request> requests;
   for (const Task& task : tasks) requests.push_back({task.prompt->ids, task.number});
+  generator.make_room(requests);  // an error precedes the output
   if (streams_tokens) printer.begin(*tasks[0].prompt);
   std::vector<Completion> results = generator.run(requests, [&](std::size_t, std::int32_t id) {
     if (streams_tokens) printer.token(id);
@@ -175,38 +137,13 @@ bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tas
   return slid;
 }
 
-/// Keeps one generator for all batches. It has as many sequences as the first batch; only the last batch can be
-/// smaller. If a prompt is longer than all earlier ones, a new generator with spare room replaces it.
-class GeneratorCache {
- public:
-  GeneratorCache(Model& model, GenerationOptions options) : model_(model), options_(std::move(options)) {}
-
-  Generator& for_batch(const std::vector<Task>& batch) {
-    std::size_t longest = 0;
-    for (const Task& task : batch) longest = std::max(longest, task.prompt->ids.size());
-    if (generator_ && longest <= longest_) return *generator_;
-    longest_ = generator_ ? std::bit_ceil(longest) : longest;
-    sequences_ = std::max(sequences_, std::ssize(batch));
-    generator_.reset();  // frees its memory before the next one allocates
-    generator_.emplace(model_, options_, sequences_, longest_);
-    return *generator_;
-  }
-
- private:
-  Model& model_;
-  GenerationOptions options_;
-  std::optional<Generator> generator_;
-  std::size_t longest_ = 0;
-  std::int64_t sequences_ = 0;
-};
-
 /// Continues and prints all tasks, batch by batch. Returns true if a sequence used up the model's positions.
-bool continue_all(const GenerateOptions& options, GeneratorCache generators, TaskStream tasks, Printer printer) {
+bool continue_all(const GenerateOptions& options, Generator generator, TaskStream tasks, Printer printer) {
   bool slid = false;
   while (true) {
     const std::vector<Task> batch = tasks.take(options.batch_size);
     if (batch.empty()) return slid;
-    slid = continue_batch(options, batch, generators.for_batch(batch), printer) || slid;
+    slid = continue_batch(options, batch, generator, printer) || slid;
   }
 }
 
@@ -252,8 +189,10 @@ Exit generate(const GenerateOptions& options, Console& console) {
                        count_of(model.positions(), "token")));
     return prompt;
   };
-  const bool slid = continue_all(options, {model, generation_options(options, stops)},
-                                 {next_prompt, options.num_samples}, {options, tokenizer.get(), stops});
+  GenerationOptions generation = options.generation;
+  generation.stops = stops;
+  const bool slid =
+      continue_all(options, {model, generation}, {next_prompt, options.num_samples}, {options, tokenizer.get(), stops});
   if (slid)
     console.info(cat("generation continued from the last ", std::max<std::int64_t>(1, model.positions() / 2),
                      " tokens whenever all ", model.positions(), " positions of the model were full"));

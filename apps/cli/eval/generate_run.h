@@ -13,12 +13,9 @@ namespace mtl {
 struct GenerateOptions {
   ModelOptions model;
   std::vector<std::string> prompts;
-  std::string input;  // prompt file if `prompts` is empty; empty or "-": standard input
-  bool ids = false;   // prompts are token ids, and ids are printed
-  std::int64_t max_new_tokens = 128;
-  bool greedy = false;
-  SamplingOptions sampling;
-  std::int64_t seed = 1234;
+  std::string input;             // prompt file if `prompts` is empty; empty or "-": standard input
+  bool ids = false;              // prompts are token ids, and ids are printed
+  GenerationOptions generation;  // without `stops`
   std::int64_t num_samples = 1;  // continuations of each prompt
   bool ignore_eos = false;
   bool json_lines = false;

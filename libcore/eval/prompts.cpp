@@ -1,4 +1,4 @@
-#include "cli/eval/prompts.h"
+#include "eval/prompts.h"
 
 #include <utility>
 
