@@ -16,8 +16,8 @@
 #include "base/exception_text.h"
 #include "base/files.h"
 #include "base/interrupt_guard.h"
+#include "base/mapped_faults.h"
 #include "base/printable.h"
-#include "cli/bus_error.h"
 
 namespace mtl {
 

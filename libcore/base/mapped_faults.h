@@ -6,8 +6,8 @@
 // replaces the mapping from this page to its end with zeros, and the thread continues. When the work is done,
 // read_mapped() throws, and the caller must discard what it read.
 //
-// Meant for entire files and for strided slices of models. Needs the signal handler in apps/cli/bus_error.h, and
-// reports a fault only after all work is done. Samples' tokens are read with pread instead (open_file.h).
+// Meant for entire files and for strided slices of models. Needs the handler of explain_bus_errors(), and reports a
+// fault only after all work is done. Samples' tokens are read with pread instead (open_file.h).
 #pragma once
 
 #include <cstddef>
@@ -53,9 +53,9 @@ auto read_mapped(const Read& read) {
   }
 }
 
-/// For a SIGBUS handler: handles a fault at `address` if that is in a mapped file and the thread is inside
-/// read_mapped(). Returns true if the thread can continue.
-bool take_mapped_fault(void* address);
+/// Installs a SIGBUS handler. Outside read_mapped(), it prints a message that begins with `program` and ends the
+/// process with Exit::io.
+void explain_bus_errors(const std::string& program);
 
 // For MappedFile: adds or removes a mapping. Once the table is full, further mappings are not protected.
 void add_mapping(const void* data, std::size_t bytes, const std::string& path);

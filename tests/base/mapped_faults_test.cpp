@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/files.h"
-#include "cli/bus_error.h"
 #include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 
