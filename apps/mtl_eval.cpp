@@ -1,15 +1,23 @@
 // mtl-eval: measures loss and perplexity of a model on text or token files.
-#include "cli/eval/run.h"
-#include "cli/eval/tokenizer.h"
+#include "cli/eval/model.h"
 #include "cli/flags/tokenizer_flags.h"
 #include "cli/single_process.h"
 #include "cli/thread_waits.h"
+#include "eval/evaluate.h"
 
 using namespace mtl;
 
 namespace {
 
-void add_flags(Flags& flags, EvalOptions& options) {
+/// The values of all flags.
+struct EvalCommand : EvalOptions {
+  ModelOptions model;
+  std::string format = "guess";  // of `inputs`
+  std::string json_key = "text";
+  bool json = false;
+};
+
+void add_flags(Flags& flags, EvalCommand& options) {
   add_model_flags(flags, options.model);
   flags.section("Data");
   flags.add("--data-path", &options.data_path, "PREFIX",
@@ -36,7 +44,7 @@ void add_flags(Flags& flags, EvalOptions& options) {
   flags.add_switch("--json", options.json, "print the result as JSON");
 }
 
-void check(Flags& flags, const EvalOptions& options) {
+void check(Flags& flags, const EvalCommand& options) {
   const bool has_text = !options.inputs.empty(), has_tokens = !options.data_path.empty();
   if (has_text == has_tokens)
     flags.problem("--data-path, --input",
@@ -48,16 +56,40 @@ void check(Flags& flags, const EvalOptions& options) {
   }
 }
 
+std::unique_ptr<TokenSource> open_data(const EvalCommand& command, const Tokenizer* tokenizer,
+                                       const std::string& model) {
+  if (command.inputs.empty()) return open_token_files(command.data_path);
+  if (tokenizer == nullptr)
+    throw UsageError({{"--input", cat("needs a tokenizer, but ", model,
+                                      " has no tokenizer files; add --vocab-file and --merge-file or another "
+                                      "--tokenizer-type, or score token files with --data-path")}});
+  const TextFormat format = command.format == "text"    ? TextFormat::text
+                            : command.format == "jsonl" ? TextFormat::jsonl
+                                                        : TextFormat::guess;
+  return open_texts(command.inputs, format, command.json_key, *tokenizer);
+}
+
+EvalReport evaluate_model(const EvalCommand& command, Console& console) {
+  ModelSource source = open_source(command.model, console);
+  check_seq_length(command, source.config());
+  const auto tokenizer = tokenizer_of_model(command.model.tokenizer, source, console);
+  const auto tokens = open_data(command, tokenizer.get(), source.folder());
+  Model model = load_model(command.model, source, console);
+  EvalReport report = evaluate(command, model, *tokens, console);
+  report.model = source.folder();
+  return report;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   keep_thread_waits_short(argv);
-  EvalOptions options;
+  EvalCommand options;
   Flags flags("mtl-eval", "measure loss and perplexity of a model on text or token files");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
   return run_single_process(flags, argc, argv, [&](Console& console) {
-    EvalReport report = evaluate(options, console);
+    const EvalReport report = evaluate_model(options, console);
     print_out(options.json ? report.json().dump() + "\n" : report.line());
   });
 }

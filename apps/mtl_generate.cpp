@@ -1,6 +1,5 @@
 // mtl-generate: continues prompts with a model.
 #include "cli/eval/generate_run.h"
-#include "cli/eval/tokenizer.h"
 #include "cli/flags/tokenizer_flags.h"
 #include "cli/single_process.h"
 #include "cli/thread_waits.h"

@@ -12,7 +12,6 @@
 #include "base/heartbeat.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "cli/eval/tokenizer.h"
 #include "cli/run_main.h"
 #include "eval/completion_text.h"
 #include "eval/prompts.h"

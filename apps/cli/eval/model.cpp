@@ -1,10 +1,11 @@
 #include "cli/eval/model.h"
-#include "ckpt/open_model.h"
 
 #include "base/heartbeat.h"
-#include "cli/eval/tokenizer.h"
+#include "ckpt/open_model.h"
 #include "cli/flags/device_flags.h"
 #include "cli/flags/model_flags.h"
+#include "cli/flags/model_tokenizer.h"
+#include "cli/flags/tokenizer_flags.h"
 #include "cli/run_main.h"
 #include "kernels/attention_variant.h"
 
@@ -24,11 +25,32 @@ void add_running_flags(Flags& flags, ModelOptions& options) {
   add_threads_flag(flags, options.threads);
 }
 
+void check_model_tokenizer_flags(Flags& flags, const TokenizerOptions& given) {
+  for (const char* flag :
+       {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model",
+        "--tokenizer-hf-include-special-tokens", "--null-tokenizer-eod", "--legacy-tokenizer", "--vocab-extra-ids",
+        "--tiktoken-pattern", "--tiktoken-num-special-tokens", "--tiktoken-special-tokens"}) {
+    if (flags.was_given(flag)) return check_tokenizer_flags(flags, given);
+  }
+}
+
 ModelSource open_source(const ModelOptions& options, Console& console) {
   const Heartbeat opening(console, cat("opening ", options.load));
-  ModelSupplement given = supplement_of(options.tokenizer, options.num_attention_heads);
-  given.hf_config = options.hf_config;
-  return open_model(options.load, console, given);
+  const TokenizerOptions& given = options.tokenizer;  // a tokenizer that it names has its own vocabulary size
+  return open_model(options.load, console,
+                    {.vocab_size = given.names_tokenizer() ? std::nullopt : given.vocab_size,
+                     .num_attention_heads = options.num_attention_heads,
+                     .hf_config = options.hf_config});
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, ModelSource& source, Console& console) {
+  auto tokenizer = choose_tokenizer(given, source.folder());
+  source.trim_vocabulary(tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt, console);
+  const std::int64_t vocabulary = source.config().vocab_size;
+  if (!given.names_tokenizer() && given.vocab_size.value_or(vocabulary) != vocabulary)
+    fail(Exit::usage, "--vocab-size ", *given.vocab_size, " differs from the vocabulary size ", vocabulary, " of ",
+         source.folder(), "; leave the flag out");
+  return tokenizer;
 }
 
 Model load_model(const ModelOptions& options, const ModelSource& source, Console& console) {

@@ -1,4 +1,4 @@
-#include "cli/eval/run.h"
+#include "eval/evaluate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,40 +7,14 @@
 #include "base/count_of.h"
 #include "base/heartbeat.h"
 #include "base/memory_limits.h"
-#include "cli/eval/tokenizer.h"
-#include "cli/run_main.h"
+#include "base/usage_error.h"
 #include "eval/scorer.h"
-#include "eval/token_source.h"
 
 namespace mtl {
 
 namespace {
 
 constexpr std::int64_t kTokensPerPass = 4096;
-
-std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& config) {
-  std::int64_t length = options.seq_length.value_or(config.max_positions);
-  const std::int64_t longest = config.longest_sequence();
-  if (length > longest) {
-    throw UsageError({{cat("--seq-length ", length),
-                       cat("is longer than the ", longest, " positions of the model; use at most ", longest)}});
-  }
-  return length;
-}
-
-std::unique_ptr<Tokenizer> required_tokenizer(const EvalOptions& options, ModelSource& source, Console& console) {
-  auto tokenizer = tokenizer_of_model(options.model.tokenizer, source, console);
-  if (tokenizer == nullptr) {
-    throw UsageError({{"--input", cat("needs a tokenizer, but ", source.folder(),
-                                      " has no tokenizer files; add --vocab-file and --merge-file or another "
-                                      "--tokenizer-type, or score token files with --data-path")}});
-  }
-  return tokenizer;
-}
-
-TextFormat format_of(const std::string& name) {
-  return name == "text" ? TextFormat::text : name == "jsonl" ? TextFormat::jsonl : TextFormat::guess;
-}
 
 void show_progress(Console& console, const Score& score, std::optional<std::int64_t> total) {
   if (score.tokens == 0) return;
@@ -92,34 +66,27 @@ Json EvalReport::json() const {
                        {"seconds", seconds}});
 }
 
-EvalReport evaluate(const EvalOptions& options, Console& console) {
-  ModelSource source = open_source(options.model, console);
+void check_seq_length(const EvalOptions& options, const GptConfig& config) {
+  const std::int64_t longest = config.longest_sequence(), length = options.seq_length.value_or(config.max_positions);
+  if (length > longest)
+    throw UsageError({{cat("--seq-length ", length),
+                       cat("is longer than the ", longest, " positions of the model; use at most ", longest)}});
+}
+
+EvalReport evaluate(const EvalOptions& options, Model& model, TokenSource& tokens, Console& console) {
   EvalReport report;
-  report.model = source.folder();
-  report.seq_length = checked_seq_length(options, source.config());
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<TokenSource> tokens;
-  if (options.inputs.empty()) {
-    tokenizer_of_model(options.model.tokenizer, source,
-                       console);  // checks it against the model and trims the vocabulary
-    tokens = open_token_files(options.data_path);
-    report.data = {options.data_path};
-  } else {
-    tokenizer = required_tokenizer(options, source, console);
-    tokens = open_texts(options.inputs, format_of(options.format), options.json_key, *tokenizer);
-    report.data = options.inputs;
-  }
-  Model model = load_model(options.model, source, console);
+  report.data = options.data();
+  report.seq_length = options.seq_length.value_or(model.config().max_positions);
   Scorer scorer(model, fitting_batch(options, model, report.seq_length, console), report.seq_length);
 
   const Heartbeat scoring = reading_heartbeat(console, options.inputs, "scoring");
   double start = now_seconds();
-  for (std::vector<std::int32_t> ids; tokens->next(ids);) {
+  for (std::vector<std::int32_t> ids; tokens.next(ids);) {
     for (std::span<const std::int32_t> unscored = ids; !unscored.empty();) {  // a text may arrive in one piece
       auto piece = unscored.first(std::min<std::size_t>(unscored.size(), kTokensPerPass));
       scorer.push(piece);
       unscored = unscored.subspan(piece.size());
-      show_progress(console, scorer.score(), tokens->total());
+      show_progress(console, scorer.score(), tokens.total());
     }
   }
   scorer.finish();
@@ -127,7 +94,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   const Score& score = scorer.score();
   report.seconds = now_seconds() - start;
   report.stream_tokens = scorer.pushed();
-  report.bytes = tokens->bytes();
+  report.bytes = tokens.bytes();
   report.tokens = score.tokens;
   report.windows = score.windows;
   if (score.tokens == 0) {
