@@ -1,5 +1,4 @@
-#include "cli/topo/plan_command.h"
-
+// mtl-topo plan: finds the fastest layout of a run on given devices.
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -13,6 +12,7 @@
 #include "cli/flags/layout_flags.h"
 #include "cli/flags/precision_flags.h"
 #include "cli/run_main.h"
+#include "cli/topo/commands.h"
 #include "cli/topo/planned_run.h"
 #include "layout/schedule.h"
 #include "planner/layout_report.h"

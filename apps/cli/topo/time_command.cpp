@@ -1,5 +1,4 @@
-#include "cli/topo/time_command.h"
-
+// mtl-topo time: tells how long a step of a given layout takes on given devices.
 #include <functional>
 
 #include "base/inputs.h"
@@ -8,6 +7,7 @@
 #include "cli/flags/layout_flags.h"
 #include "cli/flags/precision_flags.h"
 #include "cli/run_main.h"
+#include "cli/topo/commands.h"
 #include "cli/topo/planned_run.h"
 #include "planner/layout_report.h"
 #include "planner/plan_report.h"
