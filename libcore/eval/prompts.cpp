@@ -59,9 +59,8 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where, 
     fail(error.code(), where, ": ", seems.empty() ? error.what() : seems);
   }
   if (prompt.is_string()) return read(prompt.as_string(), where);
-  std::vector<std::string> words;
-  for (const Json& id : prompt.as_array()) words.push_back(id.is_int() ? cat(id.as_int()) : id.dump());
-  return read(join(words, " "), where);
+  const auto word = [](const Json& id) { return id.is_int() ? cat(id.as_int()) : id.dump(); };
+  return read(join(prompt.as_array(), " ", word), where);
 }
 
 PromptStream::PromptStream(const PromptReader& reader, const std::string& path, Console& console)

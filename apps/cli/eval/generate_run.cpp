@@ -88,34 +88,6 @@ struct Task {
   std::uint64_t number;  // selects the task's random numbers
 };
 
-/// Yields every prompt once per sample. Reads only as many prompts as it needs.
-class TaskStream {
- public:
-  using NextPrompt = std::function<std::optional<Prompt>()>;
-  TaskStream(NextPrompt next_prompt, std::int64_t samples) : next_prompt_(std::move(next_prompt)), samples_(samples) {}
-
-  /// Returns the next `count` tasks, or fewer at the end of the input.
-  std::vector<Task> take(std::int64_t count) {
-    std::vector<Task> tasks;
-    while (std::ssize(tasks) < count) {
-      if (prompt_ == nullptr || sample_ == samples_) {
-        std::optional<Prompt> prompt = next_prompt_();
-        if (!prompt) break;
-        prompt_ = std::make_shared<Prompt>(std::move(*prompt));
-        sample_ = 0;
-      }
-      tasks.push_back({prompt_, sample_++, number_++});
-    }
-    return tasks;
-  }
-
- private:
-  NextPrompt next_prompt_;
-  std::int64_t samples_, sample_ = 0;
-  std::shared_ptr<const Prompt> prompt_;
-  std::uint64_t number_ = 0;
-};
-
 /// Continues and prints one batch. Returns true if a sequence used up the model's positions.
 bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tasks, Generator& generator,
                     Printer& printer) {
@@ -136,11 +108,25 @@ bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tas
   return slid;
 }
 
-/// Continues and prints all tasks, batch by batch. Returns true if a sequence used up the model's positions.
-bool continue_all(const GenerateOptions& options, Generator generator, TaskStream tasks, Printer printer) {
+/// Continues every prompt `num_samples` times, and prints batch by batch. Reads only as many prompts as a batch needs.
+/// Returns true if a sequence used up the model's positions.
+bool continue_all(const GenerateOptions& options, Generator generator,
+                  const std::function<std::optional<Prompt>()>& next_prompt, Printer printer) {
+  std::shared_ptr<const Prompt> prompt;
+  std::int64_t sample = options.num_samples;  // of the prompt, whose samples are all taken
+  std::uint64_t number = 0;
   bool slid = false;
   while (true) {
-    const std::vector<Task> batch = tasks.take(options.batch_size);
+    std::vector<Task> batch;
+    while (std::ssize(batch) < options.batch_size) {
+      if (sample == options.num_samples) {
+        std::optional<Prompt> next = next_prompt();
+        if (!next) break;
+        prompt = std::make_shared<Prompt>(std::move(*next));
+        sample = 0;
+      }
+      batch.push_back({prompt, sample++, number++});
+    }
     if (batch.empty()) return slid;
     slid = continue_batch(options, batch, generator, printer) || slid;
   }
@@ -190,8 +176,7 @@ Exit generate(const GenerateOptions& options, Console& console) {
   };
   GenerationOptions generation = options.generation;
   generation.stops = stops;
-  const bool slid =
-      continue_all(options, {model, generation}, {next_prompt, options.num_samples}, {options, tokenizer.get(), stops});
+  const bool slid = continue_all(options, {model, generation}, next_prompt, {options, tokenizer.get(), stops});
   if (slid)
     console.info(cat("generation continued from the last ", std::max<std::int64_t>(1, model.positions() / 2),
                      " tokens whenever all ", model.positions(), " positions of the model were full"));
