@@ -94,7 +94,8 @@ Json export_tokens(const ExportOptions& options, const IndexedDataset& data, Con
   else
     write_as(data, options.format, to, file, progress);
   data.check_sizes();
-  Json made = Json::object({{"output", options.output},
+  Json made = Json::object({{"schema", "mtl-data-export/1"},
+                            {"output", options.output},
                             {"format", name_of(options.format)},
                             {"dtype", as_stored ? std::string(name_of(data.type())) : name_of(to)},
                             {"tokens", data.tokens()},

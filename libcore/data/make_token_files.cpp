@@ -9,6 +9,7 @@
 #include "base/interrupt_guard.h"
 #include "base/mapped_pages.h"
 #include "base/output_lock.h"
+#include "base/threads.h"
 #include "data/provenance.h"
 #include "data/publish.h"
 
@@ -25,7 +26,7 @@ std::vector<DocumentCopy> copy_parts(const MakeOptions& options, const std::vect
   std::uint64_t mapped = 0;
   for (const DataPart& part : parts) {
     DocumentCopy& copy = copies.emplace_back(part.prefix, traits.type, traits.has_modes);
-    copy.write(part.documents, options.threads, [&](std::uint64_t done) {
+    copy.write(part.documents, resolve_threads(options.threads), [&](std::uint64_t done) {
       progress.add(done);
       if ((mapped += done) < kMappedPages) return;
       for (const IndexedDataset* input : inputs) release_pages(input->bin_file());

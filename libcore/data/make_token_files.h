@@ -41,8 +41,8 @@ struct DataPart {
 
 struct MakeOptions {
   std::vector<std::string> command;  // the command line as typed, starting with the program
-  int threads = 1;
-  std::string config_file = {};  // path of the --config file, or empty; outputs must not overwrite it
+  std::int64_t threads = 0;          // 0: every core
+  std::string config_file = {};      // path of the --config file, or empty; outputs must not overwrite it
 };
 
 struct TokenFilesMade {

@@ -10,15 +10,14 @@
 namespace mtl {
 namespace {
 
-struct DataExportOptions {
-  std::string prefix, output, config_file;
-  std::string format, token_type;
+struct DataExportOptions : ExportOptions {
+  std::string prefix, format_name, token_type;
   bool json = false;
 };
 
 /// Returns the format that --format or else the ending of --output names.
 std::optional<TokenFormat> format_of(const DataExportOptions& options) {
-  if (!options.format.empty()) return parse_token_format(options.format);
+  if (!options.format_name.empty()) return parse_token_format(options.format_name);
   return ends_with(options.output, ".npy") ? std::optional(TokenFormat::npy) : std::nullopt;
 }
 
@@ -32,8 +31,9 @@ void check_output(Flags& flags, const DataExportOptions& options) {
         "name like tokens.npy");
   if (flags.was_given("--output") && format && named_npy != (format == TokenFormat::npy))
     flags.problem("--output " + options.output,
-                  named_npy ? cat("ends in .npy, but --format is ", options.format, "; choose a name like tokens.bin")
-                            : "does not end in .npy, as NumPy's tools expect; choose a name like tokens.npy");
+                  named_npy
+                      ? cat("ends in .npy, but --format is ", options.format_name, "; choose a name like tokens.bin")
+                      : "does not end in .npy, as NumPy's tools expect; choose a name like tokens.npy");
   if (format == TokenFormat::llm_c && flags.was_given("--token-type") && options.token_type != "u16" &&
       options.token_type != "u32")
     flags.problem("--token-type " + options.token_type,
@@ -49,7 +49,7 @@ int data_export(int argc, const char* const* argv) {
   flags.section("Output");
   flags.add("--output", &options.output, "FILE", "file to write").required();
   flags
-      .add("--format", &options.format, "FORMAT",
+      .add("--format", &options.format_name, "FORMAT",
            "format of the file; without it, --output must end in .npy (mtl-data formats lists them)")
       .one_of({"npy", "nanogpt", "llm.c"});
   flags
@@ -63,16 +63,10 @@ int data_export(int argc, const char* const* argv) {
   });
   return run_single_process(flags, argc, argv, [&](Console& console) {
     const IndexedDataset data(options.prefix);
-    const Json made = export_tokens({.output = options.output,
-                                     .format = format_of(options).value(),
-                                     .type = parse_integer_type(options.token_type),
-                                     .config_file = options.config_file},
-                                    data, console);
-    if (options.json) {
-      Json report = Json::object({{"schema", "mtl-data-export/1"}});
-      for (const auto& [key, value] : made.as_object()) report.set(key, value);
-      return print_out(report.dump() + "\n");
-    }
+    options.format = format_of(options).value();
+    options.type = parse_integer_type(options.token_type);
+    const Json made = export_tokens(options, data, console);
+    if (options.json) return print_out(made.dump() + "\n");
     console.info(cat(options.output, ": ", count_of(made.at("tokens").as_int(), "token"), " as ",
                      made.at("dtype").as_string(), ", format ", made.at("format").as_string()));
   });

@@ -28,9 +28,9 @@ bool finds_documents(const DataImportOptions& options) {
 }
 
 ImportOptions import_options(const DataImportOptions& options, const Tokenizer* tokenizer) {
-  ImportOptions out{.prefix = options.output.output_prefix, .command = options.output.command};
+  ImportOptions out{.prefix = options.output.output_prefix, .command = options.output.make.command};
   out.other_inputs = tokenizer_files(options.tokenizer);
-  out.other_inputs.push_back(options.output.config_file);
+  out.other_inputs.push_back(options.output.make.config_file);
   out.type = indexed_type_of(options.token_type);
   out.vocab_size = options.tokenizer.vocab_size;
   if (tokenizer != nullptr) {
@@ -57,7 +57,7 @@ void import_files(const DataImportOptions& options, Console& console) {
 
 int data_import(int argc, const char* const* argv) {
   DataImportOptions options;
-  options.output.command = command_words(argc, argv);
+  options.output.make.command = command_words(argc, argv);
   Flags flags("mtl-data import", "make token files from files of nanoGPT, llm.c, llmq, lit-gpt or NumPy");
   flags.positional("FILE", options.files,
                    "files or patterns of files, such as 'train_*.bin', in the order to join them");

@@ -27,14 +27,16 @@ void merge(const DataMergeOptions& options, Console& console) {
     ranges.push_back({views.back(), 0, views.back()->documents()});
   }
   const MergeTraits traits = check_mergeable(inputs, indexed_type_of(options.token_type));
-  make_and_report(options.output, views, traits, {{options.output.output_prefix, list_of(std::move(ranges))}}, console);
+  const TokenFilesMade made = make_token_files(options.output.make, views, traits,
+                                               {{options.output.output_prefix, list_of(std::move(ranges))}}, console);
+  report_made(options.output, made, console);
 }
 
 }  // namespace
 
 int data_merge(int argc, const char* const* argv) {
   DataMergeOptions options;
-  options.output.command = command_words(argc, argv);
+  options.output.make.command = command_words(argc, argv);
   Flags flags("mtl-data merge", "join token files: the documents of the first, then of the second, ...");
   flags.positional("PREFIX", options.prefixes, "prefixes of the token files, in the order to join them");
   flags.section("Input");

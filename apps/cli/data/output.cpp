@@ -10,13 +10,13 @@ void add_output_flags(Flags& flags, DataOutputOptions& options) {
   flags.section("Output");
   flags.add("--output-prefix", &options.output_prefix, "PREFIX", "prefix of the token files to write").required();
   flags.add_switch("--json", options.json, "print the result as JSON, schema mtl-data-made/1");
-  flags.check([&] { options.config_file = flags.config_file(); });
+  flags.check([&] { options.make.config_file = flags.config_file(); });
 }
 
 void add_data_output_flags(Flags& flags, DataOutputOptions& options) {
   add_output_flags(flags, options);
   flags.section("Running");
-  add_threads_flag(flags, options.threads);
+  add_threads_flag(flags, options.make.threads);
 }
 
 void add_token_type_flag(Flags& flags, std::string& name, const std::string& help) {
@@ -39,7 +39,7 @@ void report_made(const DataOutputOptions& options, const TokenFilesMade& made, C
   for (const Json& output : made.outputs) bytes += output.at("bin_bytes").as_int() + output.at("idx_bytes").as_int();
   if (options.json) {
     print_out(Json::object({{"schema", "mtl-data-made/1"},
-                            {"command", options.command.at(1)},
+                            {"command", options.make.command.at(1)},
                             {"seconds", made.seconds},
                             {"bytes", bytes},
                             {"outputs", Json(made.outputs)}})
@@ -54,13 +54,6 @@ void report_made(const DataOutputOptions& options, const TokenFilesMade& made, C
                 count_of(output.at("tokens").as_int(), "token"));
   }
   console.info(text);
-}
-
-void make_and_report(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
-                     const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console) {
-  const MakeOptions make{
-      .command = options.command, .threads = resolve_threads(options.threads), .config_file = options.config_file};
-  report_made(options, make_token_files(make, inputs, traits, parts, console), console);
 }
 
 }  // namespace mtl

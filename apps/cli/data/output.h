@@ -12,10 +12,9 @@
 namespace mtl {
 
 struct DataOutputOptions {
-  std::string output_prefix, config_file;
+  std::string output_prefix;
+  MakeOptions make;
   bool json = false;
-  std::int64_t threads = 0;
-  std::vector<std::string> command;  // as typed, for provenance
 };
 
 /// Adds --output-prefix and --json.
@@ -28,14 +27,10 @@ void add_token_type_flag(Flags& flags, std::string& name, const std::string& hel
 /// Returns the value of --token-type, or nullopt if the flag was not given.
 std::optional<DataType> indexed_type_of(const std::string& name);
 
-/// Returns "mtl-data", the subcommand and its arguments, for DataOutputOptions::command.
+/// Returns "mtl-data", the subcommand and its arguments, for MakeOptions::command.
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
 /// Prints the result: as JSON to stdout (schema mtl-data-made/1) with --json, otherwise to stderr.
 void report_made(const DataOutputOptions& options, const TokenFilesMade& made, Console& console);
-
-/// Calls make_token_files() and report_made().
-void make_and_report(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
-                     const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console);
 
 }  // namespace mtl

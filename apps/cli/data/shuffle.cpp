@@ -24,15 +24,16 @@ void shuffle(const DataShuffleOptions& options, Console& console) {
                             const std::int64_t document = order[i];
                             return DocumentRange{&data, document, document + 1};
                           }};
-  make_and_report(options.output, {&data}, {data.type(), data.is_multimodal()}, {{options.output.output_prefix, list}},
-                  console);
+  const TokenFilesMade made = make_token_files(options.output.make, {&data}, {data.type(), data.is_multimodal()},
+                                               {{options.output.output_prefix, list}}, console);
+  report_made(options.output, made, console);
 }
 
 }  // namespace
 
 int data_shuffle(int argc, const char* const* argv) {
   DataShuffleOptions options;
-  options.output.command = command_words(argc, argv);
+  options.output.make.command = command_words(argc, argv);
   Flags flags("mtl-data shuffle", "put the documents of token files into a random order");
   flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Order");

@@ -77,7 +77,9 @@ void split_documents(const DataSplitOptions& options, Console& console) {
     }
     parts.push_back({cat(options.output.output_prefix, "_", names[i]), list_of({{&data, bounds[i], bounds[i + 1]}})});
   }
-  make_and_report(options.output, {&data}, {data.type(), data.is_multimodal()}, parts, console);
+  const TokenFilesMade made =
+      make_token_files(options.output.make, {&data}, {data.type(), data.is_multimodal()}, parts, console);
+  report_made(options.output, made, console);
 }
 
 void check_numbers(Flags& flags, const DataSplitOptions& options) {
@@ -129,7 +131,7 @@ void check_options(Flags& flags, const DataSplitOptions& options) {
 
 int data_split(int argc, const char* const* argv) {
   DataSplitOptions options;
-  options.output.command = command_words(argc, argv);
+  options.output.make.command = command_words(argc, argv);
   Flags flags("mtl-data split", "divide the documents of token files into several token files, in order");
   flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Parts");
