@@ -16,6 +16,7 @@
 #include "cli/flags/model_tokenizer.h"
 #include "cli/single_process.h"
 #include "cli/thread_waits.h"
+#include "device/device_choice.h"
 #include "eval/compare_models.h"
 
 using namespace mtl;

@@ -7,6 +7,7 @@
 #include "cli/flags/model_tokenizer.h"
 #include "cli/flags/tokenizer_flags.h"
 #include "cli/run_main.h"
+#include "device/device_choice.h"
 #include "kernels/attention_variant.h"
 
 namespace mtl {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/flags/device_flags.h"
 #include "comm/communicator.h"
 #include "comm/launch.h"
 #include "device/cuda_device.h"
+#include "device/device_choice.h"
 
 namespace mtl {
 

@@ -1,5 +1,5 @@
 // Rank devices: how each rank picks its GPU and all ranks agree on cpu or cuda. Needs no GPU.
-#include "cli/train/rank_device.h"
+#include "comm/device_agreement.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/train/rank_device.h"
+#include "comm/device_agreement.h"
 
 #include <algorithm>
 #include <map>
@@ -27,10 +27,11 @@ std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const 
     ++kind.count;
   }
   if (kinds.size() == 1) return cat("computing on ", count_of(ranks.size(), "GPU"), " (", ranks[0][1], ")");
-  std::vector<std::string> texts;
-  for (const auto& [name, kind] : kinds)
-    texts.push_back(cat(kind.count, " x ", name, " (first: rank ", kind.first, " on ", hosts[kind.first], ")"));
-  return cat("computing on ", ranks.size(), " GPUs of different kinds: ", join(texts, ", "),
+  const auto text = [&](const auto& kind) {
+    const auto& [count, first] = kind.second;
+    return cat(count, " x ", kind.first, " (first: rank ", first, " on ", hosts[first], ")");
+  };
+  return cat("computing on ", ranks.size(), " GPUs of different kinds: ", join(kinds, ", ", text),
              "; the slowest one sets the pace, and each measures algorithms of its own");
 }
 
@@ -82,10 +83,8 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
   out.choice = describe_choice(name, found);
   if (out.choice.device != Device::cuda) return out;
   // This is a problem even for auto, so that a mistyped variable does not leave GPUs idle.
-  std::vector<std::string> problems;
-  for (const Problem& problem : nccl_problems(::getenv, network_interfaces()))
-    problems.push_back(cat(problem.where, " ", problem.what));
-  out.choice.problem = join(problems, "; ");
+  const auto text = [](const Problem& problem) { return cat(problem.where, " ", problem.what); };
+  out.choice.problem = join(nccl_problems(::getenv, network_interfaces()), "; ", text);
   return out;
 }
 
@@ -97,8 +96,7 @@ DeviceChoice agree_on_device(const std::string& name, const RankDevice& own, con
   std::vector<std::vector<std::string>> ranks;
   for (const std::string& text : gather_texts(world, offer)) ranks.push_back(split(text, kSeparator));
   DeviceChoice out;
-  bool any_gpu = false;
-  for (const std::vector<std::string>& rank : ranks) any_gpu = any_gpu || rank[0] == "cuda";
+  const bool any_gpu = std::ranges::any_of(ranks, [](const auto& rank) { return rank[0] == "cuda"; });
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank][0] == "cuda") continue;
     const std::string why = ranks[rank][1].empty() ? "no NVIDIA driver is installed there" : ranks[rank][1];
