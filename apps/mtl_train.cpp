@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "cli/thread_waits.h"
-#include "cli/train/dry_run.h"
 #include "cli/train/ranks.h"
 #include "cli/train/setup.h"
 #include "cli/train/train_flags.h"
@@ -21,6 +20,7 @@
 #include "comm/text_exchange.h"
 #include "device/cuda_device.h"
 #include "device/cuda_stream.h"
+#include "train/dry_run.h"
 #include "train/memory_fit.h"
 #include "train/trainer.h"
 

@@ -227,6 +227,19 @@ std::vector<Problem> Findings::finish(bool flags_are_valid) const {
   return all;
 }
 
+void check_data_source(const TrainOptions& options, const ReportProblem& report) {
+  const DataPathOptions& paths = options.data.paths;
+  if (options.data.mock && !paths.is_absent())
+    report("--mock-data",
+           "generates tokens instead of reading data; use either --mock-data or the flags that name data");
+  if (options.data.mock || options.dry_run) return;
+  if (paths.is_absent())
+    report("--data-path",
+           "is required; choose token files made by mtl-preprocess, or add --mock-data to generate tokens");
+  else if (!paths.is_shared() && paths.per_split_data_args_path.empty() && paths.train_data_path.empty())
+    report("--train-data-path", "is required with --valid-data-path and --test-data-path");
+}
+
 void check_data(const TrainOptions& options, Findings& findings, Console& console) {
   if (options.data.mock) return;
   const SplitSources sources = read_split_sources(options.data.paths, std::bind_front(&Findings::problem, &findings));
@@ -271,6 +284,17 @@ bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings
   const bool model = name.empty() || file_exists(resolve_hub_name(name));
   if (!model) findings.missing("--tokenizer-model " + name, describe_missing_path(name));
   return vocab && merges && model;
+}
+
+void check_fused_attention(const TrainOptions& options, const ReportProblem& report) {
+  if (options.device != Device::cuda || options.attention_backend != "fused") return;
+  const auto refuse = [&](bool condition, const char* what) {
+    if (condition) report("--attention-backend fused", what);
+  };
+  refuse(precision_of(options.precision).compute == DType::f32, "needs --bf16 or --fp16");
+  refuse(options.dropout().attention > 0, "is not supported with dropout on attention; add --attention-dropout 0");
+  refuse(options.data.reset_attention_mask, "is not supported with --reset-attention-mask; use only one of them");
+  refuse(options.parallel.context > 1, "is not supported with --context-parallel-size; use only one of them");
 }
 
 void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, const ReportProblem& report_problem) {

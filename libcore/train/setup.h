@@ -48,6 +48,8 @@ class Findings {
   std::vector<std::pair<std::string, Error>> faults_;  // flag or file, and error
 };
 
+/// Reports training data that no option names, or that generated tokens replace.
+void check_data_source(const TrainOptions& options, const ReportProblem& report);
 /// Checks the data paths, unless tokens are generated, and that the token files exist, are valid, and have sequences
 /// for every split that the run uses. A dry run, which may be for another machine, only warns of missing files and of
 /// splits without sequences.
@@ -57,6 +59,10 @@ void check_data(const TrainOptions& options, Findings& findings, Console& consol
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings);
 /// Checks that the tokenizer files given by flags exist. Returns false if one is missing.
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings);
+
+/// Reports options that cuDNN's attention does not support. Must be called once the loaded model's dropout is known.
+/// (The first step checks the model sizes.)
+void check_fused_attention(const TrainOptions& options, const ReportProblem& report);
 
 /// Resolves the configuration in setup.start from the flags, the loaded model and the tokenizer, and reports
 /// contradictions. Sets options.loaded_dropout and setup.start.point.changes. `tokenizer_failed` means that the

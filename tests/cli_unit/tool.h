@@ -3,9 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "base/files.h"
 #include "cli/flags.h"
-#include "tests/scratch_folder.h"
+#include "tests/scratch_file.h"
 
 namespace mtl::test {
 
@@ -57,13 +56,6 @@ struct Tool {
     }
     return "";
   }
-};
-
-/// A temporary file with this content.
-struct ScratchFile {
-  explicit ScratchFile(std::string_view content) { write_file_atomic(path, content); }
-  ScratchFolder folder;
-  std::string path = folder / "options.conf";
 };
 
 }  // namespace mtl::test

@@ -1,7 +1,7 @@
 #include "cli/train/megatron_flags.h"
 
 #include "base/str.h"
-#include "cli/train/deepspeed_keys.h"
+#include "train/deepspeed_keys.h"
 
 namespace mtl {
 

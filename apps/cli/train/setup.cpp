@@ -39,7 +39,7 @@ void prepare_training(TrainOptions& options, Flags& flags, bool is_rank_zero, Tr
     trim_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, console);
     configure(options, setup, !usable, std::bind_front(&Findings::problem, &findings));
   }
-  if (is_rank_zero) check_fused_attention(flags, options);
+  if (is_rank_zero) check_fused_attention(options, std::bind_front(&Flags::problem, &flags));
   for (Problem& problem : findings.finish(flags.problem_count() == 0)) flags.problem(problem.where, problem.what);
 }
 

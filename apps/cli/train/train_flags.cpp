@@ -11,6 +11,7 @@
 #include "cli/run_main.h"
 #include "cli/train/megatron_flags.h"
 #include "device/hardware.h"
+#include "train/setup.h"
 
 namespace mtl {
 
@@ -255,32 +256,7 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one rank", [&parallel] { return parallel.world > 1; });
 }
 
-/// Reports training data that no flag names, or that --mock-data replaces.
-void check_data_source(Flags& flags, const TrainOptions& options) {
-  const DataPathOptions& paths = options.data.paths;
-  if (options.data.mock && !paths.is_absent())
-    flags.problem("--mock-data",
-                  "generates tokens instead of reading data; use either --mock-data or the flags that name data");
-  if (options.data.mock || options.dry_run) return;
-  if (paths.is_absent())
-    flags.problem("--data-path",
-                  "is required; choose token files made by mtl-preprocess, or add --mock-data to generate tokens");
-  else if (!paths.is_shared() && paths.per_split_data_args_path.empty() && paths.train_data_path.empty())
-    flags.problem("--train-data-path", "is required with --valid-data-path and --test-data-path");
-}
-
 }  // namespace
-
-void check_fused_attention(Flags& flags, const TrainOptions& options) {
-  if (options.device != Device::cuda || options.attention_backend != "fused") return;
-  const auto refuse = [&](bool condition, const char* what) {
-    if (condition) flags.problem("--attention-backend fused", what);
-  };
-  refuse(precision_of(options.precision).compute == DType::f32, "needs --bf16 or --fp16");
-  refuse(options.dropout().attention > 0, "is not supported with dropout on attention; add --attention-dropout 0");
-  refuse(options.data.reset_attention_mask, "is not supported with --reset-attention-mask; use only one of them");
-  refuse(options.parallel.context > 1, "is not supported with --context-parallel-size; use only one of them");
-}
 
 void resolve_world_size(TrainOptions& options, int launched) {
   ParallelOptions& parallel = options.parallel;
@@ -306,7 +282,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   flags.check([&] {
     resolve_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, std::bind_front(&Flags::problem, &flags));
-    check_data_source(flags, options);
+    check_data_source(options, std::bind_front(&Flags::problem, &flags));
   });
 }
 

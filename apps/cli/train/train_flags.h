@@ -11,10 +11,6 @@ namespace mtl {
 /// `prepare` (Flags::parse) must fill in `start`, which some flags' conditions depend on.
 void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start);
 
-/// Reports flags that cuDNN's attention does not support. Must be called once the loaded model's dropout is known. (The
-/// first step checks the model sizes.)
-void check_fused_attention(Flags& flags, const TrainOptions& options);
-
 /// Sets the world size to `launched` or, in a dry run, to --world-size. A dry run started as one process defaults to
 /// the smallest number of ranks the layout allows. Must be called in the first Flags::check function.
 void resolve_world_size(TrainOptions& options, int launched);

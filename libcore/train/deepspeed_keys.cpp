@@ -1,4 +1,4 @@
-#include "cli/train/deepspeed_keys.h"
+#include "train/deepspeed_keys.h"
 
 #include <strings.h>
 
@@ -17,7 +17,7 @@ namespace mtl {
 namespace {
 
 constexpr DeepSpeedKeys kDeepSpeedKeys[] = {
-#include "cli/train/deepspeed_keys.inc"
+#include "train/deepspeed_keys.inc"
 };
 
 constexpr const char *kOff = "no flag: it is off", *kUnknown = "unknown to mtl-train";

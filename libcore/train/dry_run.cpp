@@ -1,4 +1,4 @@
-#include "cli/train/dry_run.h"
+#include "train/dry_run.h"
 
 #include "base/json.h"
 #include "device/cuda_device.h"
@@ -22,7 +22,9 @@ std::int64_t recompute_savings(TrainOptions options, const GptConfig& config, co
   return static_cast<std::int64_t>(largest_plan(without).plan.total_bytes(where) - plan.total_bytes(where));
 }
 
-std::string line(const char* what, const std::string& value) { return format("  %-34s %s\n", what, value.c_str()); }
+std::string plan_line(const char* what, const std::string& value) {
+  return format("  %-34s %s\n", what, value.c_str());
+}
 
 /// Returns over how many ranks a role's tensors are sharded.
 std::int64_t ranks_of(const PrecisionRole& role, const TrainOptions& options) {
@@ -51,10 +53,10 @@ std::string describe_precision(const TrainOptions& options) {
   const std::vector<PrecisionRole> roles = precision_roles(precision);
   for (const PrecisionRole& role : roles) {
     const std::int64_t ranks = ranks_of(role, options);
-    out += line(role.role.c_str(), cat(short_name(role.dtype), ", ", role.bytes(), " bytes per parameter",
-                                       ranks > 1 ? cat(", sharded over ", ranks, " ranks") : ""));
+    out += plan_line(role.role.c_str(), cat(short_name(role.dtype), ", ", role.bytes(), " bytes per parameter",
+                                            ranks > 1 ? cat(", sharded over ", ranks, " ranks") : ""));
   }
-  return out + line("bytes per parameter on a rank", cat(bytes_of_rank(roles, options)));
+  return out + plan_line("bytes per parameter on a rank", cat(bytes_of_rank(roles, options)));
 }
 
 Json precision_json(const TrainOptions& options) {
@@ -117,18 +119,18 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
     return out.dump(2) + "\n";
   }
   auto size = [&](const char* what, std::size_t bytes) {
-    return line(what, format("%14s  %s", with_commas(bytes).c_str(), human_bytes(bytes).c_str()));
+    return plan_line(what, format("%14s  %s", with_commas(bytes).c_str(), human_bytes(bytes).c_str()));
   };
-  std::string out = "model\n" + line("parameters", with_commas(plan.parameters)) + describe_precision(options);
-  out += "a step\n" +
-         line("samples x tokens", cat(samples, " x ", options.data.seq_length, " = ", with_commas(tokens), " tokens"));
-  out += line("micro-batches of a rank", cat(options.micro_batches()));
-  out += line("FLOPs, Megatron's formula", format("%.4e", flops));
+  std::string out = "model\n" + plan_line("parameters", with_commas(plan.parameters)) + describe_precision(options);
+  out += "a step\n" + plan_line("samples x tokens",
+                                cat(samples, " x ", options.data.seq_length, " = ", with_commas(tokens), " tokens"));
+  out += plan_line("micro-batches of a rank", cat(options.micro_batches()));
+  out += plan_line("FLOPs, Megatron's formula", format("%.4e", flops));
   if (options.parallel.world > 1) {
     out += cat("\n", describe_rank_plans(plans), "\n");
     if (const auto stages = plan_stages(options, config)) out += cat(describe_pipeline(*stages), "\n");
   } else {
-    out += line("FLOPs, counted by the operators", format("%.4e", plan.step.flops));
+    out += plan_line("FLOPs, counted by the operators", format("%.4e", plan.step.flops));
     auto add_parts = [&](const char* heading, Space where) {
       out += heading;
       for (const MemoryPart& part : memory_parts(plan, where)) {
@@ -143,8 +145,8 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
     if (plan.total_bytes(Space::file) > 0) add_parts("files in bytes\n", Space::file);
   }
   if (savings) {
-    out += line("saved by recomputation", format("%14s  %s", with_commas(*savings).c_str(),
-                                                 human_bytes(std::max<std::int64_t>(0, *savings)).c_str()));
+    out += plan_line("saved by recomputation", format("%14s  %s", with_commas(*savings).c_str(),
+                                                      human_bytes(std::max<std::int64_t>(0, *savings)).c_str()));
   }
   out += "a checkpoint\n" + size("tensors", saved_bytes);
   return roofline ? out + roofline_text(*roofline) : out;

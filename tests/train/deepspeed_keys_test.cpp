@@ -1,7 +1,10 @@
 // Answers to the keys of DeepSpeed's configurations, in files like public ones, and in damaged and hostile ones.
-#include "cli/train/deepspeed_keys.h"
+#include "train/deepspeed_keys.h"
 
-#include "tests/cli_unit/tool.h"
+#include <doctest/doctest.h>
+
+#include "base/str.h"
+#include "tests/scratch_file.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -10,7 +13,7 @@ namespace {
 
 /// Returns the answers to a file's keys as "key: value -> answer", and the other lines as they are.
 std::vector<std::string> explain(std::string_view config) {
-  const ScratchFile file(config);
+  const test::ScratchFile file(config);
   std::vector<std::string> out;
   for (const std::string& line : split(explain_deepspeed_config(file.path), '\n')) {
     const std::string text(trim(line));
@@ -110,7 +113,7 @@ TEST_CASE("DeepSpeed's keys: unknown ones, and values that a key cannot have") {
 }
 
 TEST_CASE("DeepSpeed's keys: text cannot act on a terminal, or fill it") {
-  const ScratchFile file(
+  const test::ScratchFile file(
       R"({"a\u001b[2J\n    --lr\u009b": "\u001b]0;x\u0007\u007f", "optimizer": {"params": {"lr": "\u001b[31m\n1"}}})");
   CHECK(explain_deepspeed_config(file.path).find(R"(
     a[2J    --lr: "\u001b]0;x\u0007"      unknown to mtl-train
@@ -128,7 +131,7 @@ TEST_CASE("DeepSpeed's keys: text cannot act on a terminal, or fill it") {
 
 TEST_CASE("DeepSpeed's keys: a file that cannot be read says why, and what to name") {
   const auto why = [](std::string_view config) {
-    const ScratchFile file(config);
+    const test::ScratchFile file(config);
     const std::string text = explain_deepspeed_config(file.path), begin = "\n    " + file.path + " ",
                       end = "; name a file of JSON, without comments, to see mtl-train's flags for its keys";
     CHECK(starts_with(text, begin));
