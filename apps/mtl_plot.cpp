@@ -30,7 +30,8 @@ struct PlotOptions {
 void add_flags(Flags& flags, PlotOptions& options) {
   flags.positional(
       "LOG", options.logs,
-      "files written by mtl-train --log-jsonl, or printed logs of mtl-train or Megatron-LM; - is standard input");
+      "files written by mtl-train --log-jsonl, or printed logs of mtl-train or Megatron-LM; - is standard input",
+      "at least one log file, or - for standard input");
   flags.section("Output");
   flags.add("--output,-o", &options.output, "FILE",
             "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG");
@@ -64,7 +65,6 @@ std::string output_kind(const PlotOptions& options) {
 }
 
 void check_flags(Flags& flags, const PlotOptions& options) {
-  if (options.logs.empty()) flags.problem("LOG", "is required: at least one log file, or - for standard input");
   if (int(options.terminal) + int(options.json) + int(options.output.has_value()) > 1) {
     flags.problem("--output, --terminal, --json", "exclude each other; use only one of them");
   }

@@ -175,7 +175,8 @@ void Flags::only_with(const std::string& other, const std::function<bool()>& hol
   for (std::size_t i = before; i < flags_.size(); ++i) flags_[i]->only_with(other, holds);
 }
 
-void Flags::positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help) {
+void Flags::positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help,
+                       const std::string& required) {
   const CLI::callback_t append = [this, value_name, &target](const CLI::results_t& words) {
     std::transform(words.begin(), words.end(), std::back_inserter(target), unmarked);
     if (std::ranges::count(target, "") > 0) report(value_name, kEmpty);
@@ -184,6 +185,10 @@ void Flags::positional(const std::string& value_name, std::vector<std::string>& 
   CLI::Option* option = app_->add_option(value_name, append, help)->group(kGeneral)->type_size(0, 1);
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args();
   positional_ = value_name;
+  if (required.empty()) return;
+  check([this, value_name, required, &target] {
+    if (target.empty()) problem(value_name, "is required: " + required);
+  });
 }
 
 void Flags::positional(const std::string& value_name, std::string& target, const std::string& help) {

@@ -102,8 +102,10 @@ class Flags {
   void add_listing(const std::string& names, std::function<std::string()> text, const std::string& help);
   /// Adds a command to --help and to completions. The caller recognizes it, before it calls parse().
   void command(const std::string& name, const std::string& summary) { commands_.push_back({name, summary}); }
-  /// Declares positional arguments, which are appended to `target`. Undeclared positional arguments are an error.
-  void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
+  /// Declares positional arguments, which are appended to `target`. Undeclared positional arguments are an error. If
+  /// `required` says what at least one argument must be, none is a problem.
+  void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help,
+                  const std::string& required = "");
   /// Declares exactly one positional argument.
   void positional(const std::string& value_name, std::string& target, const std::string& help);
 

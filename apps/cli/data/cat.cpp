@@ -47,7 +47,7 @@ int data_cat(int argc, const char* const* argv) {
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);
-    check_prefixes(flags, options.prefixes);
+    if (options.prefixes.empty()) flags.problem("PREFIX", cat("is required: ", kWhatPrefix));
     if (options.prefixes.size() > 1 && (flags.was_given("--begin") || flags.was_given("--count"))) {
       flags.problem("--begin, --count", "apply to a single PREFIX; run mtl-data cat once for each");
     }

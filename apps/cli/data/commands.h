@@ -1,15 +1,10 @@
 // The mtl-data subcommands. Each takes the command line, starting with its own name, and returns the exit code.
 #pragma once
 
-#include <string>
-#include <vector>
-
 namespace mtl {
 
-class Flags;
-
-/// Adds a problem unless there is at least one PREFIX.
-void check_prefixes(Flags& flags, const std::vector<std::string>& prefixes);
+/// What a PREFIX is, for a message.
+inline constexpr const char* kWhatPrefix = "the path prefix of token files";
 
 /// Prints document counts, sizes and lengths.
 int data_info(int argc, const char* const* argv);

@@ -60,7 +60,8 @@ int data_import(int argc, const char* const* argv) {
   options.output.make.command = command_words(argc, argv);
   Flags flags("mtl-data import", "make token files from files of nanoGPT, llm.c, llmq, lit-gpt or NumPy");
   flags.positional("FILE", options.files,
-                   "files or patterns of files, such as 'train_*.bin', in the order to join them");
+                   "files or patterns of files, such as 'train_*.bin', in the order to join them",
+                   "a token file of another tool");
   flags.section("Input");
   flags
       .add("--format", &options.format, "FORMAT",
@@ -81,7 +82,6 @@ int data_import(int argc, const char* const* argv) {
   add_output_flags(flags, options.output);
   add_tokenizer_flags(flags, options.tokenizer);
   flags.check([&] {
-    if (options.files.empty()) flags.problem("FILE", "is required: a token file of another tool");
     check_optional_tokenizer(flags, options.tokenizer);
     for (const std::string& file : options.files) {
       if (file == "-") flags.problem("FILE -", "standard input cannot be imported; write it to a file first");

@@ -16,16 +16,13 @@ void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options) {
 }
 
 void add_inspection_flags(Flags& flags, DataInspection& options, const std::string& schema) {
-  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files", kWhatPrefix);
   flags.section("Output");
   flags.add_switch("--json", options.json, "print one JSON line per PREFIX, schema " + schema);
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
   add_threads_flag(flags, options.threads);
-  flags.check([&] {
-    check_prefixes(flags, options.prefixes);
-    check_optional_tokenizer(flags, options.tokenizer);
-  });
+  flags.check([&] { check_optional_tokenizer(flags, options.tokenizer); });
 }
 
 std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& options) {
