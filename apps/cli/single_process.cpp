@@ -1,9 +1,7 @@
 #include "cli/single_process.h"
 
-#include <cstdio>
 #include <thread>
 
-#include "base/printable.h"
 #include "comm/launch.h"
 
 namespace mtl {
@@ -21,12 +19,8 @@ int run_single_process(Flags& flags, int argc, const char* const* argv, const To
             "output; start it without ", job.launcher, ": it runs as one process, with --threads"));
   });
   frame.is_rank_zero = job.rank == 0;
-  frame.report = [&](const std::string& message, Exit) {
-    if (frame.is_rank_zero)
-      std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), printable_message(message).c_str());
-    else
-      std::this_thread::sleep_for(kRankZeroFirst);  // a launcher ends the job when its first process ends
-  };
+  if (!frame.is_rank_zero)  // a launcher ends the job when its first process ends
+    frame.report = [](const std::string&, Exit) { std::this_thread::sleep_for(kRankZeroFirst); };
   return run_main(flags, argc, argv, work, frame);
 }
 

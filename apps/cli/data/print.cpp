@@ -1,7 +1,5 @@
 #include "cli/data/print.h"
 
-#include <algorithm>
-
 #include "base/count_of.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -23,21 +21,13 @@ std::string join_ids(const Ids& ids, char separator) {
   return out;
 }
 
-/// Returns one string per sequence.
-template <class Render>
-std::vector<std::string> render(const std::vector<Ids>& sequences, Render one) {
-  std::vector<std::string> out;
-  std::transform(sequences.begin(), sequences.end(), std::back_inserter(out), one);
-  return out;
-}
-
 std::string ids_line(const std::vector<Ids>& sequences) {
-  return join(render(sequences, [](const Ids& ids) { return join_ids(ids, ' '); }), " ") + "\n";
+  return join(sequences, " ", [](const Ids& ids) { return join_ids(ids, ' '); }) + "\n";
 }
 
 std::string ids_json(std::int64_t document, const std::vector<Ids>& sequences) {
-  const auto lists = render(sequences, [](const Ids& ids) { return "[" + join_ids(ids, ',') + "]"; });
-  return cat("{\"document\":", document, ",\"sequences\":[", join(lists, ","), "]}\n");
+  const auto list = [](const Ids& ids) { return "[" + join_ids(ids, ',') + "]"; };
+  return cat("{\"document\":", document, ",\"sequences\":[", join(sequences, ",", list), "]}\n");
 }
 
 }  // namespace
@@ -106,16 +96,15 @@ void DocumentPrinter::warn_of_changes(Console& console) const {
 }
 
 std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<Ids>& sequences) {
-  if (options_.plain)
-    return join(render(sequences, [&](const Ids& ids) { return tokenizer_->decode(ids); }), "") + "\n";
-  const auto texts = render(sequences, [&](const Ids& ids) {
+  if (options_.plain) return join(sequences, "", [&](const Ids& ids) { return tokenizer_->decode(ids); }) + "\n";
+  const std::string texts = join(sequences, ",", [&](const Ids& ids) {
     std::string text;
     append_json_string(text, decode_and_compare(ids));
     return text;
   });
+  std::string value = sequences.size() == 1 ? texts : cat("[", texts, "]");
   // NullTokenizer rejects an empty text but accepts an empty list of texts.
-  std::string value = texts.empty() && tokenizer_->type() != "NullTokenizer" ? "\"\"" : cat("[", join(texts, ","), "]");
-  if (texts.size() == 1) value = texts.front();
+  if (sequences.empty() && tokenizer_->type() != "NullTokenizer") value = "\"\"";
   return cat("{\"document\":", document, ",\"text\":", value, "}\n");
 }
 

@@ -20,6 +20,9 @@ struct DataSplitOptions {
   std::string names;
   std::string by = "documents";
   DataOutputOptions output;
+
+  /// The flag that divides, with its value.
+  std::string where() const { return counts.empty() ? "--weights " + weights : "--counts " + counts; }
 };
 
 std::vector<std::string> words_of(const std::string& list) {
@@ -59,7 +62,7 @@ std::vector<std::int64_t> bounds_of(const DataSplitOptions& options, const Index
   try {
     return divide_by_counts(data, read_counts(options.counts));
   } catch (const Error& error) {
-    throw UsageError({{"--counts " + options.counts, error.what()}});
+    throw UsageError({{options.where(), error.what()}});
   }
 }
 
@@ -70,8 +73,7 @@ void split_documents(const DataSplitOptions& options, Console& console) {
   std::vector<DataPart> parts;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (bounds[i] == bounds[i + 1]) {
-      const bool by_counts = !options.counts.empty();
-      throw UsageError({{by_counts ? "--counts " + options.counts : "--weights " + options.weights,
+      throw UsageError({{options.where(),
                          cat("leaves the part '", names[i], "' none of the ", count_of(data.documents(), "document"),
                              " of ", data.prefix(), "; give the part a larger share, or leave the part out")}});
     }

@@ -76,11 +76,8 @@ void Ranks::give_up(const char* place, double seconds, const char* remedy) const
 
 void Ranks::report(const std::string& message, Exit code) {
   std::string who;
-  if (session_ != nullptr) {
-    who = cat("rank ", rank(), " (", session_->host(), "): ");
-  } else if (rank() > 0) {
-    who = cat("rank ", rank(), ": ");
-  }
+  if (session_ != nullptr || rank() > 0)
+    who = cat("rank ", rank(), session_ == nullptr ? "" : cat(" (", session_->host(), ")"), ": ");
   if (rank() > 0) std::this_thread::sleep_for(kRankZeroFirst);
   std::fprintf(stderr, "%s: %s%s\n", program_.c_str(), who.c_str(), printable_message(message).c_str());
   if (session_ == nullptr) return;

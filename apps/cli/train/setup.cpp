@@ -44,14 +44,13 @@ void prepare_training(TrainOptions& options, Flags& flags, bool is_rank_zero, Tr
 }
 
 void complete_setup(TrainOptions& options, TrainSetup& setup) {
-  std::vector<Problem> problems;
+  Findings findings;
   Console silent("");
   silent.quiet = silent.silent = true;
   setup.tokenizer = choose_tokenizer(options.tokenizer, setup.start.point.folder);
   trim_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, silent);
-  configure(options, setup, false, [&](std::string flag, std::string what) {
-    problems.push_back({std::move(flag), std::move(what)});
-  });
+  configure(options, setup, false, std::bind_front(&Findings::problem, &findings));
+  std::vector<Problem> problems = findings.finish(true);
   if (!problems.empty()) throw UsageError(std::move(problems));
 }
 
