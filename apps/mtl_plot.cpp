@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <thread>
 
-#include "base/count_of.h"
 #include "base/files.h"
 #include "base/heartbeat.h"
 #include "base/inputs.h"
@@ -84,42 +82,11 @@ void check_flags(Flags& flags, const PlotOptions& options) {
   }
 }
 
-/// Returns the runs of a log. A file is mapped, because a log of millions of lines is much larger than what is drawn.
-std::vector<RunLog> read_runs(const std::string& path, const std::set<std::string>& columns) {
-  if (path != "-" && fs::is_regular_file(path)) return parse_run_logs(MappedFile(path).text(), path, columns);
-  return parse_run_logs(path == "-" ? read_descriptor(STDIN_FILENO, "standard input") : read_file(path), path, columns);
-}
-
-void set_names(std::vector<RunLog>& runs, const std::string& list) {
-  const std::vector<std::string> names = split(list, ',');
-  if (names.size() != runs.size()) {
-    fail(Exit::usage, "--names ", list, " has ", count_of(std::ssize(names), "name"), " for ",
-         count_of(std::ssize(runs), "run"), "; write one name per run, separated by commas");
-  }
-  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = names[i];
-}
-
-std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
-  std::vector<RunLog> runs;
-  std::set<std::string> names;
-  for (const std::string& path : options.logs) {
-    std::vector<RunLog> found = read_runs(path, columns_of(options.chart));
-    // Runs often differ only in their folder: lr1/run.jsonl, lr2/run.jsonl.
-    const std::string name = names.insert(found[0].name).second ? found[0].name : path;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      found[i].name = found.size() == 1 ? name : cat(name, " (", i + 1, ")");
-      for (const std::string& warning : found[i].warnings) console.warn(warning);
-      runs.push_back(std::move(found[i]));
-    }
-  }
-  if (!options.names.empty()) set_names(runs, options.names);
-  return runs;
-}
-
 /// Reads the logs, and returns the chart in the form of output_kind().
 std::string draw(const PlotOptions& options, Console& console) {
   const Heartbeat reading = reading_heartbeat(console, options.logs, "reading the logs");
-  std::vector<RunLog> logs = read_logs(options, console);
+  std::vector<RunLog> logs = read_run_logs(options.logs, columns_of(options.chart), console);
+  if (!options.names.empty()) name_runs(logs, options.names);
   Chart chart = make_run_chart(logs, options.chart);
   for (const std::string& warning : chart.warnings) console.warn(warning);
   const std::string kind = output_kind(options);

@@ -1,13 +1,16 @@
 #include "chart/run_log.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "base/count_of.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -199,6 +202,12 @@ void refuse_compressed(const std::string& path, std::string_view text) {
   }
 }
 
+/// Returns the runs of a log. A file is mapped, because a log of millions of lines is much larger than what is drawn.
+std::vector<RunLog> read_log(const std::string& path, const std::set<std::string>& columns) {
+  if (path != "-" && fs::is_regular_file(path)) return parse_run_logs(MappedFile(path).text(), path, columns);
+  return parse_run_logs(path == "-" ? read_descriptor(STDIN_FILENO, "standard input") : read_file(path), path, columns);
+}
+
 }  // namespace
 
 std::vector<double>* Table::kept_column(const std::string& name) {
@@ -261,7 +270,7 @@ std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& pat
   log.steps.keep(columns);
   log.validations.keep(columns);
   log.path = path == "-" ? "standard input" : path;
-  log.name = path == "-" ? "stdin" : std::filesystem::path(path).stem().string();
+  log.name = path == "-" ? "stdin" : fs::path(path).stem().string();
   refuse_other_encoding(log.path, text);
   refuse_compressed(log.path, text);
   std::vector<std::string> warnings;
@@ -280,6 +289,32 @@ std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& pat
   }
   runs[0].warnings.insert(runs[0].warnings.begin(), warnings.begin(), warnings.end());
   return runs;
+}
+
+std::vector<RunLog> read_run_logs(const std::vector<std::string>& paths, const std::set<std::string>& columns,
+                                  Console& console) {
+  std::vector<RunLog> runs;
+  std::set<std::string> names;
+  for (const std::string& path : paths) {
+    std::vector<RunLog> found = read_log(path, columns);
+    // Runs often differ only in their folder: lr1/run.jsonl, lr2/run.jsonl.
+    const std::string name = names.insert(found[0].name).second ? found[0].name : path;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      found[i].name = found.size() == 1 ? name : cat(name, " (", i + 1, ")");
+      for (const std::string& warning : found[i].warnings) console.warn(warning);
+      runs.push_back(std::move(found[i]));
+    }
+  }
+  return runs;
+}
+
+void name_runs(std::vector<RunLog>& runs, const std::string& list) {
+  const std::vector<std::string> names = split(list, ',');
+  if (names.size() != runs.size()) {
+    fail(Exit::usage, "--names ", list, " has ", count_of(std::ssize(names), "name"), " for ",
+         count_of(std::ssize(runs), "run"), "; write one name per run, separated by commas");
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = names[i];
 }
 
 }  // namespace mtl

@@ -22,6 +22,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/console.h"
+
 namespace mtl {
 
 /// Columns of equal length, with NaN for missing metrics. Rows are sorted by "iteration".
@@ -66,5 +68,13 @@ struct RunLog {
 /// plain UTF-8.
 std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& path,
                                    const std::set<std::string>& columns = {});
+
+/// Returns the runs of all logs, which may be files or "-" for standard input, and prints their warnings. Gives each
+/// run a name of its own: the log's name, its path if another log has this name, and a number if the log has several
+/// runs. Throws what parse_run_logs() throws, and Error(io) if a log cannot be read.
+std::vector<RunLog> read_run_logs(const std::vector<std::string>& paths, const std::set<std::string>& columns,
+                                  Console& console);
+/// Names the runs by --names, a `list` separated by commas. Throws Error(usage) unless it has a name for every run.
+void name_runs(std::vector<RunLog>& runs, const std::string& list);
 
 }  // namespace mtl

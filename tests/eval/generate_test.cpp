@@ -190,10 +190,10 @@ TEST_CASE("the cache has room for the prompt and the new tokens, not for all pos
   };
   for (const Completion& got : few.run(requests)) CHECK(got.ids == Ids(want.begin(), want.begin() + 3));
   CHECK(few.cache_bytes() == room(std::ssize(prompt) + 3));
-  few.run(std::vector<Request>{{{1}, 0}});
+  few.run(std::vector<Request>{Request{Ids{1}, 0}});
   CHECK(few.cache_bytes() == room(std::ssize(prompt) + 3));
   prompt.push_back(1);
-  CHECK(few.run(std::vector<Request>{{prompt, 0}})[0].ids == continue_one(model, greedy(3), prompt));
+  CHECK(few.run(std::vector<Request>{Request{prompt, 0}})[0].ids == continue_one(model, greedy(3), prompt));
   CHECK(few.cache_bytes() == room(static_cast<std::int64_t>(std::bit_ceil(prompt.size())) + 3));  // with spare room
   prompt.resize(1000, 1);
   all.run(std::vector<Request>{{prompt, 0}, {prompt, 1}});
