@@ -140,24 +140,11 @@ std::string describe_collectives(const std::vector<RankPlan>& plans) {
              "  exposed: calls that the rank waits for at once; hidden by: FLOPs between calls and their waits\n");
 }
 
-}  // namespace
-
-Json memory_json(const MemoryPlan& plan) {
+Json parts_json(const std::vector<MemoryPart>& parts) {
   Json out = Json::object();
-  for (const MemoryPart& part : memory_parts(plan)) out.set(part.name, part.bytes);
+  for (const MemoryPart& part : parts) out.set(part.name, part.bytes);
   return out;
 }
-
-Json file_json(const MemoryPlan& plan) {
-  if (plan.total_bytes(Space::file) == 0) return {};
-  Json out = Json::object();
-  for (const MemoryPart& part : memory_parts(plan, Space::file)) {
-    if (part.bytes > 0) out.set(part.name, part.bytes);
-  }
-  return out;
-}
-
-namespace {
 
 Json collectives_json(const std::vector<Collectives>& all) {
   Json out = Json::array();
@@ -176,6 +163,19 @@ Json collectives_json(const std::vector<Collectives>& all) {
 Json by_chunk(Json::Array values) { return values.size() == 1 ? values.front() : Json(std::move(values)); }
 
 }  // namespace
+
+Json memory_json(const MemoryPlan& plan) { return parts_json(memory_parts(plan)); }
+
+Json gpu_json(const MemoryPlan& plan) {
+  return plan.device == Device::cpu ? Json() : parts_json(memory_parts(plan, Space::device));
+}
+
+Json file_json(const MemoryPlan& plan) {
+  if (plan.total_bytes(Space::file) == 0) return {};
+  std::vector<MemoryPart> parts = memory_parts(plan, Space::file);
+  std::erase_if(parts, [](const MemoryPart& part) { return part.bytes == 0; });
+  return parts_json(parts);
+}
 
 Json rank_plans_json(const std::vector<RankPlan>& plans) {
   Json out = Json::array();

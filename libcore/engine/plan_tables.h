@@ -11,6 +11,8 @@ namespace mtl {
 
 /// Returns the bytes in each category, and "total".
 Json memory_json(const MemoryPlan& plan);
+/// The same for the bytes on the GPU; null on the CPU.
+Json gpu_json(const MemoryPlan& plan);
 /// The same for the bytes in files, without empty categories; null if there are none.
 Json file_json(const MemoryPlan& plan);
 /// Returns a list with an entry per plan: its ranks, parameters, memory, FLOPs, traffic and collectives.

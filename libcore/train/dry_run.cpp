@@ -80,14 +80,6 @@ Json precision_json(const TrainOptions& options) {
                        {"bytes_per_parameter", bytes_of_rank(roles, options)}});
 }
 
-/// Returns the plan's GPU memory by category, or null on the CPU.
-Json gpu_json(const MemoryPlan& plan) {
-  if (plan.device == Device::cpu) return {};
-  Json out = Json::object();
-  for (const MemoryPart& part : memory_parts(plan, Space::device)) out.set(part.name, part.bytes);
-  return out;
-}
-
 }  // namespace
 
 std::string describe_run(const TrainOptions& options, const GptConfig& config) {
