@@ -31,13 +31,11 @@ struct TopoCommand {
   /// Returns text, svg, json or rankfile, or "" if the extension of the file name is unknown.
   std::string output_format() const {
     if (format) return *format;
-    if (!output || *output == "-") return "text";
-    std::string ending = fs::path(*output).extension().string();
-    for (auto [known, name] : {std::pair(".txt", "text"), std::pair(".svg", "svg"), std::pair(".json", "json"),
-                               std::pair(".rankfile", "rankfile")}) {
-      if (ending == known) return name;
-    }
-    return "";
+    if (!names_file(output)) return "text";
+    const std::string ending = fs::path(*output).extension().string();
+    if (ending == ".txt") return "text";
+    const bool is_known = ending == ".svg" || ending == ".json" || ending == ".rankfile";
+    return is_known ? ending.substr(1) : "";
   }
 };
 
