@@ -27,30 +27,24 @@ bool finds_documents(const DataImportOptions& options) {
   return options.eod.has_value() || names_tokenizer(options.tokenizer);
 }
 
-ImportOptions import_options(const DataImportOptions& options, const Tokenizer* tokenizer) {
-  ImportOptions out{.prefix = options.output.output_prefix, .command = options.output.make.command};
-  out.other_inputs = tokenizer_files(options.tokenizer);
-  out.other_inputs.push_back(options.output.make.config_file);
-  out.type = indexed_type_of(options.token_type);
-  out.vocab_size = options.tokenizer.vocab_size;
-  if (tokenizer != nullptr) {
-    out.vocab_size = tokenizer->vocab_size();
-    out.tokenizer = describe_tokenizer(*tokenizer);
-  }
-  if (options.eod)
-    out.document_token = {*options.eod, options.eod_first};
-  else if (tokenizer != nullptr)
-    out.document_token = {tokenizer->eod(), options.eod_first};
-  return out;
-}
-
 void import_files(const DataImportOptions& options, Console& console) {
   const auto tokenizer = load_optional_tokenizer(options.tokenizer);
+  ImportOptions to{.prefix = options.output.output_prefix, .command = options.output.make.command};
+  to.other_inputs = tokenizer_files(options.tokenizer);
+  to.other_inputs.push_back(options.output.make.config_file);
+  to.type = indexed_type_of(options.token_type);
+  to.vocab_size = options.tokenizer.vocab_size;
+  if (options.eod) to.document_token = {*options.eod, options.eod_first};
+  if (tokenizer != nullptr) {
+    to.vocab_size = tokenizer->vocab_size();
+    to.tokenizer = describe_tokenizer(*tokenizer);
+    if (!options.eod) to.document_token = {tokenizer->eod(), options.eod_first};
+  }
   const auto format = options.format.empty() ? std::optional<TokenFormat>() : parse_token_format(options.format);
   std::vector<FlatTokenFile> inputs;
   for (const std::string& file : find_inputs(options.files))
     inputs.emplace_back(file, format, parse_integer_type(options.input_type).value());
-  report_made(options.output, import_tokens(import_options(options, tokenizer.get()), inputs, console), console);
+  report_made(options.output, import_tokens(to, inputs, console), console);
 }
 
 }  // namespace

@@ -38,7 +38,6 @@ std::string draw_histogram(const LengthHistogram& summary) {
 
 std::string describe(const IndexedDataset& data) {
   const LengthHistogram lengths = histogram_of(data);
-  const auto bytes = [](std::uint64_t size) { return with_commas(size); };
   std::string out = data.prefix() + "\n";
   out += cat("  documents   ", with_commas(data.documents()));
   if (lengths.empty_documents > 0) out += cat(", ", with_commas(lengths.empty_documents), " of them empty");
@@ -47,7 +46,7 @@ std::string describe(const IndexedDataset& data) {
   out += cat("\n  tokens      ", with_commas(data.tokens()), ", stored as ", name_of(data.type()));
   out += format("\n  lengths     %s to %s tokens in a sequence, mean %.1f", with_commas(lengths.min).c_str(),
                 with_commas(lengths.max).c_str(), lengths.mean);
-  out += cat("\n  files       .bin ", bytes(data.bin_bytes()), " bytes, .idx ", bytes(data.idx_bytes()),
+  out += cat("\n  files       .bin ", with_commas(data.bin_bytes()), " bytes, .idx ", with_commas(data.idx_bytes()),
              " bytes (XXH3 ", hash_text(data.idx_hash()), ")\n");
   return out + draw_histogram(lengths);
 }
