@@ -38,17 +38,30 @@ std::int64_t StoredMatrix::rows() const {
   return rows;
 }
 
+std::vector<std::int64_t> StoredMatrix::shape() const {
+  return column_axis < 0 ? std::vector{rows()} : std::vector{rows(), columns};
+}
+
+StoredMatrix merged_rows(const Slice& box, bool has_columns, std::vector<int> row_axes) {
+  StoredMatrix out{.origin = box.offset, .factors = {}};
+  const int axes = static_cast<int>(std::ssize(box.size)) - (has_columns ? 1 : 0);
+  for (int axis = 0; row_axes.size() < std::size_t(axes); ++axis) row_axes.push_back(axis);
+  for (const int axis : row_axes) out.factors.push_back({box.size[axis], axis});
+  if (has_columns) out.column_axis = axes, out.columns = box.size.back();
+  return out;
+}
+
 void add_rectangle(const StoredMatrix& matrix, const Rectangle& rectangle, std::size_t file, std::int64_t offset,
-                   std::int64_t stride, std::vector<TensorPiece>& pieces) {
+                   const MatrixStrides& strides, std::vector<TensorPiece>& pieces) {
   if (rectangle.column_begin >= rectangle.column_end) return;
-  Sizes sizes, strides(matrix.factors.size(), stride);
+  Sizes sizes, factor_strides(matrix.factors.size(), strides.rows);
   for (const RowFactor& factor : matrix.factors) sizes.push_back(factor.size);
-  for (std::size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
+  for (std::size_t i = sizes.size(); i-- > 1;) factor_strides[i - 1] = factor_strides[i] * sizes[i];
   TensorPiece columns;
   columns.file = file;
   columns.box.offset = matrix.origin;
   columns.box.size.assign(matrix.origin.size(), 1);
-  columns.file_strides.assign(matrix.origin.size(), 1);
+  columns.file_strides.assign(matrix.origin.size(), strides.columns);
   if (matrix.column_axis >= 0) {
     columns.box.offset[matrix.column_axis] += rectangle.column_begin;
     columns.box.size[matrix.column_axis] = rectangle.column_end - rectangle.column_begin;
@@ -56,7 +69,7 @@ void add_rectangle(const StoredMatrix& matrix, const Rectangle& rectangle, std::
   for_each_box(sizes, rectangle.row_begin, rectangle.row_end, [&](const Sizes& first, const Sizes& size) {
     std::int64_t row = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) row = row * sizes[i] + first[i];
-    add_box(matrix, first, size, columns, strides, offset + (row - rectangle.row_begin) * stride, pieces);
+    add_box(matrix, first, size, columns, factor_strides, offset + (row - rectangle.row_begin) * strides.rows, pieces);
   });
 }
 
@@ -69,7 +82,7 @@ void add_range(const StoredMatrix& matrix, const Rectangle& rectangle, std::int6
                          .row_end = rectangle.row_begin + first[0] + size[0],
                          .column_begin = rectangle.column_begin + first[1],
                          .column_end = rectangle.column_begin + first[1] + size[1]};
-    add_rectangle(matrix, part, file, offset + first[0] * columns + first[1] - begin, columns, pieces);
+    add_rectangle(matrix, part, file, offset + first[0] * columns + first[1] - begin, {columns}, pieces);
   });
 }
 

@@ -20,6 +20,8 @@ struct RowFactor {
 /// Rows and columns [begin, end).
 struct Rectangle {
   std::int64_t row_begin, row_end, column_begin, column_end;
+
+  std::int64_t count() const { return (row_end - row_begin) * (column_end - column_begin); }
 };
 
 struct StoredMatrix {
@@ -29,12 +31,24 @@ struct StoredMatrix {
   std::int64_t columns = 1;
 
   std::int64_t rows() const;
+  /// Returns (rows, columns) or, for a vector, (rows).
+  std::vector<std::int64_t> shape() const;
+  Rectangle whole() const { return {0, rows(), 0, columns}; }
 };
 
-/// Appends the pieces for a rectangle of the matrix, whose elements are in file tensor `file`, row-major, the first at
-/// element `offset` and the rows `stride` elements apart.
+/// Returns how a box of a canonical tensor is stored whose last axis are the columns if `has_columns`, and whose other
+/// axes are merged into the rows in the order `row_axes`, slowest first. Empty `row_axes`: in canonical order.
+StoredMatrix merged_rows(const Slice& box, bool has_columns, std::vector<int> row_axes = {});
+
+/// Distances in a file tensor, in elements.
+struct MatrixStrides {
+  std::int64_t rows, columns = 1;
+};
+
+/// Appends the pieces for a rectangle of the matrix, whose elements are in file tensor `file`, the first at element
+/// `offset`.
 void add_rectangle(const StoredMatrix& matrix, const Rectangle& rectangle, std::size_t file, std::int64_t offset,
-                   std::int64_t stride, std::vector<TensorPiece>& pieces);
+                   const MatrixStrides& strides, std::vector<TensorPiece>& pieces);
 
 /// Appends the pieces for the row-major element range [begin, end) within a rectangle of the matrix. The range's
 /// elements are dense in file tensor `file`, starting at element `offset`.

@@ -29,6 +29,13 @@ Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t 
   return out;
 }
 
+Slice narrow(Slice box, int axis, std::int64_t first, std::int64_t count) {
+  box.offset.at(axis) += first;
+  box.size[axis] = count;
+  box.end = whole_slice(box.size).count();
+  return box;
+}
+
 namespace {
 
 /// Returns the global index where row `number` in the slice's box starts. A row extends along the last axis.

@@ -31,6 +31,9 @@ Slice whole_slice(const std::vector<std::int64_t>& shape);
 /// multiple of `parts`.
 Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts);
 
+/// Returns the part of a box with `count` indices along `axis`, starting at index `first` of the box.
+Slice narrow(Slice box, int axis, std::int64_t first, std::int64_t count);
+
 /// A run of `count` elements that are contiguous in both slices' storages. It starts at element in_a in a's storage and
 /// at element in_b in b's storage.
 struct Overlap {

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -35,7 +36,20 @@ struct CanonicalTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::int64_t numel() const;
+  /// True for the weights of linears and embeddings. Other programs store them as matrices whose columns are the last
+  /// axis, or as its transpose, and every other tensor as a vector.
+  bool is_matrix() const { return shape.size() > 1 && name.ends_with(".weight"); }
+  /// Returns the number of axes that the rows of the matrix, or the vector, merge: 3 of queries, keys and values, 2 of
+  /// a gated MLP's first linear.
+  int row_axes() const { return static_cast<int>(shape.size()) - (is_matrix() ? 1 : 0); }
 };
+
+inline constexpr const char* kTokenEmbedding = "embedding.tokens.weight";
+inline constexpr const char* kPositionEmbedding = "embedding.positions.weight";
+inline constexpr const char* kOutputLayer = "output.weight";
+
+/// True for the token embedding and the output layer, whose rows are the vocabulary: files may have padding rows.
+inline bool is_vocabulary(std::string_view name) { return name == kTokenEmbedding || name == kOutputLayer; }
 
 /// Returns all of the model's parameters, in the order in which a forward pass uses them.
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);

@@ -9,12 +9,12 @@
 #include "base/usage_error.h"
 #include "formats/folder_entries.h"
 #include "formats/slice_steps.h"
-#include "formats/stored_matrix.h"
 #include "models/canonical.h"
 #include "models/companion_files.h"
 #include "models/dcp_reader.h"
 #include "models/foreign_formats.h"
 #include "models/hf_config.h"
+#include "models/hf_names.h"
 
 namespace mtl {
 
@@ -24,68 +24,35 @@ constexpr const char* kTokensKey = "tok_embeddings.weight";
 constexpr const char* kOutputKey = "output.weight";
 constexpr const char* kConfigName = "config.json";
 
-/// A stored tensor, and where its elements are in a canonical one.
-struct StoredPart {
-  std::string key;  // without a prefix
-  StoredMatrix matrix;
-};
-
-/// Returns the rows of G groups with `heads` heads of D rows each, from head `first` of the group. Rotary heads are
-/// interleaved.
-StoredMatrix head_rows(const CanonicalTensor& qkv, std::int64_t first, std::int64_t heads, bool is_rotary) {
-  const std::int64_t dim = qkv.shape[2];
-  StoredMatrix matrix{.origin = {0, first, 0, 0},
-                      .factors = {{qkv.shape[0], 0}, {heads, 1}},
-                      .column_axis = 3,
-                      .columns = qkv.shape[3]};
-  if (is_rotary) {
-    matrix.factors.push_back({dim / 2, 2});
-    matrix.factors.push_back({2, 2, dim / 2});
-  } else {
-    matrix.factors.push_back({dim, 2});
-  }
-  return matrix;
+/// torchtitan's names, in the form of a family of Hugging Face models.
+const HfFamily& torchtitan_names() {
+  static const HfFamily names = [] {
+    HfFamily out{};
+    out.prefix = "";
+    out.output = "output";
+    out.modules = {{"embedding.tokens", "tok_embeddings"}, {"final_norm", "norm"}};
+    out.layer_modules = {{"norm1", "attention_norm"},
+                         {"norm2", "ffn_norm"},
+                         {"attention.qkv", "attention.wq", HfPart::queries},
+                         {"attention.qkv", "attention.wk", HfPart::keys},
+                         {"attention.qkv", "attention.wv", HfPart::values},
+                         {"attention.out", "attention.wo"},
+                         {"mlp.up", "feed_forward.w1", HfPart::gate},
+                         {"mlp.up", "feed_forward.w3", HfPart::up},
+                         {"mlp.down", "feed_forward.w2"}};
+    return out;
+  }();
+  return names;
 }
 
-/// Returns a whole canonical tensor, a vector or a matrix.
-StoredMatrix whole_matrix(const std::vector<std::int64_t>& shape) {
-  StoredMatrix matrix{.origin = std::vector<std::int64_t>(shape.size(), 0), .factors = {{shape[0], 0}}};
-  if (shape.size() == 2) matrix.column_axis = 1, matrix.columns = shape[1];
+/// Returns how a tensor is stored. The rows of rotary heads are interleaved.
+StoredMatrix matrix_of(const HfTensor& tensor) {
+  StoredMatrix matrix = merged_rows(tensor.piece.box, tensor.shape.size() > 1);
+  if (!ends_with(tensor.name, ".wq.weight") && !ends_with(tensor.name, ".wk.weight")) return matrix;
+  const std::int64_t half = matrix.factors.back().size / 2;
+  matrix.factors.back() = {half, 2};
+  matrix.factors.push_back({2, 2, half});
   return matrix;
-}
-
-/// Returns the tensors of torchtitan that make up a canonical tensor.
-std::vector<StoredPart> parts_of(const CanonicalTensor& canonical) {
-  const std::string& name = canonical.name;
-  constexpr std::pair<const char*, const char*> kRenamed[] = {{"embedding.tokens.weight", kTokensKey},
-                                                              {"final_norm.weight", "norm.weight"},
-                                                              {"norm1.weight", "attention_norm.weight"},
-                                                              {"norm2.weight", "ffn_norm.weight"},
-                                                              {"attention.out.weight", "attention.wo.weight"},
-                                                              {"mlp.down.weight", "feed_forward.w2.weight"},
-                                                              {"output.weight", kOutputKey}};
-  const std::size_t digits = starts_with(name, "layers.") ? name.find('.', 7) + 1 : 0;
-  const std::string layer = name.substr(0, digits), inner = name.substr(digits);
-  if (inner == "attention.qkv.weight") {
-    const std::int64_t queries = canonical.shape[1] - 2;
-    return {{layer + "attention.wq.weight", head_rows(canonical, 0, queries, true)},
-            {layer + "attention.wk.weight", head_rows(canonical, queries, 1, true)},
-            {layer + "attention.wv.weight", head_rows(canonical, queries + 1, 1, false)}};
-  }
-  if (inner == "mlp.up.weight") {
-    const auto half = [&](std::int64_t index) {
-      return StoredMatrix{.origin = {index, 0, 0},
-                          .factors = {{canonical.shape[1], 1}},
-                          .column_axis = 2,
-                          .columns = canonical.shape[2]};
-    };
-    return {{layer + "feed_forward.w1.weight", half(0)}, {layer + "feed_forward.w3.weight", half(1)}};
-  }
-  for (const auto& [ours, theirs] : kRenamed) {
-    if (inner == ours) return {{layer + theirs, whole_matrix(canonical.shape)}};
-  }
-  fail(Exit::bad_data, "torchtitan's Llama models have no parameter for '", name,
-       "', which the config.json describes; use the config.json of this model");
 }
 
 class DcpLlamaReader : public DcpReader {
@@ -200,8 +167,8 @@ class DcpLlamaReader : public DcpReader {
   /// ignored.
   void check_tied_output() {
     const std::vector<std::int64_t> shape = {config.vocab_size, config.hidden_size};
-    const State tokens = read_tensor("param.", {"embedding.tokens.weight", shape}, prefix_, "");
-    const State output = read_tensor("param.", {"output.weight", shape}, prefix_, "");
+    const State tokens = read_tensor("param.", {kTokenEmbedding, shape}, prefix_, "");
+    const State output = read_tensor("param.", {kOutputLayer, shape}, prefix_, "");
     const StoredDType dtype = tokens.first.dtype;
     bool is_equal = output.first.dtype == dtype;
     std::vector<std::byte> a, b;
@@ -219,50 +186,40 @@ class DcpLlamaReader : public DcpReader {
 
   State read_tensor(const std::string& kind, const CanonicalTensor& canonical, const std::string& prefix,
                     const std::string& suffix) {
+    if (!ends_with(canonical.name, ".weight"))
+      fail(Exit::bad_data, "torchtitan's Llama models have no parameter for '", canonical.name,
+           "', which the config.json describes; use the config.json of this model");
     Places places;
     std::optional<StoredDType> dtype;
-    for (const StoredPart& part : parts_of(canonical)) {
-      const auto found = dcp().tensors().find(cat(prefix, part.key, suffix));
+    for (const HfTensor& part : hf_tensors_of(canonical, torchtitan_names())) {
+      const auto found = dcp().tensors().find(cat(prefix, part.name, suffix));
       if (found == dcp().tensors().end())
-        fail_at(Exit::bad_data, folder, "tensor '", prefix, part.key, suffix, "' is missing");
+        fail_at(Exit::bad_data, folder, "tensor '", prefix, part.name, suffix, "' is missing");
       const auto& [key, tensor] = *found;
-      check_shape(canonical, part.matrix, key, tensor);
+      check_shape(canonical, part.shape, key, tensor);
       used_.insert(key);
       if (dtype.value_or(tensor.dtype) != tensor.dtype)
         fail_at(Exit::bad_data, folder, "tensor '", key, "' is stored as ", name_of(tensor.dtype),
                 ", but other parts of the same parameter as ", name_of(*dtype));
       dtype = tensor.dtype;
+      StoredMatrix matrix = matrix_of(part);
+      if (matrix.factors.size() == 1) matrix.factors[0].size = tensor.shape[0];  // with padding rows
       for (const DcpChunk& chunk : tensor.chunks)
-        add_chunk(part.matrix, {.key = &key, .tensor = &tensor, .chunk = &chunk}, places);
+        add_chunk(matrix, {.key = &key, .tensor = &tensor, .chunk = &chunk}, std::nullopt, places);
     }
     return {SavedTensor{kind + canonical.name, *dtype, canonical.shape}, std::move(places)};
   }
 
-  /// Throws unless a tensor has the matrix's shape. The token embedding and the output layer may have padding rows.
-  void check_shape(const CanonicalTensor& canonical, const StoredMatrix& matrix, const std::string& key,
+  /// Throws unless a tensor has this shape. The token embedding and the output layer may have padding rows.
+  void check_shape(const CanonicalTensor& canonical, const std::vector<std::int64_t>& expected, const std::string& key,
                    const DcpTensor& tensor) const {
-    std::vector<std::int64_t> expected = {matrix.rows()};
-    if (matrix.column_axis >= 0) expected.push_back(matrix.columns);
     if (tensor.shape == expected) return;
-    const bool is_vocabulary = canonical.name == "embedding.tokens.weight" || canonical.name == "output.weight";
-    const bool is_padded = hf_config.is_null() && is_vocabulary && tensor.shape.size() == 2 &&
+    const bool is_padded = hf_config.is_null() && is_vocabulary(canonical.name) && tensor.shape.size() == 2 &&
                            tensor.shape[0] > expected[0] && tensor.shape[1] == expected[1];
     if (is_padded) return;
     fail_at(Exit::bad_data, folder, "tensor '", printable_text(key), "' has shape ", shape_text(tensor.shape),
             ", but the configuration needs ", shape_text(expected),
             "; use the config.json or the number of heads of this model");
-  }
-
-  void add_chunk(StoredMatrix matrix, DcpSource source, Places& places) const {
-    const std::vector<std::int64_t>&at = source.chunk->box.offset, &size = source.chunk->box.size;
-    const bool has_columns = matrix.column_axis >= 0;
-    if (matrix.factors.size() == 1) matrix.factors[0].size = source.tensor->shape[0];  // with padding rows
-    const Rectangle rectangle{.row_begin = at[0],
-                              .row_end = at[0] + size[0],
-                              .column_begin = has_columns ? at[1] : 0,
-                              .column_end = has_columns ? at[1] + size[1] : 1};
-    add_rectangle(matrix, rectangle, places.sources.size(), 0, has_columns ? size[1] : 1, places.pieces);
-    places.sources.push_back(source);
   }
 
   /// Adds Adam's moments and the training state, if the folder has them.

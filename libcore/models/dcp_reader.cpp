@@ -28,6 +28,18 @@ void DcpReader::add_tensor(SavedTensor tensor, Places places) {
   places_.push_back(std::move(places));
 }
 
+void DcpReader::add_chunk(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
+                          Places& places) {
+  const std::vector<std::int64_t>&from = source.chunk->box.offset, &size = source.chunk->box.size;
+  const std::size_t axis = layer ? 1 : 0;
+  const bool has_columns = matrix.column_axis >= 0;
+  const std::int64_t width = has_columns ? size[axis + 1] : 1, column = has_columns ? from[axis + 1] : 0;
+  const std::int64_t begin = layer ? (*layer - from[0]) * size[1] * width : 0;
+  add_rectangle(matrix, {from[axis], from[axis] + size[axis], column, column + width}, places.sources.size(), begin,
+                {width}, places.pieces);
+  places.sources.push_back(source);
+}
+
 void DcpReader::read(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
   const StoredDType dtype = tensors[index].dtype;
   const std::size_t element = bits_of(dtype) / 8;

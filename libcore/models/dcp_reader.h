@@ -5,13 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "formats/dcp_folder.h"
-#include "formats/tensor_map.h"
+#include "formats/stored_matrix.h"
 #include "models/tensor_reader.h"
 
 namespace mtl {
@@ -52,6 +53,9 @@ class DcpReader : public TensorReader {
 
   explicit DcpReader(const std::string& path) : dcp_(path) { folder = path; }
   void add_tensor(SavedTensor tensor, Places places);
+  /// Adds the elements in a chunk of a tensor that is stored as `matrix` or, with `layer`, of a stack of such tensors.
+  static void add_chunk(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
+                        Places& places);
   /// Gathers a slice of a tensor of this dtype into `out`.
   void gather(const Places& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const;
   const DcpFolder& dcp() const { return dcp_; }

@@ -9,14 +9,11 @@
 #include <vector>
 
 #include "formats/torch_file.h"
+#include "models/canonical.h"
 #include "models/deepspeed_folder.h"
 #include "models/megatron_names.h"
 
 namespace mtl {
-
-inline constexpr const char* kTokenEmbedding = "embedding.tokens.weight";
-inline constexpr const char* kPositionEmbedding = "embedding.positions.weight";
-inline constexpr const char* kOutputLayer = "output.weight";
 
 /// Consecutive elements of a flattened shard, stored in one file. The segments of a shard are in order, without gaps.
 struct FlatSegment {

@@ -13,26 +13,20 @@ constexpr const char* kOutput = "output";  // the output layer's canonical modul
 
 /// Returns a part's box in the canonical tensor.
 Slice box_of(HfPart part, const std::vector<std::int64_t>& shape) {
-  auto cut = [&](std::size_t axis, std::int64_t first, std::int64_t count) {
-    std::vector<std::int64_t> size = shape;
-    size.at(axis) = count;
-    Slice box = whole_slice(size);
-    box.offset[axis] = first;
-    return box;
-  };
+  const Slice whole = whole_slice(shape);
   switch (part) {
     case HfPart::queries:
-      return cut(1, 0, shape.at(1) - 2);
+      return narrow(whole, 1, 0, shape.at(1) - 2);
     case HfPart::keys:
-      return cut(1, shape.at(1) - 2, 1);
+      return narrow(whole, 1, shape.at(1) - 2, 1);
     case HfPart::values:
-      return cut(1, shape.at(1) - 1, 1);
+      return narrow(whole, 1, shape.at(1) - 1, 1);
     case HfPart::gate:
-      return cut(0, 0, 1);
+      return narrow(whole, 0, 0, 1);
     case HfPart::up:
-      return cut(0, 1, 1);
+      return narrow(whole, 0, 1, 1);
     default:
-      return whole_slice(shape);
+      return whole;
   }
 }
 
@@ -44,11 +38,11 @@ std::vector<int> axis_order(HfPart part, std::size_t axes) {
   return {};
 }
 
-HfTensor make_tensor(std::string name, const CanonicalTensor& tensor, HfPart part, bool is_bias) {
+HfTensor make_tensor(std::string name, const CanonicalTensor& tensor, HfPart part) {
   const std::vector<int> order = axis_order(part, tensor.shape.size());
   const Slice box = box_of(part, tensor.shape);
   HfTensor out{std::move(name), {box.count()}, dense_piece(0, box, order)};
-  if (tensor.shape.size() > 1 && !is_bias) {
+  if (tensor.is_matrix()) {
     const std::int64_t inputs = box.size.back();
     out.shape = {box.count() / inputs, inputs};
     if (!order.empty()) std::swap(out.shape[0], out.shape[1]);
@@ -64,7 +58,7 @@ std::vector<HfTensor> hf_tensors_of(const CanonicalTensor& tensor, const HfFamil
   const std::size_t last_dot = name.rfind('.');
   const std::string suffix = name.substr(last_dot);  // ".weight" or ".bias"
   std::string module = name.substr(0, last_dot);
-  if (module == kOutput) return {make_tensor(family.output + suffix, tensor, HfPart::whole, suffix == ".bias")};
+  if (module == kOutput) return {make_tensor(family.output + suffix, tensor, HfPart::whole)};
   std::string prefix = family.prefix;
   const bool in_layer = starts_with(name, kLayers);
   if (in_layer) {
@@ -75,7 +69,7 @@ std::vector<HfTensor> hf_tensors_of(const CanonicalTensor& tensor, const HfFamil
   std::vector<HfTensor> out;
   for (const HfModule& entry : in_layer ? family.layer_modules : family.modules) {
     if (module != entry.canonical) continue;
-    out.push_back(make_tensor(cat(prefix, entry.name, suffix), tensor, entry.part, suffix == ".bias"));
+    out.push_back(make_tensor(cat(prefix, entry.name, suffix), tensor, entry.part));
     out.back().piece.file = out.size() - 1;
   }
   require(!out.empty(), "no name for '", name, "' in a model of type ", family.model_type);

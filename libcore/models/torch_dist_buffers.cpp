@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "models/canonical.h"
 #include "models/megatron_config.h"
+#include "models/megatron_matrix.h"
 #include "models/megatron_stages.h"
 
 namespace mtl {
@@ -69,14 +70,12 @@ class BufferList {
     std::int64_t elements = 0;
     const bool is_shared = config_.tied_embeddings && stages_.size() > 1;
     for (const std::string& name : names_on(stage, chunk)) {
-      const bool is_copy = name == "output.weight" && is_shared;
-      DistBufferParam param = param_of(is_copy ? "embedding.tokens.weight" : name, rank);
+      const bool is_copy = name == kOutputLayer && is_shared;
+      DistBufferParam param = param_of(is_copy ? kTokenEmbedding : name, rank);
       if (is_copy) param.name.clear();
       std::int64_t count = 0;
-      for (const Rectangle& part : param.parts)
-        count += (part.row_end - part.row_begin) * (part.column_end - part.column_begin);
-      params.push_back(
-          {.elements = count, .has_own_bucket = is_shared && (is_copy || name == "embedding.tokens.weight")});
+      for (const Rectangle& part : param.parts) count += part.count();
+      params.push_back({.elements = count, .has_own_bucket = is_shared && (is_copy || name == kTokenEmbedding)});
       elements += count;
       out.push_back(std::move(param));
     }
@@ -102,21 +101,18 @@ class BufferList {
     }
     if (stage + 1 < stages_.size() || chunk + 1 < stages_[stage].size()) return names;
     add("final_norm");
-    if (!config_.tied_embeddings || stages_.size() > 1) names.push_back("output.weight");
+    if (!config_.tied_embeddings || stages_.size() > 1) names.push_back(kOutputLayer);
     return names;
   }
 
   DistBufferParam param_of(const std::string& name, std::int64_t rank) const {
-    std::vector<std::int64_t> shape = shapes_.at(name);
-    if (name == "embedding.tokens.weight" || name == "output.weight") shape[0] = vocabulary_rows_;
-    const bool is_gated = config_.gated_mlp && name.find(".mlp.up.") != std::string::npos;
-    const int row_axes = name.find(".attention.qkv.") != std::string::npos ? 3 : is_gated ? 2 : 1;
-    std::int64_t rows = 1;
-    for (int axis = 0; axis < row_axes; ++axis) rows *= shape[axis];
-    const std::int64_t columns = std::ssize(shape) > row_axes ? shape[row_axes] : 1;
+    CanonicalTensor canonical{name, shapes_.at(name)};
+    if (is_vocabulary(name)) canonical.shape[0] = vocabulary_rows_;
+    const StoredMatrix matrix = megatron_matrices(canonical, whole_slice(canonical.shape), {}).front();
+    const std::int64_t rows = matrix.rows(), columns = matrix.columns;
     const MegatronSplit split = parse_megatron_name(megatron_core_name(name, true))->split;
     DistBufferParam out{.name = name, .place = {}, .parts = {}};
-    const std::int64_t halves = is_gated ? 2 : 1;
+    const std::int64_t halves = matrix.factors.size() == 2 ? 2 : 1;  // of a gated MLP: gate and up
     if ((split == MegatronSplit::rows && rows % (halves * tensor_) != 0) ||
         (split == MegatronSplit::columns && columns % tensor_ != 0))
       fail(Exit::bad_data, "the size of '", name, "' is not a multiple of the ", tensor_, " tensor parallel ranks");
@@ -154,7 +150,7 @@ void add_rank_range(const StoredMatrix& matrix, const std::vector<Rectangle>& pa
                     std::int64_t end, std::size_t file, std::int64_t offset, std::vector<TensorPiece>& pieces) {
   std::int64_t first = 0;  // element of the rank's part
   for (const Rectangle& part : parts) {
-    const std::int64_t count = (part.row_end - part.row_begin) * (part.column_end - part.column_begin);
+    const std::int64_t count = part.count();
     const std::int64_t from = std::max(begin, first), to = std::min(end, first + count);
     if (from < to) add_range(matrix, part, from - first, to - first, file, offset + from - begin, pieces);
     first += count;

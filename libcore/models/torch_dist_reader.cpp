@@ -14,6 +14,7 @@
 #include "models/hf_config.h"
 #include "models/megatron_common.h"
 #include "models/megatron_config.h"
+#include "models/megatron_matrix.h"
 #include "models/megatron_names.h"
 #include "models/megatron_optimizer.h"
 #include "models/torch_dist_buffers.h"
@@ -70,23 +71,6 @@ std::string numbered_key(const std::string& key) {
 /// True for entries without parameters: optimizer state, and the state of random number generators.
 bool is_other_state(const std::string& key) { return starts_with(key, "optimizer.") || starts_with(key, "rng_state"); }
 
-/// Returns how megatron-core stores a parameter: queries, keys and values by group, and gates before up projections.
-/// `rows` includes padding rows of the vocabulary.
-StoredMatrix matrix_of(const CanonicalTensor& canonical, const GptConfig& config, std::int64_t rows) {
-  StoredMatrix matrix;
-  matrix.origin.assign(canonical.shape.size(), 0);
-  const bool is_qkv = canonical.name.find(".attention.qkv.") != std::string::npos;
-  const bool is_gated = config.gated_mlp && canonical.name.find(".mlp.up.") != std::string::npos;
-  const int row_axes = is_qkv ? 3 : is_gated ? 2 : 1;
-  for (int axis = 0; axis < row_axes; ++axis) matrix.factors.push_back({canonical.shape[axis], axis});
-  if (row_axes == 1) matrix.factors[0].size = rows;
-  if (std::ssize(canonical.shape) > row_axes) {
-    matrix.column_axis = row_axes;
-    matrix.columns = canonical.shape[row_axes];
-  }
-  return matrix;
-}
-
 class TorchDistReader : public DcpReader {
  public:
   TorchDistReader(const std::string& path, const ModelSupplement& given, Console& console)
@@ -122,7 +106,7 @@ class TorchDistReader : public DcpReader {
       config = described.config;
       dropout = described.dropout;
       hf_config = std::move(described.hf_config);
-      const std::int64_t rows = extent("embedding.tokens.weight", 0);
+      const std::int64_t rows = extent(kTokenEmbedding, 0);
       if (config.num_layers != layers_ || config.vocab_size > rows)
         fail(Exit::bad_data, described.path, ": the model has ", count_of(config.num_layers, "layer"), " and ",
              config.vocab_size, " tokens, but ", folder, " has ", layers_, " and ", rows,
@@ -180,8 +164,8 @@ class TorchDistReader : public DcpReader {
   MegatronShapes shapes() const {
     const auto has = [&](const char* name) { return parameters_.contains(name); };
     return {.layers = layers_,
-            .vocabulary_rows = extent("embedding.tokens.weight", 0),
-            .hidden = extent("embedding.tokens.weight", 1),
+            .vocabulary_rows = extent(kTokenEmbedding, 0),
+            .hidden = extent(kTokenEmbedding, 1),
             .up_rows = extent("layers.0.mlp.up.weight", 0),
             .query_norm = extent("layers.0.attention.q_norm.weight", 0),
             .positions = extent("embedding.positions.weight", 0),
@@ -264,7 +248,7 @@ class TorchDistReader : public DcpReader {
                     std::vector<State>& main) {
     if (!common_.args())
       fail_at(Exit::bad_data, folder, "Adam's moments are stored by gradient buffer, which mtl reads only with args");
-    const std::int64_t rows = extent("embedding.tokens.weight", 0);
+    const std::int64_t rows = extent(kTokenEmbedding, 0);
     std::map<std::string, std::pair<const CanonicalTensor*, StoredMatrix>> matrices;
     for (const CanonicalTensor& one : canonical)
       matrices.emplace(one.name, std::pair(&one, checked_matrix(one, parameters_.at(one.name))));
@@ -342,14 +326,12 @@ class TorchDistReader : public DcpReader {
   }
 
   StoredMatrix checked_matrix(const CanonicalTensor& canonical, const DistTensor& stored) const {
-    const std::vector<std::int64_t> shape = stored.shape();
-    const bool is_vocabulary = canonical.name == "embedding.tokens.weight" || canonical.name == "output.weight";
-    StoredMatrix matrix = matrix_of(canonical, config, is_vocabulary ? extent(canonical.name, 0) : canonical.shape[0]);
-    std::vector<std::int64_t> expected = {matrix.rows()};
-    if (matrix.column_axis >= 0) expected.push_back(matrix.columns);
-    if (shape != expected)
-      refuse_key(*stored.key, "has shape ", shape_text(shape), stored.layer ? " in each layer" : "",
-                 ", but the model needs ", shape_text(expected));
+    Slice whole = whole_slice(canonical.shape);
+    if (is_vocabulary(canonical.name)) whole.size[0] = extent(canonical.name, 0);
+    const StoredMatrix matrix = megatron_matrices(canonical, whole, {}).front();
+    if (stored.shape() != matrix.shape())
+      refuse_key(*stored.key, "has shape ", shape_text(stored.shape()), stored.layer ? " in each layer" : "",
+                 ", but the model needs ", shape_text(matrix.shape()));
     return matrix;
   }
 
@@ -357,19 +339,8 @@ class TorchDistReader : public DcpReader {
   State chunks_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& stored) {
     const StoredMatrix matrix = checked_matrix(canonical, stored);
     Places places;
-    for (const DcpChunk* chunk : chunks_in_layer(stored)) {
-      const std::size_t axis = stored.layer ? 1 : 0;
-      const std::vector<std::int64_t>&from = chunk->box.offset, &size = chunk->box.size;
-      const bool has_columns = matrix.column_axis >= 0;
-      const Rectangle rectangle{.row_begin = from[axis],
-                                .row_end = from[axis] + size[axis],
-                                .column_begin = has_columns ? from[axis + 1] : 0,
-                                .column_end = has_columns ? from[axis + 1] + size[axis + 1] : 1};
-      const std::int64_t stride = has_columns ? size[axis + 1] : 1;
-      const std::int64_t begin = stored.layer ? (*stored.layer - from[0]) * size[1] * stride : 0;
-      add_rectangle(matrix, rectangle, places.sources.size(), begin, stride, places.pieces);
-      places.sources.push_back({.key = stored.key, .tensor = stored.tensor, .chunk = chunk});
-    }
+    for (const DcpChunk* chunk : chunks_in_layer(stored))
+      add_chunk(matrix, {.key = stored.key, .tensor = stored.tensor, .chunk = chunk}, stored.layer, places);
     return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
   }
 
