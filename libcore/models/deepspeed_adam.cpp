@@ -74,7 +74,7 @@ class AdamReader {
   std::vector<std::vector<std::string>> grouped_names(const std::vector<std::string>& order, PickleValue groups,
                                                       std::optional<PickleValue> weights) const {
     std::vector<std::string> matrices, vectors;
-    for (const std::string& name : order) (rank_.shape_of(name).size() > 1 ? matrices : vectors).push_back(name);
+    for (const std::string& name : order) (rank_.shard(name).shape.size() > 1 ? matrices : vectors).push_back(name);
     std::vector<std::vector<std::string>> names = {matrices, vectors};
     if (groups.size() == 1) names = {order};
     const auto fits = [&](std::size_t g, const std::vector<std::string>& members) {
@@ -82,7 +82,7 @@ class AdamReader {
       const std::size_t entries = required_entry(rank_.file, groups.at(g), "params").size();
       if (flat == nullptr) return entries == members.size();
       std::int64_t count = 0;
-      for (const std::string& name : members) count += count_of_shape(rank_.shape_of(name));
+      for (const std::string& name : members) count += rank_.shard(name).count();
       return entries == 1 && flat->count() == count;
     };
     if (groups.size() == 2 && fits(0, vectors) && !fits(0, matrices)) std::swap(names[0], names[1]);
@@ -98,10 +98,10 @@ class AdamReader {
   /// Adds the parts of a flattened group.
   void add_flat(ShardedParameters& to, const std::vector<std::string>& names, PickleValue value) const {
     const TorchTensor& flat = flat_tensor(rank_.file, value, "a flattened group");
-    const Partitions whole = {{&rank_.file, flat.record, flat.data, flat.count()}};
+    const Partitions whole = {{&rank_.file, flat}};
     std::int64_t at = 0;
     for (const std::string& name : names) {
-      const std::int64_t count = count_of_shape(rank_.shape_of(name));
+      const std::int64_t count = rank_.shard(name).count();
       if (count > flat.count() - at)
         refuse_optimizer(rank_.file, "has ", flat.count(), " elements in a group, too few");
       rank_.add(to, name, cut(whole, at, count));
@@ -113,10 +113,10 @@ class AdamReader {
   void add_plain(ShardedParameters& to, const std::string& name, PickleValue value) const {
     const TorchTensor* tensor = rank_.file.tensor(value);
     if (tensor == nullptr || tensor->dtype != StoredDType::f32 || !tensor->is_contiguous() ||
-        tensor->shape != rank_.shape_of(name))
+        tensor->shape != rank_.shard(name).shape)
       refuse_optimizer(rank_.file, "of '", printable_text(rank_.model.parameters.at(name).name),
                        "' is not an fp32 tensor with the parameter's shape");
-    rank_.add(to, name, {{&rank_.file, tensor->record, tensor->data, tensor->count()}});
+    rank_.add(to, name, {{&rank_.file, *tensor}});
   }
 
   const DeepSpeedRank& rank_;

@@ -6,10 +6,10 @@
 #include "base/count_of.h"
 #include "base/printable.h"
 #include "formats/nested_tensors.h"
+#include "models/canonical.h"
 #include "models/deepspeed_names.h"
 #include "models/deepspeed_universal.h"
 #include "models/megatron_config.h"
-#include "models/rank_files.h"
 
 namespace mtl {
 
@@ -50,15 +50,14 @@ DeepSpeedName parsed_name(const std::string& name, const std::string& path) {
 
 DeepSpeedName parsed_name(const NamedTensor& entry) { return parsed_name(entry.name, entry.file->path()); }
 
-FlatShard shard_of(const NamedTensor& entry) {
-  const TorchTensor& tensor = *entry.tensor;
-  if (!tensor.is_contiguous())
+/// Throws unless DeepSpeed could have written the tensor.
+void check_stored(const NamedTensor& entry) {
+  if (!entry.tensor->is_contiguous())
     fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
             "' is not contiguous, which DeepSpeed does not write; call contiguous() on it before torch.save");
-  if (!is_model_dtype(tensor.dtype))
+  if (!is_model_dtype(entry.tensor->dtype))
     fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name), "' is stored as ",
-            name_of(tensor.dtype), ", but mtl reads only F16, BF16, F32 and F64");
-  return {tensor.shape, tensor.dtype, {{entry.file, tensor.record, tensor.data, tensor.count()}}};
+            name_of(entry.tensor->dtype), ", but mtl reads only F16, BF16, F32 and F64");
 }
 
 /// Adds the parameters that a tensor parallel rank stores.
@@ -73,12 +72,9 @@ void add_rank(DeepSpeedModel& model, int rank, const std::vector<NamedTensor>& e
       parameter = &*model.tied_copy;
     }
     if (name == kPositionEmbedding && std::ssize(parameter->shards) == rank + 1) continue;  // beside it
-    if (rank == 0 && parameter->shards.empty()) parameter->split = parsed.split, parameter->name = entry.name;
-    if (std::ssize(parameter->shards) != rank)
-      fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name), "' ",
-              std::ssize(parameter->shards) > rank ? "is stored twice" : "is missing in the file of another rank");
+    add_shard(*parameter, rank, entry.name, parsed.split, *entry.file, *entry.tensor);
     if (rank == 0 && !model.tied_copy) model.order.push_back(name);
-    parameter->shards.push_back(shard_of(entry));
+    check_stored(entry);
     if (parameter->shards.back().shape != parameter->shards.front().shape)
       fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
               "' has another shape than on tensor parallel rank 0; use files of the same checkpoint");
@@ -161,15 +157,9 @@ void check_no_copy(const DeepSpeedModel& model, const ShardedParameters& paramet
   RankMatrices matrices;
   for (const std::string& name : model.order) {
     const auto found = parameters.find(name);
-    if (found == parameters.end() || found->second.split == MegatronSplit::none) continue;
-    const std::vector<FlatShard>& shards = found->second.shards;
-    for (const FlatShard& shard : shards) {
-      if (shard.shape.size() != 2 || shard.segments.size() != 1) continue;
-      const FlatSegment &segment = shard.segments.front(), &first = shards.front().segments.front();
-      const std::size_t element = bits_of(shard.dtype) / 8;
-      matrices.add(*segment.file, *first.file,
-                   {segment.data.first(segment.count * element), element, !starts_with(name, "layers.")});
-    }
+    if (found == parameters.end()) continue;
+    for (std::size_t rank = 0; rank < found->second.shards.size(); ++rank)
+      add_matrix(matrices, name, found->second, rank);
   }
   matrices.check_no_copy(*model.files.front());
 }
@@ -242,12 +232,7 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
     }
     add_rank(model, rank, entries);
   }
-  for (const auto& [name, parameter] : model.parameters) {
-    if (std::ssize(parameter.shards) != model.tensor_parallel)
-      fail_at(Exit::bad_data, parameter.shards.front().segments.front().file->path(), "tensor '",
-              printable_text(parameter.name), "' is stored by ", parameter.shards.size(), " of ",
-              count_of(model.tensor_parallel, "tensor parallel rank"));
-  }
+  model.check_ranks();
   // A block has several parameters. Reject an absurd number of layers before canonical_tensors() lists them all.
   if (model.layers > std::ssize(model.parameters))
     fail_at(Exit::bad_data, model.files.front()->path(), "the checkpoint has ",

@@ -1,57 +1,25 @@
-// The parameters in a DeepSpeed checkpoint by canonical name, each with its shards. Does not interpret them.
+// Finds the parameters in a DeepSpeed checkpoint.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "formats/torch_file.h"
-#include "models/canonical.h"
 #include "models/deepspeed_folder.h"
-#include "models/megatron_names.h"
+#include "models/sharded_model.h"
 
 namespace mtl {
 
-/// Consecutive elements of a flattened shard, stored in one file. The segments of a shard are in order, without gaps.
-struct FlatSegment {
-  const TorchFile* file = nullptr;
-  const ZipEntry* record = nullptr;
-  std::span<const std::byte> data;  // starts with the segment's first element
-  std::int64_t count = 0;           // elements
-};
-
-/// A tensor parallel rank's part of a parameter or of a parameter's optimizer state.
-struct FlatShard {
-  std::vector<std::int64_t> shape;
-  StoredDType dtype = StoredDType::f32;
-  std::vector<FlatSegment> segments;
-};
-
-struct ShardedParameter {
-  MegatronSplit split = MegatronSplit::none;
-  std::string name;               // the name in the files
-  std::vector<FlatShard> shards;  // by tensor parallel rank
-};
-
-/// Parameters by canonical name. Rows of a gated MLP that have a matrix of their own are "layers.N.mlp.gate.weight".
-using ShardedParameters = std::map<std::string, ShardedParameter>;
-
-struct DeepSpeedModel {
-  std::vector<std::unique_ptr<TorchFile>> files;  // those of the model-parallel ranks come first, in order
-  int tensor_parallel = 1;
-  std::size_t ranks = 0;  // model-parallel ranks
-  ShardedParameters parameters;
+struct DeepSpeedModel : ShardedModel {
+  std::size_t ranks = 0;                        // model-parallel ranks
   std::optional<ShardedParameter> tied_copy;    // the token embedding in the last stage's output layer
   std::map<std::int64_t, std::int64_t> blocks;  // by the number of the pipeline's module; empty without a pipeline
   std::vector<std::string> order;               // canonical names in module order
-  std::int64_t layers = 0;
   bool is_neox = false;
   bool has_stripped_vocabulary = false;  // the token embedding has no padding rows
 
-  PickleValue root() const { return files.front()->root(); }
   /// Returns an entry of the first rank's file. Empty if it is missing or None.
   std::optional<PickleValue> find(std::string_view key) const;
   /// Returns the canonical name of a parameter in the files ("layers.2.norm1.weight"). Empty if it is not known.

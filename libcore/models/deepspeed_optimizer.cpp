@@ -5,6 +5,7 @@
 #include "base/printable.h"
 #include "models/deepspeed_adam.h"
 #include "models/deepspeed_partitions.h"
+#include "models/deepspeed_state.h"
 #include "models/deepspeed_universal.h"
 
 namespace mtl {
@@ -72,8 +73,8 @@ void check_stages(const DeepSpeedModel& model) {
 }
 
 /// Reads every model-parallel rank's optimizer state.
-DeepSpeedOptimizer read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& files, std::int64_t& steps) {
-  DeepSpeedOptimizer out;
+ShardedStates read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& files, std::int64_t& steps) {
+  ShardedStates out;
   check_stages(model);
   std::size_t first_of_stage = 0;  // index into model.order
   for (std::size_t rank = 0; rank < model.ranks; ++rank) {
@@ -117,8 +118,8 @@ DeepSpeedOptimizer read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& f
 
 }  // namespace
 
-DeepSpeedTraining read_deepspeed_training(DeepSpeedModel& model, const DeepSpeedFiles& files) {
-  DeepSpeedTraining out;
+ShardedTraining read_deepspeed_training(DeepSpeedModel& model, const DeepSpeedFiles& files) {
+  ShardedTraining out;
   const bool is_universal = !files.universal.empty();
   if (files.shards.empty() && !is_universal && !model.find("optimizer")) return out;
   std::int64_t steps = 0;
@@ -126,7 +127,8 @@ DeepSpeedTraining read_deepspeed_training(DeepSpeedModel& model, const DeepSpeed
     if (is_universal)
       out.optimizer = {.main = {},
                        .exp_avg = read_universal_state(model, files, "exp_avg"),
-                       .exp_avg_sq = read_universal_state(model, files, "exp_avg_sq")};
+                       .exp_avg_sq = read_universal_state(model, files, "exp_avg_sq"),
+                       .files = {}};
     else
       out.optimizer = read_optimizer(model, files, steps);
   } catch (const Error& error) {

@@ -27,7 +27,7 @@ class PartitionReader {
         const TorchFile& file = *shards[d];
         const PickleValue weights = required_entry(file, states[d], "single_partition_of_fp32_groups");
         const TorchTensor& partition = flat_tensor(file, group_entry(file, weights, g, "partition"), "a partition");
-        main.push_back({&file, partition.record, partition.data, partition.count()});
+        main.push_back({&file, partition});
         const PickleValue base = base_state(file, required_entry(file, states[d], "base_optimizer_state"), g);
         exp_avg.push_back(moment(file, base, "exp_avg", partition.count()));
         exp_avg_sq.push_back(moment(file, base, "exp_avg_sq", partition.count()));
@@ -80,11 +80,11 @@ class PartitionReader {
     return state;
   }
 
-  static FlatSegment moment(const TorchFile& file, PickleValue state, const char* name, std::int64_t count) {
+  static ShardSegment moment(const TorchFile& file, PickleValue state, const char* name, std::int64_t count) {
     const TorchTensor& tensor = flat_tensor(file, required_entry(file, state, name), name);
     if (tensor.count() < count)
       refuse_optimizer(file, "has ", tensor.count(), " elements in ", name, " for a partition of ", count);
-    return {&file, tensor.record, tensor.data, count};
+    return flat_segment(file, tensor, 0, count);
   }
 
   /// A flattened group's parameters in order: names in the files, and numbers of elements.
@@ -136,13 +136,13 @@ class PartitionReader {
   void add_group(const FlatGroup& group, const Partitions& main, const Partitions& exp_avg,
                  const Partitions& exp_avg_sq, std::int64_t padding) {
     std::int64_t total = 0, at = 0;
-    for (const FlatSegment& partition : main) total += partition.count;
+    for (const ShardSegment& partition : main) total += partition.elements.count();
     for (const auto& [stored, count] : group) {
       const std::optional<std::string> name = rank_.model.canonical_name(stored);
       const auto found = name ? rank_.model.parameters.find(*name) : rank_.model.parameters.end();
       if (found == rank_.model.parameters.end())
         refuse_optimizer(rank_.file, "lists '", printable_text(stored), "', which is not a parameter of the model");
-      if (count != count_of_shape(rank_.shape_of(*name)))
+      if (count != rank_.shard(*name).count())
         refuse_optimizer(rank_.file, "lists '", printable_text(stored), "' with another shape than the model");
       if (count > total - at) refuse_optimizer(rank_.file, "has ", total, " elements, fewer than its parameters");
       rank_.add(rank_.out.main, *name, cut(main, at, count));

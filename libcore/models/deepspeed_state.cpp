@@ -52,38 +52,16 @@ std::int64_t steps_in(const TorchFile& file, PickleValue dict) {
   return value >= 0 && value < 9e15 ? static_cast<std::int64_t>(value) : 0;
 }
 
-std::int64_t count_of_shape(const std::vector<std::int64_t>& shape) {
-  std::int64_t count = 1;
-  for (std::int64_t size : shape) count *= size;
-  return count;
-}
-
-std::vector<FlatSegment> cut(const Partitions& partitions, std::int64_t begin, std::int64_t count) {
-  std::vector<FlatSegment> out;
+std::vector<ShardSegment> cut(const Partitions& partitions, std::int64_t begin, std::int64_t count) {
+  std::vector<ShardSegment> out;
   std::int64_t at = 0;
-  for (const FlatSegment& partition : partitions) {
-    const std::int64_t first = std::max(begin, at), last = std::min(begin + count, at + partition.count);
-    if (first < last) {
-      FlatSegment segment = partition;
-      segment.data = partition.data.subspan((first - at) * sizeof(float));
-      segment.count = last - first;
-      out.push_back(segment);
-    }
-    at += partition.count;
+  for (const ShardSegment& partition : partitions) {
+    const std::int64_t end = at + partition.elements.count();
+    const std::int64_t first = std::max(begin, at), last = std::min(begin + count, end);
+    if (first < last) out.push_back(flat_segment(*partition.file, partition.elements, first - at, last - first));
+    at = end;
   }
   return out;
-}
-
-const std::vector<std::int64_t>& DeepSpeedRank::shape_of(const std::string& name) const {
-  return model.parameters.at(name).shards[tensor_rank].shape;
-}
-
-void DeepSpeedRank::add(ShardedParameters& to, const std::string& name, std::vector<FlatSegment> segments) const {
-  const ShardedParameter& parameter = model.parameters.at(name);
-  ShardedParameter& state = to[name];
-  if (state.shards.empty()) state.split = parameter.split, state.name = parameter.name;
-  if (std::ssize(state.shards) != tensor_rank) return;  // the token embedding's copy in a tied output layer
-  state.shards.push_back({shape_of(name), StoredDType::f32, std::move(segments)});
 }
 
 }  // namespace mtl

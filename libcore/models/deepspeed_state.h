@@ -10,10 +10,6 @@
 
 namespace mtl {
 
-struct DeepSpeedOptimizer {
-  ShardedParameters main, exp_avg, exp_avg_sq;  // fp32; main is empty if the weights are fp32
-};
-
 template <class... Parts>
 [[noreturn]] void refuse_optimizer(const TorchFile& file, const Parts&... parts) {
   fail_at(Exit::bad_data, file.path(), "the optimizer state ", parts...);
@@ -30,25 +26,25 @@ const TorchTensor& flat_tensor(const TorchFile& file, PickleValue value, std::st
 /// Reads a number of steps: an integer, a float or a tensor with one element. 0 if it is missing.
 std::int64_t steps_in(const TorchFile& file, PickleValue dict);
 
-std::int64_t count_of_shape(const std::vector<std::int64_t>& shape);
-
 /// Partitions of a flattened group, in order.
-using Partitions = std::vector<FlatSegment>;
+using Partitions = std::vector<ShardSegment>;
 /// Returns the segments with the elements [begin, begin + count) of a flattened group.
-std::vector<FlatSegment> cut(const Partitions& partitions, std::int64_t begin, std::int64_t count);
+std::vector<ShardSegment> cut(const Partitions& partitions, std::int64_t begin, std::int64_t count);
 
 /// A model-parallel rank, and the state of all ranks, to which its part is added.
 struct DeepSpeedRank {
   const DeepSpeedModel& model;
   const TorchFile& file;  // with its part of the model
   int tensor_rank;
-  DeepSpeedOptimizer& out;
+  ShardedStates& out;
   std::int64_t& steps;  // of the optimizer, the most that a rank states
 
-  /// Returns the shape of this rank's part of a parameter, by its canonical name.
-  const std::vector<std::int64_t>& shape_of(const std::string& name) const;
+  /// Returns this rank's part of a parameter, by its canonical name.
+  const StoredShard& shard(const std::string& name) const { return model.parameters.at(name).shards[tensor_rank]; }
   /// Adds this rank's part of a parameter's state to a part of `out`.
-  void add(ShardedParameters& to, const std::string& name, std::vector<FlatSegment> segments) const;
+  void add(ShardedParameters& to, const std::string& name, std::vector<ShardSegment> segments) const {
+    add_state(to, model, name, tensor_rank, std::move(segments));
+  }
 };
 
 }  // namespace mtl

@@ -104,7 +104,7 @@ std::int64_t ranks_in(const DeepSpeedModel& model, const std::string& name, cons
 ShardedParameter shards_of(const MergedTensor& merged, const std::string& name, MegatronSplit split, int ranks) {
   const TorchTensor& tensor = *merged.tensor;
   const auto segment = [&](std::int64_t begin, std::int64_t count) {
-    return FlatSegment{merged.file, tensor.record, tensor.data.subspan(begin * sizeof(float)), count};
+    return flat_segment(*merged.file, tensor, begin, count);
   };
   ShardedParameter out{.split = split, .name = name, .shards = {}};
   if (merged.axis != 0 || merged.is_vocabulary) {
@@ -118,7 +118,7 @@ ShardedParameter shards_of(const MergedTensor& merged, const std::string& name, 
                 merged.has_halves ? " and two halves" : "");
   const std::int64_t width = rows == 0 ? 0 : tensor.count() / merged.shape[0];
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    FlatShard shard{merged.shape, tensor.dtype, {}};
+    StoredShard shard{merged.shape, tensor.dtype, {}};
     shard.shape[0] = rows * parts;
     for (std::int64_t part = 0; part < parts; ++part)
       shard.segments.push_back(segment((part * ranks + rank) * rows * width, rows * width));

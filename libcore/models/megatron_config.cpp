@@ -2,6 +2,7 @@
 
 #include "base/printable.h"
 #include "base/usage_error.h"
+#include "models/canonical.h"
 #include "nn/rotary.h"
 
 namespace mtl {
@@ -242,6 +243,41 @@ void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const
 }
 
 }  // namespace
+
+std::int64_t axis_size(const std::optional<std::vector<std::int64_t>>& shape, std::size_t axis) {
+  return shape && axis < shape->size() ? (*shape)[axis] : 0;
+}
+
+MegatronShapes megatron_shapes(
+    std::int64_t layers,
+    const std::function<std::optional<std::vector<std::int64_t>>(const std::string& name)>& shape_of) {
+  const auto has = [&](const char* name) { return shape_of(name).has_value(); };
+  return {.layers = layers,
+          .vocabulary_rows = axis_size(shape_of(kTokenEmbedding), 0),
+          .hidden = axis_size(shape_of(kTokenEmbedding), 1),
+          .up_rows = axis_size(shape_of("layers.0.mlp.up.weight"), 0),
+          .query_norm = axis_size(shape_of("layers.0.attention.q_norm.weight"), 0),
+          .positions = axis_size(shape_of(kPositionEmbedding), 0),
+          .has_norm_bias = has("final_norm.bias"),
+          .has_head = has(kOutputLayer),
+          .bias = {.qkv = has("layers.0.attention.qkv.bias"),
+                   .out = has("layers.0.attention.out.bias"),
+                   .mlp = has("layers.0.mlp.up.bias")}};
+}
+
+void read_megatron_args(TensorReader& reader, const std::string& path, const std::optional<PickleValue>& args,
+                        double version, const MegatronShapes& shapes, const ModelSupplement& given, Console& console) {
+  std::vector<std::string> notes;
+  try {
+    reader.config = megatron_config(args, version, shapes, given, notes);
+    reader.dropout = megatron_dropout(args);
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    fail_at(Exit::bad_data, path, error.what());
+  }
+  for (const std::string& note : notes) console.warn(cat(path, ": ", note));
+  reader.has_padded_vocabulary = !given.vocab_size && !megatron_vocabulary(args, shapes.vocabulary_rows);
+}
 
 std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optional<PickleValue>& args) {
   std::vector<std::string> ignored;

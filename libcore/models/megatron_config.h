@@ -2,13 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/console.h"
 #include "formats/pickle.h"
-#include "models/model_source.h"
+#include "models/tensor_reader.h"
 #include "nn/gpt_config.h"
 
 namespace mtl {
@@ -23,6 +25,14 @@ struct MegatronShapes {
   LinearBias bias;
 };
 
+/// Returns a shape's size along an axis, or 0 if there is no shape or no such axis.
+std::int64_t axis_size(const std::optional<std::vector<std::int64_t>>& shape, std::size_t axis);
+
+/// Returns the facts for merged tensors. `shape_of` returns the shape of a tensor by its canonical name, or empty.
+MegatronShapes megatron_shapes(
+    std::int64_t layers,
+    const std::function<std::optional<std::vector<std::int64_t>>(const std::string& name)>& shape_of);
+
 /// Derives the configuration. `args` is the run's Namespace, if the file has one. Throws Error(bad_data) that lists
 /// everything that contradicts the shapes or that mtl does not support. Throws UsageError if neither `args` nor `given`
 /// states the number of heads, or if given.vocab_size exceeds the number of token embedding rows. If both state a
@@ -30,6 +40,11 @@ struct MegatronShapes {
 /// the user to `notes`.
 GptConfig megatron_config(const std::optional<PickleValue>& args, double version, const MegatronShapes& shapes,
                           const ModelSupplement& given, std::vector<std::string>& notes);
+
+/// Sets a reader's configuration and dropout from the arguments of the checkpoint `path`, and has_padded_vocabulary.
+/// Throws as megatron_config() does, with the path before messages about the checkpoint, and warns of its notes.
+void read_megatron_args(TensorReader& reader, const std::string& path, const std::optional<PickleValue>& args,
+                        double version, const MegatronShapes& shapes, const ModelSupplement& given, Console& console);
 
 /// Returns the number of tokens that args.vocab_size states; the token embedding has `rows` rows, including padding.
 /// Empty if it does not state it: Megatron-LM reads this argument only for NullTokenizer and TikTokenizer.

@@ -3,8 +3,8 @@
 #include "base/count_of.h"
 #include "base/files.h"
 #include "formats/torch_globals.h"
+#include "models/canonical.h"
 #include "models/megatron_buffers.h"
-#include "models/tensor_reader.h"
 
 namespace mtl {
 
@@ -20,7 +20,7 @@ constexpr const char* kOlderForm =
 /// Adds the states in one rank's file to the model's optimizer state.
 class DistributedFile {
  public:
-  DistributedFile(const MegatronModel& model, std::size_t rank, const TorchFile& file, MegatronOptimizer& out)
+  DistributedFile(const MegatronModel& model, std::size_t rank, const TorchFile& file, ShardedStates& out)
       : model_(model),
         rank_(model.ranks[rank]),
         tensor_rank_(rank % model.tensor_parallel),
@@ -110,12 +110,11 @@ class DistributedFile {
 
   /// True for the token embedding and its copy, if they are on different stages.
   bool is_shared(const std::string& name) const {
-    const bool is_table = name == "embedding.tokens.weight" || name == "output.weight";
-    return is_table && model_.pipeline_parallel > 1 && !model_.has_untied_output();
+    return is_vocabulary(name) && model_.pipeline_parallel > 1 && !model_.has_untied_output();
   }
 
   void add_states(const char* key, PickleValue tensors, std::size_t chunk, const MegatronBuffer& buffer,
-                  std::map<std::string, MegatronParameter>& to) {
+                  ShardedParameters& to) {
     const std::optional<PickleValue> value = tensors.find(key);
     const TorchTensor* flat = value ? file_.tensor(*value) : nullptr;
     if (flat == nullptr || flat->dtype != StoredDType::f32 || flat->shape != std::vector{buffer.elements()} ||
@@ -125,35 +124,19 @@ class DistributedFile {
                              : (value ? value->describe() : "missing"),
              "; expected a tensor of F32 with ", count_of(buffer.elements(), "element"));
     const std::vector<std::string>& names = rank_.chunks[chunk];
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      const MegatronParameter& parameter = model_.parameters.at(names[i]);
-      MegatronParameter& state = to[names[i]];
-      if (state.shards.empty()) state = {.split = parameter.split, .name = parameter.name, .shards = {}};
-      state.shards.push_back({&file_, &out_.views.emplace_back(view_of(*flat, buffer.places[i].begin, names[i]))});
-    }
+    for (std::size_t i = 0; i < names.size(); ++i)
+      add_state(to, model_, names[i], tensor_rank_,
+                {flat_segment(file_, *flat, buffer.places[i].begin, weight(names[i]).count())});
   }
 
-  /// Returns the parameter's elements in a flat tensor, with the parameter's shape.
-  TorchTensor view_of(const TorchTensor& flat, std::int64_t begin, const std::string& name) const {
-    TorchTensor view = flat;
-    view.shape = weight(name).shape;
-    view.strides.assign(view.shape.size(), 1);
-    for (std::size_t axis = view.shape.size(); axis-- > 1;)
-      view.strides[axis - 1] = view.strides[axis] * view.shape[axis];
-    if (view.count() > 0) view.data = flat.data.subspan(begin * bits_of(flat.dtype) / 8);
-    return view;
-  }
-
-  const TorchTensor& weight(const std::string& name) const {
-    return *model_.parameters.at(name).shards[tensor_rank_].tensor;
-  }
+  const StoredShard& weight(const std::string& name) const { return model_.parameters.at(name).shards[tensor_rank_]; }
 
   const MegatronModel& model_;
   const MegatronRank& rank_;
   std::size_t tensor_rank_;
   int stage_;
   const TorchFile& file_;
-  MegatronOptimizer& out_;
+  ShardedStates& out_;
 };
 
 }  // namespace
@@ -168,8 +151,8 @@ std::string distributed_file_of(const TorchFile& file) {
   return cat(parent_folder(file.path()), "/", kDistributedFile);
 }
 
-MegatronOptimizer read_distributed_optimizer(const MegatronModel& model) {
-  MegatronOptimizer out;
+ShardedStates read_distributed_optimizer(const MegatronModel& model) {
+  ShardedStates out;
   for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) {
     const TorchFile& weights = *model.ranks[rank].file;
     const std::string path = distributed_file_of(weights);

@@ -23,6 +23,6 @@ std::string distributed_file_of(const TorchFile& file);
 
 /// Reads the states of all ranks. Throws Error(bad_data) if a file is missing, damaged or in an older form, or if its
 /// tensors do not fit the model. Reads no elements: the caller compares the main weights with the model's.
-MegatronOptimizer read_distributed_optimizer(const MegatronModel& model);
+ShardedStates read_distributed_optimizer(const MegatronModel& model);
 
 }  // namespace mtl

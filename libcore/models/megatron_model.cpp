@@ -7,7 +7,6 @@
 #include "formats/nested_tensors.h"
 #include "models/foreign_formats.h"
 #include "models/megatron_config.h"
-#include "models/rank_files.h"
 
 namespace mtl {
 
@@ -79,19 +78,6 @@ std::int64_t layers_in(const std::vector<NamedEntry>& entries) {
   return layers;
 }
 
-void add_entry(MegatronModel& model, int rank, const TorchFile& file, const NamedEntry& entry,
-               const std::string& name) {
-  MegatronParameter& parameter = model.parameters[name];
-  if (rank == 0 && parameter.shards.empty()) {
-    parameter.split = entry.parsed.split;
-    parameter.name = entry.name;
-  }
-  if (std::ssize(parameter.shards) != rank)
-    fail_at(Exit::bad_data, file.path(), "tensor '", printable_text(entry.name), "' ",
-            std::ssize(parameter.shards) > rank ? "is stored twice" : "is missing in the file of another rank");
-  parameter.shards.push_back({&file, entry.tensor});
-}
-
 /// Throws if a parameter that only the model's first or last chunk has is in another one.
 void check_place(const MegatronModel& model, const TorchFile& file, const NamedEntry& entry, bool is_first,
                  bool is_last) {
@@ -108,15 +94,8 @@ void check_place(const MegatronModel& model, const TorchFile& file, const NamedE
 void check_no_copy(const MegatronModel& model) {
   RankMatrices matrices;
   for (std::size_t r = 0; r < model.ranks.size(); ++r) {
-    for (const std::string& name : model.ranks[r].names()) {
-      const MegatronParameter& parameter = model.parameters.at(name);
-      const MegatronShard& shard = parameter.shards[r % model.tensor_parallel];
-      const TorchTensor& tensor = *shard.tensor;
-      if (parameter.split == MegatronSplit::none || tensor.shape.size() != 2 || !tensor.is_contiguous()) continue;
-      const std::size_t element = bits_of(tensor.dtype) / 8;
-      matrices.add(*shard.file, *parameter.shards[0].file,
-                   {tensor.data.first(tensor.count() * element), element, !starts_with(name, "layers.")});
-    }
+    for (const std::string& name : model.ranks[r].names())
+      add_matrix(matrices, name, model.parameters.at(name), r % model.tensor_parallel);
   }
   matrices.check_no_copy(*model.files.front());
 }
@@ -136,7 +115,7 @@ void add_stage(MegatronModel& model, std::size_t chunk, std::size_t chunks, int 
                   stage + 1 == model.pipeline_parallel && chunk + 1 == chunks);
       std::string name = parsed.canonical;
       if (parsed.layer) name = cat("layers.", model.layers + *parsed.layer, ".", name);
-      add_entry(model, tensor_rank, *rank.file, entry, name);
+      add_shard(model.parameters[name], tensor_rank, entry.name, parsed.split, *rank.file, *entry.tensor);
       names.push_back(name);
     }
   }
@@ -193,11 +172,7 @@ MegatronModel read_megatron_model(const MegatronRankFiles& files) {
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
     for (int stage = 0; stage < model.pipeline_parallel; ++stage) add_stage(model, chunk, chunks, stage);
   }
-  for (const auto& [name, parameter] : model.parameters) {
-    if (std::ssize(parameter.shards) != model.tensor_parallel)
-      fail_at(Exit::bad_data, parameter.shards.front().file->path(), "tensor '", printable_text(parameter.name),
-              "' is stored by ", parameter.shards.size(), " of ", model.tensor_parallel, " tensor parallel ranks");
-  }
+  model.check_ranks();
   check_no_copy(model);
   return model;
 }

@@ -1,30 +1,14 @@
-// A Megatron-LM checkpoint's parameters by canonical name, each with its shards. Layers are numbered consecutively
-// across stages and chunks.
+// Finds a Megatron-LM checkpoint's parameters. Layers are numbered consecutively across stages and chunks.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "formats/torch_file.h"
 #include "models/megatron_folder.h"
-#include "models/megatron_names.h"
+#include "models/sharded_model.h"
 
 namespace mtl {
-
-struct MegatronShard {
-  const TorchFile* file = nullptr;
-  const TorchTensor* tensor = nullptr;
-};
-
-struct MegatronParameter {
-  MegatronSplit split = MegatronSplit::none;
-  std::string name;                   // the name in the first shard's file
-  std::vector<MegatronShard> shards;  // by tensor parallel rank
-};
 
 /// One rank's parameters in module order, in which optimizers number parameters.
 struct MegatronRank {
@@ -33,15 +17,11 @@ struct MegatronRank {
   std::vector<std::string> names() const;        // of all chunks
 };
 
-struct MegatronModel {
-  std::vector<std::unique_ptr<TorchFile>> files;
-  int tensor_parallel = 1, pipeline_parallel = 1;
-  double version = 0;                                   // checkpoint_version
-  std::map<std::string, MegatronParameter> parameters;  // by canonical name
-  std::vector<MegatronRank> ranks;                      // parallel to `files`
-  std::int64_t layers = 0;
+struct MegatronModel : ShardedModel {
+  int pipeline_parallel = 1;
+  double version = 0;               // checkpoint_version
+  std::vector<MegatronRank> ranks;  // parallel to `files`
 
-  PickleValue root() const { return files.front()->root(); }
   /// Returns the run's arguments from the first file. Empty if it has none.
   std::optional<PickleValue> args() const;
   /// True if the arguments state that the output layer has weights of its own.

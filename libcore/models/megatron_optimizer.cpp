@@ -45,7 +45,7 @@ std::optional<std::int64_t> steps_in(PickleValue group) {
 class RankState {
  public:
   /// `steps` is set to the number of optimizer steps if the file states it.
-  RankState(const MegatronModel& model, std::size_t rank, MegatronOptimizer& out, std::int64_t& steps)
+  RankState(const MegatronModel& model, std::size_t rank, ShardedStates& out, std::int64_t& steps)
       : model_(model), rank_(model.ranks[rank]), tensor_rank_(rank % model.tensor_parallel), out_(out), steps_(steps) {}
 
   void read() {
@@ -74,9 +74,7 @@ class RankState {
  private:
   const TorchFile& file() const { return *rank_.file; }
 
-  const TorchTensor& weight(const std::string& name) const {
-    return *model_.parameters.at(name).shards[tensor_rank_].tensor;
-  }
+  const StoredShard& weight(const std::string& name) const { return model_.parameters.at(name).shards[tensor_rank_]; }
 
   /// Returns the parameter names in each group. Without weight decay, there is only one group.
   std::vector<std::vector<std::string>> grouped_names(PickleValue groups) const {
@@ -103,20 +101,17 @@ class RankState {
     return main.at(group).at(index);
   }
 
-  void add(std::map<std::string, MegatronParameter>& to, const std::string& name, PickleValue value) const {
+  void add(ShardedParameters& to, const std::string& name, PickleValue value) const {
     const TorchTensor* tensor = file().tensor(value);
     if (tensor == nullptr || tensor->shape != weight(name).shape || tensor->dtype != StoredDType::f32)
       refuse_state(file(), "of '", name, "' is not an fp32 tensor with the parameter's shape");
-    MegatronParameter& state = to[name];
-    const MegatronParameter& parameter = model_.parameters.at(name);
-    if (state.shards.empty()) state = {.split = parameter.split, .name = parameter.name, .shards = {}};
-    state.shards.push_back({&file(), tensor});
+    add_state(to, model_, name, tensor_rank_, {{&file(), *tensor}});
   }
 
   const MegatronModel& model_;
   const MegatronRank& rank_;
   std::size_t tensor_rank_;
-  MegatronOptimizer& out_;
+  ShardedStates& out_;
   std::int64_t& steps_;
 };
 
@@ -156,8 +151,8 @@ TrainState megatron_train_state(PickleValue root, const std::optional<PickleValu
 namespace {
 
 /// Reads every rank's states. Sets `steps` to the number of optimizer steps if a file states it.
-MegatronOptimizer read_states(const MegatronModel& model, std::int64_t& steps) {
-  MegatronOptimizer states;
+ShardedStates read_states(const MegatronModel& model, std::int64_t& steps) {
+  ShardedStates states;
   for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) RankState(model, rank, states, steps).read();
   return states;
 }
@@ -190,8 +185,8 @@ std::string find_optimizer_file(const MegatronModel& model) {
 
 }  // namespace
 
-MegatronTraining read_megatron_training(const MegatronModel& model) {
-  MegatronTraining out;
+ShardedTraining read_megatron_training(const MegatronModel& model) {
+  ShardedTraining out;
   const TorchFile& first = *model.files.front();
   const std::string optimizer_file = find_optimizer_file(model);
   if (optimizer_file.empty()) return out;

@@ -82,20 +82,11 @@ class TorchDistReader : public DcpReader {
   }
 
  private:
-  static constexpr double kVersion = 3;
   using State = std::pair<SavedTensor, Places>;
 
   void read_args(const ModelSupplement& given, Console& console) {
-    std::vector<std::string> notes;
-    try {
-      config = megatron_config(common_.args(), kVersion, shapes(), given, notes);
-      dropout = megatron_dropout(common_.args());
-    } catch (const Error& error) {
-      if (error.code() != Exit::bad_data) throw;
-      fail_at(Exit::bad_data, folder, error.what());
-    }
-    for (const std::string& note : notes) console.warn(cat(folder, ": ", note));
-    has_padded_vocabulary = !given.vocab_size && !megatron_vocabulary(common_.args(), shapes().vocabulary_rows);
+    constexpr double kVersion = 3;
+    read_megatron_args(*this, folder, common_.args(), kVersion, shapes(), given, console);
   }
 
   /// Reads the configuration of a checkpoint without args. Without --hf-config, assumes Megatron-LM's defaults if the
@@ -154,26 +145,15 @@ class TorchDistReader : public DcpReader {
               ", too few for a model with ", count_of(layers_, "layer"));
   }
 
-  std::int64_t extent(const std::string& name, std::size_t axis) const {
+  std::optional<std::vector<std::int64_t>> shape_of(const std::string& name) const {
     const auto found = parameters_.find(name);
-    if (found == parameters_.end()) return 0;
-    const std::vector<std::int64_t> shape = found->second.shape();
-    return axis < shape.size() ? shape[axis] : 0;
+    return found == parameters_.end() ? std::nullopt : std::optional(found->second.shape());
   }
 
+  std::int64_t extent(const std::string& name, std::size_t axis) const { return axis_size(shape_of(name), axis); }
+
   MegatronShapes shapes() const {
-    const auto has = [&](const char* name) { return parameters_.contains(name); };
-    return {.layers = layers_,
-            .vocabulary_rows = extent(kTokenEmbedding, 0),
-            .hidden = extent(kTokenEmbedding, 1),
-            .up_rows = extent("layers.0.mlp.up.weight", 0),
-            .query_norm = extent("layers.0.attention.q_norm.weight", 0),
-            .positions = extent("embedding.positions.weight", 0),
-            .has_norm_bias = has("final_norm.bias"),
-            .has_head = has("output.weight"),
-            .bias = {.qkv = has("layers.0.attention.qkv.bias"),
-                     .out = has("layers.0.attention.out.bias"),
-                     .mlp = has("layers.0.mlp.up.bias")}};
+    return megatron_shapes(layers_, [&](const std::string& name) { return shape_of(name); });
   }
 
   /// Adds all parameters and, if there is a usable one, the optimizer state. The weights are then the optimizer's main

@@ -7,13 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "base/files.h"
 #include "formats/torch_writer.h"
 #include "models/deepspeed_optimizer.h"
+#include "tests/fuzz/read_model.h"
 
 using namespace mtl;
 
@@ -109,31 +109,13 @@ class SmallCheckpoints {
   std::string folder_ = cat(file_exists("/dev/shm") ? "/dev/shm" : "/tmp", "/mtl_deepspeed_fuzz.", ::getpid());
 };
 
-void read_all(const ShardedParameters& parameters) {
-  volatile unsigned sum = 0;
-  for (const auto& [name, parameter] : parameters) {
-    for (const FlatShard& shard : parameter.shards) {
-      std::int64_t count = 0;
-      for (const FlatSegment& segment : shard.segments) {
-        count += segment.count;
-        for (std::byte byte : segment.data.first(segment.count * bits_of(shard.dtype) / 8))
-          sum = sum + std::to_integer<unsigned>(byte);
-      }
-      if (count != whole_slice(shard.shape).count()) std::abort();
-    }
-  }
-}
-
 void read_checkpoint(const std::string& folder) {
   try {
     const DeepSpeedFiles files = list_deepspeed_files(folder);
     DeepSpeedModel model = read_deepspeed_model(files);
-    read_all(model.parameters);
-    const DeepSpeedTraining training = read_deepspeed_training(model, files);
-    if (!training.optimizer) return;
-    read_all(training.optimizer->main);
-    read_all(training.optimizer->exp_avg);
-    read_all(training.optimizer->exp_avg_sq);
+    read_parameters(model.parameters);
+    const ShardedTraining training = read_deepspeed_training(model, files);
+    if (training.optimizer) read_states(*training.optimizer);
   } catch (const Error& error) {
     if (error.code() != Exit::bad_data) throw;
   }

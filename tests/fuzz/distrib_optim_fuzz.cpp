@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "formats/torch_writer.h"
 #include "models/megatron_distrib_optim.h"
+#include "tests/fuzz/read_model.h"
 
 using namespace mtl;
 
@@ -70,27 +71,13 @@ class SmallRun {
   MegatronModel model_;
 };
 
-void read_all(const std::map<std::string, MegatronParameter>& states) {
-  volatile unsigned sum = 0;
-  for (const auto& [name, parameter] : states) {
-    for (const MegatronShard& shard : parameter.shards) {
-      std::vector<std::byte> elements(shard.tensor->count() * sizeof(float));
-      read_elements(*shard.tensor, 0, elements);
-      for (std::byte byte : elements) sum = sum + std::to_integer<unsigned>(byte);
-    }
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const SmallRun run;
   run.write_states(data, size);
   try {
-    const MegatronOptimizer states = read_distributed_optimizer(run.model());
-    read_all(states.main);
-    read_all(states.exp_avg);
-    read_all(states.exp_avg_sq);
+    read_states(read_distributed_optimizer(run.model()));
   } catch (const Error&) {
   }
   return 0;
