@@ -164,16 +164,6 @@ TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<in
   return piece;
 }
 
-std::vector<Slice> split_range(const Slice& box, std::int64_t begin, std::int64_t end) {
-  std::vector<Slice> out;
-  for_each_box(box.size, begin, end, [&](const Sizes& first, const Sizes& size) {
-    Slice part = whole_slice(size);
-    for (std::size_t axis = 0; axis < first.size(); ++axis) part.offset[axis] = box.offset[axis] + first[axis];
-    out.push_back(std::move(part));
-  });
-  return out;
-}
-
 bool is_same_order(const TensorPiece& piece) {
   return piece.file_offset == 0 && piece.file_strides == row_major_strides(piece.box.size);
 }

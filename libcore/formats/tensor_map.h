@@ -33,9 +33,6 @@ TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<in
 void for_each_box(
     const std::vector<std::int64_t>& size, std::int64_t begin, std::int64_t end,
     const std::function<void(const std::vector<std::int64_t>& first, const std::vector<std::int64_t>& size)>& found);
-/// Cuts the row-major element range [begin, end) of a box into boxes. The elements of each are consecutive in the
-/// range, and the boxes are in order.
-std::vector<Slice> split_range(const Slice& box, std::int64_t begin, std::int64_t end);
 
 /// True if the file tensor starts with the box's elements, in the same order.
 bool is_same_order(const TensorPiece& piece);

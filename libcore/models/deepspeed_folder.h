@@ -6,7 +6,7 @@
 //   DIR/global_step1000/layer_LL-model_TT-model_states.pt              weights, of a pipeline's module LL
 //   DIR/global_step1000/[bf16_]zero_pp_rank_D_mp_rank_RR_optim_states.pt   data-parallel rank D's optimizer state
 //   DIR/global_step1000/configs/*.yml                                  GPT-NeoX's configuration
-//   DIR/global_step1000_universal/zero/NAME/*.pt                       a universal checkpoint, deepspeed_universal.h
+//   DIR/global_step1000_universal/zero/NAME/*.pt                       a universal checkpoint, deepspeed_universal.cpp
 //
 // RR is the model-parallel rank: STAGE * (tensor parallel ranks) + TT with pipeline modules, otherwise TT.
 #pragma once

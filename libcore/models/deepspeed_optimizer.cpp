@@ -3,10 +3,7 @@
 #include <algorithm>
 
 #include "base/printable.h"
-#include "models/deepspeed_adam.h"
-#include "models/deepspeed_partitions.h"
 #include "models/deepspeed_state.h"
-#include "models/deepspeed_universal.h"
 
 namespace mtl {
 

@@ -1,6 +1,5 @@
 // Reads the optimizer state and the training state in DeepSpeed's checkpoints: fp32 weights and Adam's moments of every
-// parameter, from partitions (deepspeed_partitions.h), from the model's files (deepspeed_adam.h) or from universal
-// checkpoints (deepspeed_universal.h).
+// parameter, of model-parallel ranks (deepspeed_state.h) or of universal checkpoints (deepspeed_universal.cpp).
 #pragma once
 
 #include "models/deepspeed_model.h"

@@ -1,5 +1,5 @@
-// What the readers of DeepSpeed's optimizer states share: looking up entries of a file, and the state of one
-// model-parallel rank, which they fill. Everything throws Error(bad_data) with the file's name.
+// Reads the optimizer state of one model-parallel rank in DeepSpeed's checkpoints: partitions of flattened groups, or
+// torch's own states. Throws Error(bad_data) with the file's name.
 #pragma once
 
 #include <string>
@@ -14,22 +14,6 @@ template <class... Parts>
 [[noreturn]] void refuse_optimizer(const TorchFile& file, const Parts&... parts) {
   fail_at(Exit::bad_data, file.path(), "the optimizer state ", parts...);
 }
-
-/// Returns a dict's entry.
-PickleValue required_entry(const TorchFile& file, PickleValue dict, std::string_view key);
-/// Returns the entry of a group in a list; `what` names it.
-PickleValue group_entry(const TorchFile& file, PickleValue list, std::size_t group, std::string_view what);
-/// Returns a dict's entry under an integer key.
-PickleValue numbered_entry(const TorchFile& file, PickleValue dict, std::int64_t number);
-/// Returns a flat fp32 tensor; `what` names it.
-const TorchTensor& flat_tensor(const TorchFile& file, PickleValue value, std::string_view what);
-/// Reads a number of steps: an integer, a float or a tensor with one element. 0 if it is missing.
-std::int64_t steps_in(const TorchFile& file, PickleValue dict);
-
-/// Partitions of a flattened group, in order.
-using Partitions = std::vector<ShardSegment>;
-/// Returns the segments with the elements [begin, begin + count) of a flattened group.
-std::vector<ShardSegment> cut(const Partitions& partitions, std::int64_t begin, std::int64_t count);
 
 /// A model-parallel rank, and the state of all ranks, to which its part is added.
 struct DeepSpeedRank {
@@ -46,5 +30,12 @@ struct DeepSpeedRank {
     add_state(to, model, name, tensor_rank, std::move(segments));
   }
 };
+
+/// Adds a rank's state from the files of its data-parallel ranks, in their order.
+void read_deepspeed_partitions(const DeepSpeedRank& rank, const std::vector<const TorchFile*>& shards);
+
+/// Adds a rank's state from the entry `optimizer` of its file. In a pipeline, model.order[first_of_stage] is the
+/// stage's first parameter; then sets it to the next stage's.
+void read_deepspeed_adam(const DeepSpeedRank& rank, PickleValue optimizer, std::size_t& first_of_stage);
 
 }  // namespace mtl

@@ -39,7 +39,6 @@ class MappedReader : public TensorReader {
   };
 
   void add_tensor(SavedTensor tensor, Places places);
-  const Places& places(std::size_t index) const { return places_[index]; }
 
  private:
   void check_record(const Places& from, std::size_t piece, const std::byte* end) const;
