@@ -39,7 +39,8 @@ check_page() {
 }
 
 tools=0
-for path in "$BIN"/mtl-*; do
+PATH=$TESTS/../apps:$PATH  # mtl-demo
+for path in "$BIN"/mtl-* "$TESTS/../apps/mtl-demo"; do
   [ -x "$path" ] || continue
   check_page "$(basename "$path")"
   tools=$((tools + 1))
