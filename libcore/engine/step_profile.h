@@ -15,15 +15,16 @@ namespace mtl {
 
 struct StepProfile {
   Profile profile{Device::meta};
-  /// By entry of `profile`: how many entries in a real step it represents. The third micro-batch represents all but the
-  /// first two, which are special in the ring of sharded gradients (optim/param_memory.h), and the last.
+  /// By entry of `profile`: how many entries of a real step it stands for. Those of the third micro-batch stand for all
+  /// between the second and the last. The first two stand only for themselves: with a ring of gradients
+  /// (optim/param_memory.h), a micro-batch ends the last sums of the one before, and those of the first are not added.
   std::vector<double> weights;
 };
 
-/// Profiles forward and backward of at most four micro-batches, and the update. Each micro-batch passes through all
-/// chunks and back before the next begins (counting_schedule()). Otherwise, operations between ranks start, and are
-/// waited for, as in a run. With Overlap::gather, the next step's first micro-batch follows, with a weight of 0: it
-/// waits for the gathers.
+/// Profiles forward and backward of at most four micro-batches, and the update. Unlike in a run, each micro-batch
+/// passes through all chunks and back before the next begins (counting_schedule()). Operations between ranks start, and
+/// are waited for, where a run does so. With Overlap::gather, the next step's first micro-batch follows, because it
+/// waits for the gathers; its weight is 0.
 StepProfile profile_on_meta(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                             ParamTraffic::Overlap overlap = {});
 

@@ -100,9 +100,9 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
   }
 }
 
-/// Runs `count` new tokens in each of `rows` sequences, which then have `length` tokens; only models whose rotary
-/// frequencies depend on it read `length`. on_host_ holds the new tokens' ids and positions. Writes logits from row
-/// `first` on.
+/// Runs `count` new tokens in each of `rows` sequences. on_host_ holds their ids and positions. Writes logits from row
+/// `first` on. `length` is the number of tokens that the sequence will have after its last piece; only models whose
+/// rotary frequencies depend on it read it, and these run their sequences one by one.
 void Decoder::run(std::int64_t first, std::int64_t rows, std::int64_t count, std::int64_t length, Chunk::Cache& past) {
   Batch batch;
   batch.tokens = tokens_.flat(0, rows * count).view({rows, count});

@@ -62,7 +62,8 @@ class ListSchedule {
     std::fill(at_.front().inputs.begin(), at_.front().inputs.end(), 0);
     std::vector<double> decisions(stages_.size());
     for (int s = 0; s < places.stages; ++s) decisions[s] = decision(s);
-    // The earliest decision comes next: actions that start later make nothing ready for it.
+    // Each turn starts the action that can start first. An action that starts later cannot make another one ready
+    // before it, so the choice is final. Only the stage and its neighbors then decide anew.
     for (std::size_t left = 3 * at_.size() * at_.front().inputs.size(); left > 0; --left) {
       const auto next = static_cast<int>(std::min_element(decisions.begin(), decisions.end()) - decisions.begin());
       require(decisions[next] < kNever, "a zero-bubble schedule deadlocks");

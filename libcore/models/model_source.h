@@ -47,8 +47,8 @@ class ModelSource {
   std::string kind() const;
   /// Returns the folder that contains the model's files and possibly the tokenizer's.
   const std::string& folder() const;
-  /// Returns the training state. Empty for a Hugging Face folder, and for a Megatron-LM checkpoint without optimizer
-  /// state. A Megatron-LM checkpoint with an optimizer_problem() may have a training state.
+  /// Returns the training state; empty if the files have none, such as those of Hugging Face. A model with an
+  /// optimizer_problem() may have a training state.
   std::optional<TrainState> state() const;
   /// Returns lines of text that distinguish this model from another one in a folder with the same name, for example on
   /// another host. For a checkpoint: the hash of the manifest, which contains the hashes of all data. For the other

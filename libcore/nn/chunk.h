@@ -3,11 +3,11 @@
 // a single chunk.
 //
 // A chunk is a list of units, which run in order. A unit is a plain struct with these functions:
-//   forward(ctx, x, y, batch, cache)     y = f(x); keeps in `cache` and in the slot what backward needs
-//   backward(ctx, dx, dy, batch, cache)  computes dx, the gradient of x, from dy, the gradient of y
-//   params(visit)
-// The caller allocates y. If a unit's cache is not needed, all memory that the unit itself allocates can then be
-// released.
+//   forward   y = f(x); keeps in its cache and in the slot what backward needs
+//   backward  computes dx, the gradient of x, from dy, the gradient of y
+//   params    visits its parameters
+// An embedding has no dx. A head has losses in place of y, and backward computes them, too; it has no dy. The caller
+// allocates y. If a unit's cache is not needed, all memory that the unit itself allocates can then be released.
 //
 // The chunk's loops do the work common to all units. Each unit runs while the chunk leases its parameter values and, in
 // backward, its gradients. Offloaded layers' activations are copied to the host and back (nn/activation_offload.h).

@@ -39,7 +39,7 @@ inline constexpr std::size_t kValues = 0, kGradients = 1, kFirstState = 2;
 /// One parameter's range in a bucket.
 struct Segment {
   int param;           // index into ParamMemory::specs()
-  std::int64_t begin;  // index of the first element in the bucket
+  std::int64_t begin;  // index in the bucket of the parameter's first element
   std::int64_t count;  // number of elements, including padding
 };
 

@@ -49,7 +49,7 @@ std::optional<Style> style_named(const std::array<const char*, N>& names, const 
   return found == names.end() ? std::nullopt : std::optional(static_cast<Style>(found - names.begin()));
 }
 
-/// A resolved schedule. Members whose names end in `_steps` are in samples.
+/// A resolved schedule. Members whose names end in `_steps` count samples, as in Megatron-LM's scheduler.
 struct LrScheduleOptions {
   double lr = 0;
   double min_lr = 0;

@@ -1,5 +1,6 @@
 // Update rules. A rule declares the states it keeps for every parameter, and uses them to update ranges of elements.
-// Parameter stores, checkpoints and memory plans know nothing else about a rule.
+// Parameter stores, checkpoints and memory plans know only the states, which they are given. Whoever gives them names
+// AdamW, the only rule, by type, and so does the optimizer.
 #pragma once
 
 #include <optional>
