@@ -37,6 +37,7 @@ QkNormBytes check_qk_norm(const Tensor& x, const QkNorm& norm) {
 void qk_norm_rotary_forward(Stream& stream, Tensor y, Tensor x, const QkNorm& norm, float eps) {
   const auto [heads, others] = check_qk_norm(x, norm);
   expect_tensor("qk_norm_rotary y", y, x.dtype(), x.shape());
+  require(y.raw() == nullptr || y.raw() != x.raw(), "qk_norm_rotary: y is x");  // meta tensors have no address
   stream.count(0, 2 * heads + others);
   run<cpu::qk_norm_rotary_forward, cuda::qk_norm_rotary_forward>(stream, y, x, norm, eps);
 }

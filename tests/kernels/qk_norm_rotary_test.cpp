@@ -143,4 +143,6 @@ TEST_CASE("qk_norm_rotary: meta counts the scratch and bytes of a real run") {
   throws(x, {gamma, gamma, norm.q_rstd, norm.k_rstd, meta({6, 2, 33})}, "33 pairs do not fit");
   CHECK_THROWS_WITH(qk_norm_rotary_backward(counted, counted_scratch, x, {meta({63})}, {}, x, norm),
                     doctest::Contains("qk_norm_rotary dq_gamma"));
+  CHECK_THROWS_WITH(qk_norm_rotary_forward(real, p.x, p.x, p.norm(p.q_rstd, p.k_rstd), kQkEps),
+                    doctest::Contains("y is x"));
 }
