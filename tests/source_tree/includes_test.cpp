@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
-#include "base/str.h"
+#include "tests/source_tree/pages.h"
 
 using namespace mtl;
+using namespace mtl::test;
 
 namespace {
 
@@ -151,6 +151,28 @@ TEST_CASE("includes: every include follows the order of the modules") {
     REQUIRE_MESSAGE(visible_modules().count(module_of(file)) == 1, file, " is in no known module");
     for (const std::string& violation : violations(file, read_file("../" + file))) FAIL_CHECK(violation);
   }
+}
+
+TEST_CASE("includes: CONTRIBUTING's chains of modules are visible") {
+  static const std::regex module("[a-z]+");
+  const auto modules_in = [](const std::string& text) {
+    return std::set<std::string>(std::sregex_token_iterator(text.begin(), text.end(), module), {});
+  };
+  int links = 0;
+  for (const std::string& chain : code_of(prose_of("../CONTRIBUTING.md"))) {
+    const std::vector<std::string> parts = split(chain, '<');
+    for (std::size_t i = 1; i < parts.size() && parts[i].starts_with("-"); ++i) {
+      for (const std::string& lower : modules_in(parts[i - 1])) {
+        for (const std::string& higher : modules_in(parts[i])) {
+          CAPTURE(lower);
+          CAPTURE(higher);
+          ++links;
+          CHECK(visible_modules().at(higher).contains(lower));
+        }
+      }
+    }
+  }
+  CHECK(links > 10);
 }
 
 TEST_CASE("includes: the checker finds every kind of violation") {
