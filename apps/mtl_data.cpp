@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/shell_word.h"
 #include "base/str.h"
+#include "base/texts.h"
 #include "cli/build_info.h"
 #include "cli/data/commands.h"
 #include "cli/run_main.h"
@@ -69,8 +70,7 @@ int refuse_command(const std::string& word) {
     std::fprintf(stderr, "mtl-data: %s\n", missing->message.c_str());
     return static_cast<int>(Exit::usage);
   }
-  std::vector<std::string> names;
-  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::vector<std::string> names = texts_of(kCommands, &Command::name);
   const std::string guess = nearest(word, names);
   const std::string hint =
       guess.empty() ? cat("the commands are ", join(names, ", ")) : cat("did you mean ", guess, "?");

@@ -10,11 +10,11 @@ namespace mtl {
 
 struct Preset {
   std::string name;
-  ArchitectureOptions architecture;
-  std::int64_t seq_length;  // tokens per sample
-  std::int64_t
-      vocab_size;  // of the tokenizer that the model was published with, and its padding if it was published so
-  double dropout;  // for hidden states and attention
+  std::int64_t layers, hidden_size, heads;
+  std::int64_t seq_length;  // tokens per sample, and positions unless `flags` say otherwise
+  std::int64_t vocab_size;  // of the tokenizer of the published model, and its padding if it was published so
+  double dropout;           // for hidden states and attention
+  std::string flags;        // the rest of the architecture, as mtl-train's flags
 };
 
 const std::vector<Preset>& presets();

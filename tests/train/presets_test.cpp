@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include "base/texts.h"
 #include "nn/model_params.h"
 #include "nn/rotary.h"
+#include "tests/doc_table.h"
 #include "tests/golden_lines.h"
 #include "tests/train/resolved.h"
 #include "train/flops.h"
@@ -108,6 +110,18 @@ TEST_CASE("presets: the length, vocabulary, dropout and configuration of each, a
         "--disable-bias-linear --ffn-hidden-size --group-query-attention --hidden-size --max-position-embeddings "
         "--normalization --num-attention-heads --num-layers --num-query-groups --position-embedding-type --rotary-base "
         "--swiglu");
+}
+
+TEST_CASE("presets: docs/models.md lists all of them, in the table's order") {
+  std::vector<std::string> documented;
+  std::string stem;  // "gpt2", for "-345m"
+  for (const auto& row : test::doc_table("../docs/models.md", "| `--model` |")) {
+    for (const std::string& name : test::code_words(row.at(0))) {
+      if (!name.starts_with("-")) stem = name.substr(0, name.rfind('-'));
+      documented.push_back(name.starts_with("-") ? stem + name : name);
+    }
+  }
+  CHECK(documented == texts_of(presets(), &Preset::name));
 }
 
 TEST_CASE("a flag next to a preset wins and is reported") {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/texts.h"
 #include "train/presets.h"
 
 namespace mtl {
@@ -32,10 +33,8 @@ void refuse_preset(Flags& flags, const std::string& where, const std::string& wh
 
 /// Adds --model NAME. Its check is registered first, so that all other checks see the preset's values.
 void add_preset(Flags& flags, TrainOptions& options) {
-  std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.push_back(preset.name);
   flags.add("--model", &options.architecture.preset, "NAME", "architecture of a known model; other flags override it")
-      .suggest(names);
+      .suggest(texts_of(presets(), &Preset::name));
   flags.check([&flags, &options] {
     ArchitectureOptions& model = options.architecture;
     if (!model.preset) return;

@@ -1,6 +1,7 @@
 #include "cli/train/train_flags.h"
 #include "ckpt/model_formats.h"
 
+#include "base/texts.h"
 #include "cli/flags/architecture_flags.h"
 #include "cli/flags/data_flags.h"
 #include "cli/flags/device_flags.h"
@@ -171,12 +172,6 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
       .only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); });
 }
 
-std::vector<std::string> hardware_names() {
-  std::vector<std::string> names;
-  for (const Hardware& known : known_hardware()) names.push_back(known.name);
-  return names;
-}
-
 void add_profile_flags(Flags& flags, ProfileOptions& profile) {
   const auto is_profiled = [&profile] { return profile.enabled; };
   flags.add_switch("--profile", profile.enabled, "record the operators of some iterations as tables and a trace");
@@ -204,7 +199,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags
       .add("--roofline", &options.roofline, "GPU",
            "with --dry-run: least time of a step and of its operators on this GPU")
-      .one_of(hardware_names())
+      .one_of(texts_of(known_hardware(), &Hardware::name))
       .needs("--dry-run: a run is measured with --profile", [&options] { return options.dry_run; });
   flags.add_switch("--json", options.json, "with --dry-run: print the plan as JSON")
       .needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; });
