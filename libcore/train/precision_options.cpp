@@ -20,30 +20,18 @@ std::string preset_flag(const PrecisionOptions& options) {
   return "--precision " + preset_name(options);
 }
 
-struct DTypeFlag {
-  const char* flag;
-  std::optional<std::string> PrecisionOptions::*name;
-  DType Precision::*dtype;
-};
-
-constexpr DTypeFlag kDTypeFlags[] = {{"--main-params-dtype", &PrecisionOptions::main_params, &Precision::main_params},
-                                     {"--main-grads-dtype", &PrecisionOptions::main_grads, &Precision::main_grads},
-                                     {"--exp-avg-dtype", &PrecisionOptions::exp_avg, &Precision::exp_avg},
-                                     {"--exp-avg-sq-dtype", &PrecisionOptions::exp_avg_sq, &Precision::exp_avg_sq}};
-
-struct RecordedRole {
-  const char* name;
-  DType Precision::*dtype;
-};
-
-/// The dtypes that a resumed run must keep. Precision::load is not one of them, because it affects only initial
-/// weights.
-constexpr RecordedRole kRecordedRoles[] = {
-    {"compute", &Precision::compute},         {"residual", &Precision::residual},
-    {"main_params", &Precision::main_params}, {"main_grads", &Precision::main_grads},
-    {"exp_avg", &Precision::exp_avg},         {"exp_avg_sq", &Precision::exp_avg_sq}};
+constexpr PrecisionDType kDTypes[] = {
+    {"compute", &Precision::compute},
+    {"residual", &Precision::residual},
+    {"main_params", &Precision::main_params, "--main-params-dtype", &PrecisionOptions::main_params,
+     "the weights that the optimizer updates"},
+    {"main_grads", &Precision::main_grads, "--main-grads-dtype", &PrecisionOptions::main_grads, "the summed gradients"},
+    {"exp_avg", &Precision::exp_avg, "--exp-avg-dtype", &PrecisionOptions::exp_avg, "the first moments"},
+    {"exp_avg_sq", &Precision::exp_avg_sq, "--exp-avg-sq-dtype", &PrecisionOptions::exp_avg_sq, "the second moments"}};
 
 }  // namespace
+
+std::span<const PrecisionDType> precision_dtype_flags() { return std::span(kDTypes).subspan(2); }
 
 Precision precision_of(const PrecisionOptions& options) {
   const std::string name = preset_name(options);
@@ -51,10 +39,10 @@ Precision precision_of(const PrecisionOptions& options) {
   for (const PrecisionPreset& preset : precision_presets()) {
     if (preset.name == name) precision = preset.precision;
   }
-  for (const DTypeFlag& flag : kDTypeFlags) {
-    const std::optional<std::string>& given = options.*flag.name;
-    if (given == "fp32") precision.*flag.dtype = DType::f32;
-    if (given == "bf16") precision.*flag.dtype = DType::bf16;
+  for (const PrecisionDType& row : precision_dtype_flags()) {
+    const std::optional<std::string>& given = options.*row.given;
+    if (given == "fp32") precision.*row.dtype = DType::f32;
+    if (given == "bf16") precision.*row.dtype = DType::bf16;
   }
   if (options.grad_reduce_in_bf16) precision.main_grads = DType::bf16;
   if (options.fp32_residual) precision.residual = DType::f32;
@@ -69,8 +57,8 @@ std::string precision_mode(const PrecisionOptions& options) {
 
 std::vector<std::string> precision_flags(const PrecisionOptions& options) {
   std::vector<std::string> flags;
-  for (const DTypeFlag& flag : kDTypeFlags) {
-    if (const std::optional<std::string>& name = options.*flag.name) flags.push_back(cat(flag.flag, " ", *name));
+  for (const PrecisionDType& row : precision_dtype_flags()) {
+    if (const std::optional<std::string>& name = options.*row.given) flags.push_back(cat(row.flag, " ", *name));
   }
   if (options.grad_reduce_in_bf16) flags.emplace_back("--grad-reduce-in-bf16");
   if (options.fp32_residual) flags.emplace_back("--fp32-residual-connection");
@@ -96,11 +84,11 @@ void check_precision(const PrecisionOptions& options, const ReportProblem& repor
   if (options.preset && (options.bf16 || options.fp16))
     report("--precision " + *options.preset,
            cat("excludes ", options.bf16 ? "--bf16" : "--fp16", "; use only one of them"));
-  for (const DTypeFlag& flag : kDTypeFlags) {
-    const std::string given = (options.*flag.name).value_or("fp32");
+  for (const PrecisionDType& row : precision_dtype_flags()) {
+    const std::string given = (options.*row.given).value_or("fp32");
     if (given == "fp32" || given == "bf16") continue;
     const bool is_megatron_dtype = given == "fp16" || given == "fp8";
-    report(cat(flag.flag, " ", given),
+    report(cat(row.flag, " ", given),
            is_megatron_dtype
                ? "is not supported in this version, because its range is too small without scale factors of its "
                  "own; use fp32 or bf16"
@@ -131,7 +119,7 @@ void check_precision(const PrecisionOptions& options, const ReportProblem& repor
 
 Json precision_record(const Precision& precision) {
   Json out = Json::object();
-  for (const RecordedRole& role : kRecordedRoles) out.set(role.name, name_of(precision.*role.dtype));
+  for (const PrecisionDType& row : kDTypes) out.set(row.name, name_of(precision.*row.dtype));
   out.set("stochastic_rounding", precision.stochastic_rounding);
   return out;
 }
@@ -140,9 +128,9 @@ std::string precision_difference(const Json* record, const Precision& precision)
   const Json fp32 = precision_record(kPrecisionFp32);
   const Json& saved = record != nullptr && record->is_object() ? *record : fp32;
   std::vector<std::string> differences;
-  for (const RecordedRole& role : kRecordedRoles) {
-    const std::string was = saved.string_or(role.name, name_of(DType::f32)), is = name_of(precision.*role.dtype);
-    if (was != is) differences.push_back(cat(role.name, " ", was, ", not ", is));
+  for (const PrecisionDType& row : kDTypes) {
+    const std::string was = saved.string_or(row.name, name_of(DType::f32)), is = name_of(precision.*row.dtype);
+    if (was != is) differences.push_back(cat(row.name, " ", was, ", not ", is));
   }
   if (saved.bool_or("stochastic_rounding", false) != precision.stochastic_rounding)
     differences.push_back(precision.stochastic_rounding ? "no stochastic rounding" : "stochastic rounding");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,18 @@ struct PrecisionOptions {
 
   bool has_constant_scale() const { return loss_scale.value_or(0) != 0; }
 };
+
+/// A dtype that a resumed run must keep, and the flag that chooses it, if any. Precision::load is not one of them,
+/// because it affects only initial weights.
+struct PrecisionDType {
+  const char* name;  // in checkpoints
+  DType Precision::*dtype;
+  const char* flag = nullptr;
+  std::optional<std::string> PrecisionOptions::*given = nullptr;
+  const char* meaning = nullptr;  // in the flag's help: "dtype of ..."
+};
+/// Returns those that a flag chooses.
+std::span<const PrecisionDType> precision_dtype_flags();
 
 /// Returns the requested precision. Ignores dtypes that check_precision() rejects.
 Precision precision_of(const PrecisionOptions& options);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "base/str.h"
+#include "tests/doc_table.h"
 #include "tests/error_of.h"
 
 using namespace mtl;
@@ -23,6 +24,23 @@ TEST_CASE("precision presets: the dtypes of each column, and bytes per parameter
   CHECK(got == want);
   CHECK(find_precision("fp32") == kPrecisionFp32);
   CHECK(test::error_of([] { find_precision("fp8"); }) == "no precision is named 'fp8'");
+}
+
+TEST_CASE("precision presets: docs/precision.md and the manual page have the rows of the table") {
+  std::vector<std::string> expected, documented, manual;
+  for (const PrecisionPreset& preset : precision_presets()) {
+    const auto [load, mixed, preparation, training, optimizer] = precision_row(preset.precision);
+    const std::int64_t bytes = bytes_per_parameter(preset.precision);
+    expected.push_back(cat(join({preset.name, load, mixed, preparation, training, optimizer}, " "), " ", bytes));
+    manual.push_back(format("%-12s %-5s %-16s %-18s %-9s %-9s %3d", preset.name, load.c_str(), mixed.c_str(),
+                            preparation.c_str(), training.c_str(), optimizer.c_str(), static_cast<int>(bytes)));
+  }
+  for (std::vector<std::string> row : test::doc_table("../docs/precision.md", "| `--precision` |")) {
+    row.at(0) = row.at(0).substr(0, row.at(0).find(' '));  // without the flag of the same name
+    documented.push_back(join(row, " "));
+  }
+  CHECK(documented == expected);
+  CHECK(read_file("../man/mtl-train.1.scd").find(cat("\n", join(manual, "\n"), "\n```")) != std::string::npos);
 }
 
 TEST_CASE("precision presets: the bytes per parameter of each role, in bf16 and with bf16 main gradients") {

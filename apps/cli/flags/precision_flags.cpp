@@ -1,5 +1,6 @@
 #include "cli/flags/precision_flags.h"
 
+#include "base/texts.h"
 #include "optim/precision_presets.h"
 
 namespace mtl {
@@ -12,17 +13,13 @@ bool has_narrow_main_params(const PrecisionOptions& options) { return precision_
 }  // namespace
 
 void add_precision_flags(Flags& flags, PrecisionOptions& options) {
-  std::vector<std::string> names;
-  for (const PrecisionPreset& preset : precision_presets()) names.push_back(preset.name);
-  flags.add("--precision", &options.preset, "NAME", "dtypes of all roles by name (default: fp32)").one_of(names);
+  flags.add("--precision", &options.preset, "NAME", "dtypes of all roles by name (default: fp32)")
+      .one_of(texts_of(precision_presets(), &PrecisionPreset::name));
   flags.add_switch("--bf16", options.bf16, "compute in bf16, with main weights, gradients and moments in fp32");
   flags.add_switch("--fp16", options.fp16,
                    "compute in fp16, with main weights, gradients and moments in fp32 and a dynamic loss scale");
-  flags.add("--main-params-dtype", &options.main_params, "DTYPE",
-            "dtype of the weights that the optimizer updates: fp32 or bf16");
-  flags.add("--main-grads-dtype", &options.main_grads, "DTYPE", "dtype of the summed gradients: fp32 or bf16");
-  flags.add("--exp-avg-dtype", &options.exp_avg, "DTYPE", "dtype of the first moments: fp32 or bf16");
-  flags.add("--exp-avg-sq-dtype", &options.exp_avg_sq, "DTYPE", "dtype of the second moments: fp32 or bf16");
+  for (const PrecisionDType& row : precision_dtype_flags())
+    flags.add(row.flag, &(options.*row.given), "DTYPE", cat("dtype of ", row.meaning, ": fp32 or bf16"));
   flags.add_switch("--grad-reduce-in-bf16", options.grad_reduce_in_bf16, "same as --main-grads-dtype bf16");
   flags.add_switch("--accumulate-allreduce-grads-in-fp32,--fp32-allreduce", options.accumulate_grads_in_fp32,
                    "refuse main gradients in bf16");
