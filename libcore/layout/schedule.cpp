@@ -55,6 +55,12 @@ void check_interleaved(int stages, int chunks, std::int64_t micro_batches, int g
 
 }  // namespace
 
+ScheduleKind find_schedule(std::string_view name) {
+  const auto row = std::ranges::find(kSchedules, name, &ScheduleTraits::name);
+  require(row != kSchedules.end(), "no schedule is named '", name, "'");
+  return row->kind;
+}
+
 std::vector<Action> gpipe(int stages, int stage, int micro_batches) {
   check_stage(stages, stage, micro_batches);
   return one_chunk(micro_batches, micro_batches);
@@ -99,9 +105,7 @@ void check_micro_batches(const Layout& layout, std::int64_t micro_batches) {
 }
 
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches, std::optional<int> largest) {
-  require(layout.schedule == ScheduleKind::interleaved || layout.schedule == ScheduleKind::zero_bubble_v ||
-              layout.chunks == 1,
-          "the schedule cannot have several chunks");
+  require(layout.chunks == 1 || traits_of(layout.schedule).chunks != 1, "the schedule cannot have several chunks");
   if (layout.schedule == ScheduleKind::gpipe) return gpipe(layout.stages(), stage, micro_batches);
   if (layout.schedule == ScheduleKind::one_forward_one_backward)
     return one_forward_one_backward(layout.stages(), stage, micro_batches);
@@ -145,7 +149,7 @@ StepSchedule rank_schedule(const Layout& layout, int micro_batches, std::optiona
 
 StepSchedule rank_schedule(const Layout& layout, const std::vector<Action>& of_stage) {
   StepSchedule schedule(with_communication(of_stage, layout.places(), layout.stage()));
-  schedule.unreceived = layout.schedule == ScheduleKind::zero_bubble_v
+  schedule.unreceived = layout.places().arrangement == Arrangement::vee
                             ? layout.stages()
                             : 1 + std::max(layout.group - layout.stages(), 0);
   return schedule;

@@ -17,10 +17,24 @@
 
 namespace mtl {
 
-/// The names of the ScheduleKinds in flags and reports, in declaration order.
-inline constexpr std::array<std::string_view, 6> kScheduleNames = {"gpipe", "1f1b",  "interleaved",
-                                                                   "zb-h1", "zb-h2", "zb-v"};
-constexpr std::string_view schedule_name(ScheduleKind kind) { return kScheduleNames.at(enum_index(kind)); }
+/// A row of the table of schedules.
+struct ScheduleTraits {
+  ScheduleKind kind;
+  std::string_view name;        // in flags and reports
+  int chunks = 1;               // per stage; 0: any number from 2
+  bool defers_weights = false;  // has weight actions
+};
+/// In the order of ScheduleKind.
+inline constexpr auto kSchedules = std::to_array<ScheduleTraits>({{ScheduleKind::gpipe, "gpipe"},
+                                                                  {ScheduleKind::one_forward_one_backward, "1f1b"},
+                                                                  {ScheduleKind::interleaved, "interleaved", 0},
+                                                                  {ScheduleKind::zero_bubble_1, "zb-h1", 1, true},
+                                                                  {ScheduleKind::zero_bubble_2, "zb-h2", 1, true},
+                                                                  {ScheduleKind::zero_bubble_v, "zb-v", 2, true}});
+constexpr const ScheduleTraits& traits_of(ScheduleKind kind) { return kSchedules.at(enum_index(kind)); }
+constexpr std::string_view schedule_name(ScheduleKind kind) { return traits_of(kind).name; }
+/// Returns the schedule with this name. Throws Error(failure) if there is none.
+ScheduleKind find_schedule(std::string_view name);
 
 /// A `weight` action computes the weight gradients that a backward deferred. In schedules without such actions, each
 /// backward computes its own weight gradients.
@@ -54,10 +68,7 @@ int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int
 std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
 
 /// Returns true if the schedule has weight actions.
-inline bool defers_weights(ScheduleKind kind) {
-  return kind == ScheduleKind::zero_bubble_1 || kind == ScheduleKind::zero_bubble_2 ||
-         kind == ScheduleKind::zero_bubble_v;
-}
+constexpr bool defers_weights(ScheduleKind kind) { return traits_of(kind).defers_weights; }
 /// Throws Error(usage) if the layout's schedule cannot run a step with `micro_batches` micro-batches.
 void check_micro_batches(const Layout& layout, std::int64_t micro_batches);
 /// Return the actions for one stage or for all stages in a step with `micro_batches` micro-batches, without

@@ -61,18 +61,18 @@ class Enumeration {
 
   void add_schedules(LayoutChoice choice, std::int64_t data) {
     const std::int64_t places = request_.config.num_layers + 2;
-    for (ScheduleKind kind : {ScheduleKind::one_forward_one_backward, ScheduleKind::gpipe, ScheduleKind::interleaved,
-                              ScheduleKind::zero_bubble_1, ScheduleKind::zero_bubble_2, ScheduleKind::zero_bubble_v}) {
-      choice.schedule = kind;
-      const bool is_interleaved = kind == ScheduleKind::interleaved;
-      choice.chunks = is_interleaved || kind == ScheduleKind::zero_bubble_v ? 2 : 1;
+    auto rows = kSchedules;
+    std::swap(rows[enum_index(ScheduleKind::gpipe)], rows[enum_index(ScheduleKind::one_forward_one_backward)]);
+    for (const ScheduleTraits& row : rows) {  // 1F1B first: it is preferred where GPipe is as fast
+      choice.schedule = row.kind;
+      choice.chunks = row.chunks == 0 ? 2 : row.chunks;
       for (; choice.chunks * choice.pipeline <= places; ++choice.chunks) {
         for (bool is_balanced : {false, true}) {
           if (is_balanced && !std::has_single_bit(static_cast<unsigned>(choice.chunks))) continue;
           choice.is_balanced = is_balanced;
           add_stages(choice, data);
         }
-        if (!is_interleaved) break;
+        if (row.chunks != 0) break;
       }
     }
   }

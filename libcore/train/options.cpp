@@ -279,13 +279,12 @@ std::int64_t ParallelOptions::chunks(std::optional<std::int64_t> num_layers) con
   if (!layout.layer_counts.empty()) return (std::ssize(layout.layer_counts) + pipeline - 1) / pipeline;
   if (virtual_stages) return *virtual_stages;
   if (layers_per_virtual_stage && num_layers) return *num_layers / (pipeline * *layers_per_virtual_stage);
-  return schedule == "zb-v" ? 2 : 1;
+  return schedule ? std::max(1, traits_of(find_schedule(*schedule)).chunks) : 1;
 }
 
 ScheduleKind ParallelOptions::schedule_kind(std::optional<std::int64_t> num_layers) const {
   if (!schedule) return chunks(num_layers) > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward;
-  return static_cast<ScheduleKind>(std::find(kScheduleNames.begin(), kScheduleNames.end(), *schedule) -
-                                   kScheduleNames.begin());
+  return find_schedule(*schedule);
 }
 
 namespace {

@@ -85,9 +85,7 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
   shape.layout.sequence_parallel = sequence != 0;
   shape.layout.zero = shard;
   if (offload != 0) shape.layout.optimizer_folder = std::filesystem::temp_directory_path();
-  const auto kind = std::find(kScheduleNames.begin(), kScheduleNames.end(), schedule);
-  REQUIRE(kind != kScheduleNames.end());
-  shape.layout.schedule = static_cast<ScheduleKind>(kind - kScheduleNames.begin());
+  shape.layout.schedule = find_schedule(schedule);
   if (shape.layout.schedule == ScheduleKind::interleaved || shape.layout.schedule == ScheduleKind::zero_bubble_v) {
     shape.layout.chunks = 2;
     shape.layout.layer_counts =

@@ -6,6 +6,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/texts.h"
+#include "tests/doc_table.h"
+#include "tests/error_of.h"
 #include "tests/golden_lines.h"
 #include "tests/layout/pipelines.h"
 
@@ -127,4 +130,21 @@ TEST_CASE("communication: the ends of the model have no peer") {
   CHECK(peer_stage({ActionKind::receive_forward, 0, 1}, {4, 2}, 0) == 3);
   CHECK(peer_stage({ActionKind::send_backward, 0, 1}, {4, 2}, 0) == 3);
   CHECK(peer_stage({ActionKind::receive_backward, 0, 0}, {4, 2}, 3) == 0);
+}
+
+TEST_CASE("schedules: docs/parallel.md has a row for each, and names lead to their kinds") {
+  // Those that run without --pipeline-schedule are there under other names.
+  std::vector<std::string> documented = {"1f1b", "interleaved"};
+  const auto rows = test::doc_table("../docs/parallel.md", "| schedule | flags |");
+  for (const auto& row : rows) {
+    const std::string flag = "`--pipeline-schedule ";
+    if (starts_with(row.at(1), flag)) documented.push_back(row[1].substr(flag.size(), row[1].size() - flag.size() - 1));
+  }
+  std::vector<std::string> names = texts_of(kSchedules, &ScheduleTraits::name);
+  CHECK(rows.size() == names.size());
+  std::ranges::sort(documented);
+  std::ranges::sort(names);
+  CHECK(documented == names);
+  for (const ScheduleTraits& row : kSchedules) CHECK(find_schedule(schedule_name(row.kind)) == row.kind);
+  CHECK(test::error_of([] { find_schedule("2f2b"); }) == "no schedule is named '2f2b'");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/texts.h"
 #include "layout/layer_layout.h"
 #include "layout/schedule.h"
 
@@ -101,7 +102,7 @@ Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std
   return flags
       .add(names, &options.schedule, "NAME",
            "order of micro-batches within a stage (default: 1f1b, or interleaved with several chunks per stage)")
-      .one_of({kScheduleNames.begin(), kScheduleNames.end()});
+      .one_of(texts_of(kSchedules, &ScheduleTraits::name));
 }
 
 void add_interleaving_flags(Flags& flags, ParallelOptions& options) {

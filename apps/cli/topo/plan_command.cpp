@@ -9,6 +9,7 @@
 #include "base/heeded_signals.h"
 #include "base/inputs.h"
 #include "base/str.h"
+#include "base/texts.h"
 #include "cli/flags/layout_flags.h"
 #include "cli/flags/precision_flags.h"
 #include "cli/run_main.h"
@@ -45,7 +46,7 @@ void add_fixed_flags(Flags& flags, FixedLayout& fixed) {
   flags.add("--context-parallel-size", &fixed.context, "N", "only layouts with N ranks that share each sequence")
       .within({1, kLargestWorld});
   flags.add("--schedule,--pipeline-schedule", &fixed.schedule, "NAME", "only this schedule for pipelines")
-      .one_of({kScheduleNames.begin(), kScheduleNames.end()});
+      .one_of(texts_of(kSchedules, &ScheduleTraits::name));
   flags
       .add("--num-virtual-stages-per-pipeline-rank", &fixed.chunks, "N",
            "only pipelines with N chunks of layers per stage")
