@@ -38,36 +38,42 @@ HfFamily gpt2() {
   };
 }
 
-std::vector<HfSize> llama_sizes(std::int64_t vocab, std::int64_t ffn, std::int64_t groups, std::int64_t head_dim,
-                                std::int64_t positions) {
-  return {{"vocab_size", &GptConfig::vocab_size, vocab},
-          {"max_position_embeddings", &GptConfig::max_positions, positions},
-          {"hidden_size", &GptConfig::hidden_size, 4096},
-          {"num_hidden_layers", &GptConfig::num_layers, 32},
-          {"num_attention_heads", &GptConfig::num_heads, 32},
-          {"num_key_value_heads", &GptConfig::num_query_groups, groups, true},
-          {"head_dim", &GptConfig::head_dim, head_dim, true},
-          {"intermediate_size", &GptConfig::ffn_hidden_size, ffn}};
-}
+/// What distinguishes Llama and the families derived from it: transformers' default sizes, windows and biases.
+struct LlamaLike {
+  const char *model_type, *architecture;
+  std::int64_t vocab, ffn, groups, head_dim, positions;
+  HfWindow window = HfWindow::none;
+  std::vector<HfBias> biases = {};
+  bool has_qkv_bias = false, has_qk_norm = false;
+};
 
-/// Returns the settings that Llama shares with the families derived from it.
-HfFamily llama_like(const char* model_type, const char* architecture, std::vector<HfSize> sizes) {
+HfFamily llama_like(const LlamaLike& row) {
   GptConfig base;
   base.norm = Norm::rmsnorm;
   base.activation = Activation::silu;
   base.gated_mlp = true;
   base.position_embedding = PositionEmbedding::rotary;
-  base.bias = {false, false, false};
+  base.bias = {row.has_qkv_bias, false, false};
+  base.qk_norm = row.has_qk_norm;
   return {
-      .model_type = model_type,
-      .architecture = architecture,
+      .model_type = row.model_type,
+      .architecture = row.architecture,
       .base = base,
-      .sizes = std::move(sizes),
+      .sizes = {{"vocab_size", &GptConfig::vocab_size, row.vocab},
+                {"max_position_embeddings", &GptConfig::max_positions, row.positions},
+                {"hidden_size", &GptConfig::hidden_size, 4096},
+                {"num_hidden_layers", &GptConfig::num_layers, 32},
+                {"num_attention_heads", &GptConfig::num_heads, 32},
+                {"num_key_value_heads", &GptConfig::num_query_groups, row.groups, true},
+                {"head_dim", &GptConfig::head_dim, row.head_dim, true},
+                {"intermediate_size", &GptConfig::ffn_hidden_size, row.ffn}},
       .norm_eps_key = "rms_norm_eps",
       .norm_eps = 1e-6,
       .activation_key = "hidden_act",
       .activation = "silu",
       .tied = false,
+      .biases = row.biases,
+      .window = row.window,
       .rotary = {"rope_theta", nullptr},
       .dropouts = {{"attention_dropout", &ModelDropout::attention, 0}},
       .modules = {{"embedding.tokens", "embed_tokens"}, {"final_norm", "norm"}},
@@ -84,40 +90,6 @@ HfFamily llama_like(const char* model_type, const char* architecture, std::vecto
                         {"mlp.down", "mlp.down_proj"}},
       .ignored = {"rotary_emb.inv_freq"},
   };
-}
-
-HfFamily llama() {
-  HfFamily family = llama_like("llama", "LlamaForCausalLM", llama_sizes(32000, 11008, 0, 0, 2048));
-  family.biases = {{"attention_bias", false, {&LinearBias::qkv, &LinearBias::out}},
-                   {"mlp_bias", false, {&LinearBias::mlp}}};
-  return family;
-}
-
-HfFamily mistral() {
-  HfFamily family = llama_like("mistral", "MistralForCausalLM", llama_sizes(32000, 14336, 8, 0, 131072));
-  family.window = HfWindow::everywhere;
-  return family;
-}
-
-HfFamily ministral() {
-  HfFamily family = llama_like("ministral", "MinistralForCausalLM", llama_sizes(32000, 14336, 8, 0, 131072));
-  family.window = HfWindow::by_type;
-  return family;
-}
-
-HfFamily qwen2() {
-  HfFamily family = llama_like("qwen2", "Qwen2ForCausalLM", llama_sizes(151936, 22016, 32, 0, 32768));
-  family.base.bias.qkv = true;
-  family.window = HfWindow::from_layer;
-  return family;
-}
-
-HfFamily qwen3() {
-  HfFamily family = llama_like("qwen3", "Qwen3ForCausalLM", llama_sizes(151936, 22016, 32, 128, 32768));
-  family.base.qk_norm = true;
-  family.biases = {{"attention_bias", false, {&LinearBias::qkv, &LinearBias::out}}};
-  family.window = HfWindow::from_layer;
-  return family;
 }
 
 HfFamily gpt_neox() {
@@ -159,7 +131,18 @@ HfFamily gpt_neox() {
 }  // namespace
 
 std::span<const HfFamily> hf_families() {
-  static const std::vector<HfFamily> families = {gpt2(), llama(), mistral(), ministral(), qwen2(), qwen3(), gpt_neox()};
+  const HfBias attention = {"attention_bias", false, {&LinearBias::qkv, &LinearBias::out}},
+               mlp = {"mlp_bias", false, {&LinearBias::mlp}};
+  // Class, defaults for sizes of vocabulary and MLP, groups, head and positions, window, biases.
+  static const std::vector<HfFamily> families = {
+      gpt2(),
+      llama_like({"llama", "LlamaForCausalLM", 32000, 11008, 0, 0, 2048, HfWindow::none, {attention, mlp}}),
+      llama_like({"mistral", "MistralForCausalLM", 32000, 14336, 8, 0, 131072, HfWindow::everywhere}),
+      llama_like({"ministral", "MinistralForCausalLM", 32000, 14336, 8, 0, 131072, HfWindow::by_type}),
+      llama_like({"qwen2", "Qwen2ForCausalLM", 151936, 22016, 32, 0, 32768, HfWindow::from_layer, {}, true}),
+      llama_like(
+          {"qwen3", "Qwen3ForCausalLM", 151936, 22016, 32, 128, 32768, HfWindow::from_layer, {attention}, false, true}),
+      gpt_neox()};
   return families;
 }
 

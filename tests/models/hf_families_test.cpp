@@ -1,6 +1,8 @@
 // Hugging Face folders for every family: reads what transformers wrote, and writes the same file.
 #include <doctest/doctest.h>
 
+#include "base/files.h"
+#include "base/texts.h"
 #include "formats/safetensors.h"
 #include "models/hf_config.h"
 #include "models/hf_folder.h"
@@ -234,4 +236,18 @@ TEST_CASE("hf families: a tensor missing, extra, of another shape or of two type
       "'model.layers.1.self_attn.v_proj.weight' is stored as BF16, but other parts of the same parameter as F16"));
   CHECK(contains(error_after("family_model/qwen3", with("model.layers.2.self_attn.q_norm.weight", {}, 0)),
                  "'model.layers.2.self_attn.q_norm.weight' is missing"));
+}
+
+TEST_CASE("hf families: docs/models.md and the manual page of mtl-convert list them in the table's order") {
+  std::vector<std::string> types = texts_of(hf_families(), &HfFamily::model_type), manual;
+  bool is_inside = false;
+  for (const std::string& line : split(read_file("../man/mtl-convert.1.scd"), '\n')) {
+    if (line.empty()) is_inside = false;
+    if (is_inside && starts_with(line, "|  ")) manual.push_back(line.substr(3));
+    is_inside = is_inside || starts_with(line, "[[ *model_type*");
+  }
+  CHECK(manual == types);
+  const std::string last = types.back(), page = replace_all(read_file("../docs/models.md"), "\n", " ");
+  types.pop_back();
+  CHECK(page.find(cat(" `model_type` ", join(types, ", "), " and ", last, ": ")) != std::string::npos);
 }
