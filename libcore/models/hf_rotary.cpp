@@ -15,33 +15,32 @@ namespace {
 
 using Scaling = RotaryOptions::Scaling;
 
-struct ScalingName {
-  std::string_view hf;  // the value of rope_type
-  Scaling scaling;
-};
-constexpr ScalingName kScalingNames[] = {{"linear", Scaling::linear},
-                                         {"llama3", Scaling::llama3},
-                                         {"yarn", Scaling::yarn},
-                                         {"longrope", Scaling::longrope},
-                                         {"dynamic", Scaling::dynamic}};
-
 constexpr const char* kOriginal = "original_max_position_embeddings";
+const std::vector<std::string_view> kCommonKeys = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+
+/// How transformers spells a scaling: the value of rope_type, and the keys that it reads besides kCommonKeys.
+struct ScalingName {
+  std::string_view hf;
+  Scaling scaling;
+  std::vector<std::string_view> keys;
+};
+const std::vector<ScalingName> kScalingNames = {
+    {"default", Scaling::none, {}},
+    {"linear", Scaling::linear, {"factor"}},
+    {"llama3", Scaling::llama3, {"factor", kOriginal, "low_freq_factor", "high_freq_factor"}},
+    {"yarn",
+     Scaling::yarn,
+     {"factor", kOriginal, "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"}},
+    {"longrope", Scaling::longrope, {"factor", kOriginal, "attention_factor", "short_factor", "long_factor"}},
+    {"dynamic", Scaling::dynamic, {"factor"}}};
+
+const ScalingName& name_of(Scaling scaling) {
+  return *std::ranges::find(kScalingNames, scaling, &ScalingName::scaling);
+}
 
 /// Returns true if transformers reads this key for this scaling.
 bool is_key_of(Scaling scaling, std::string_view key) {
-  static constexpr std::string_view kAll[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
-  const auto is_one_of = [&](std::initializer_list<std::string_view> keys) {
-    return std::ranges::count(keys, key) > 0;
-  };
-  if (std::ranges::count(kAll, key) > 0) return true;
-  if (scaling == Scaling::none) return false;
-  if (key == "factor") return true;
-  if (scaling == Scaling::linear || scaling == Scaling::dynamic) return false;
-  if (key == kOriginal) return true;
-  if (scaling == Scaling::llama3) return is_one_of({"low_freq_factor", "high_freq_factor"});
-  if (key == "attention_factor") return true;
-  if (scaling == Scaling::longrope) return is_one_of({"short_factor", "long_factor"});
-  return is_one_of({"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"});
+  return std::ranges::count(kCommonKeys, key) + std::ranges::count(name_of(scaling).keys, key) > 0;
 }
 
 /// Returns the object under `key`, or nullptr if the value is absent, null, an empty object or not an object. The last
@@ -77,11 +76,10 @@ class RotaryReader {
     const char* type_key = values.find("rope_type") != nullptr ? "rope_type" : "type";
     const std::size_t problems = top_.problem_count();
     const std::string type = values.text(type_key, "default");
-    if (type == "default" || top_.problem_count() > problems) return rotary;
+    if (top_.problem_count() > problems) return rotary;
     const auto named = std::ranges::find(kScalingNames, type, &ScalingName::hf);
     if (named == std::end(kScalingNames)) {
-      values.add_problem(type_key,
-                         cat(", but mtl supports only default, ", join(kScalingNames, ", ", &ScalingName::hf)));
+      values.add_problem(type_key, cat(", but mtl supports only ", join(kScalingNames, ", ", &ScalingName::hf)));
       return rotary;
     }
     rotary.scaling = named->scaling;
@@ -265,7 +263,7 @@ Json scaling_to_hf(const GptConfig& config) {
       out.set("attention_factor", rotary.attention_factor);
   }
   if (rotary.stretches_original()) out.set("original_max_position_embeddings", rotary.original_positions);
-  return out.set("rope_type", std::string(std::ranges::find(kScalingNames, rotary.scaling, &ScalingName::scaling)->hf));
+  return out.set("rope_type", std::string(name_of(rotary.scaling).hf));
 }
 
 }  // namespace
