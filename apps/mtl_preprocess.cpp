@@ -93,9 +93,6 @@ void check(Flags& flags, const PreprocessOptions& options) {
       break;
     }
   }
-  if (options.tokenizer.parse_special_tokens && options.tokenizer.type == "NullTokenizer") {
-    flags.problem("--parse-special-tokens", "has no meaning for NullTokenizer, which has no special tokens; remove it");
-  }
 }
 
 void report_old_spellings(const PreprocessOptions& options, Console& console) {

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "text/stored_file.h"
+#include "text/tokenizer_kinds.h"
 
 namespace mtl {
 
@@ -77,10 +78,6 @@ void append_bytes_as_text(std::string& bytes, std::string& out) {
 }
 
 }  // namespace
-
-bool is_sentencepiece_type(std::string_view type) {
-  return type == "SentencePieceTokenizer" || type == "GPTSentencePieceTokenizer" || type == "Llama2Tokenizer";
-}
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string content, const std::string& source, Options options)
     : content_(std::move(content)),
@@ -230,8 +227,6 @@ std::string sentencepiece_file(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
-  if (options.tokenizer_model.empty())
-    fail(Exit::usage, "--tokenizer-type ", options.type, " requires --tokenizer-model");
   const std::string path = sentencepiece_file(options.tokenizer_model);
   return std::make_unique<SentencePieceTokenizer>(
       read_file(path), path,
@@ -252,7 +247,7 @@ std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {
   if (!file_exists(config_file)) return found;
   Json config = Json::read(config_file);
   std::string type = config.string_or("megatron_tokenizer_type", found.type);
-  if (!is_sentencepiece_type(type))
+  if (const TokenizerKind* kind = find_tokenizer_kind(type); kind == nullptr || kind->open != load_sentencepiece)
     fail(Exit::bad_data, config_file, ": megatron_tokenizer_type is '", type, "', which mtl does not support");
   found.type = type;
   found.legacy_tokenizer = config.bool_or("legacy_tokenizer", false);

@@ -63,13 +63,10 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<std::int32_t> special_of_;  // by id: index in specials_, or -1
 };
 
-/// Returns true for the three names that Megatron-LM uses.
-bool is_sentencepiece_type(std::string_view type);
-
 /// Returns the model file: `path`, or PATH/tokenizer.model if `path` is a folder.
 std::string sentencepiece_file(const std::string& path);
 
-/// options.tokenizer_model is a model file, or a folder with tokenizer.model.
+/// Opens any of the three tokenizers. options.tokenizer_model is a model file, or a folder with tokenizer.model.
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options);
 
 /// Finds the tokenizer.model in a folder, and the options that save() stored. Returns nothing if there is no such

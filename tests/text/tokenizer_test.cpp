@@ -3,10 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 
 #include "base/error.h"
+#include "base/texts.h"
+#include "tests/doc_table.h"
 #include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 #include "tests/sha256.h"
@@ -17,6 +20,7 @@
 #include "text/decompress.h"
 #include "text/null_tokenizer.h"
 #include "text/pretokenizer.h"
+#include "text/tokenizer_kinds.h"
 
 using namespace mtl;
 
@@ -380,4 +384,25 @@ TEST_CASE("NullTokenizer: parses each piece like Python's int(), and refuses ids
                        Error);
   CHECK(NullTokenizer(100, 100).vocab_size() == 101);
   CHECK_THROWS_AS(NullTokenizer(0, {}), Error);
+}
+
+TEST_CASE("tokenizer kinds: docs/data.md lists all of them, and errors name what is missing or unknown") {
+  std::vector<std::string> documented;
+  for (const auto& row : test::doc_table("../docs/data.md", "| `--tokenizer-type` |"))
+    for (const std::string& type : test::code_words(row.at(0))) documented.push_back(type);
+  std::vector<std::string> types = texts_of(tokenizer_kinds(), &TokenizerKind::type);
+  const auto message = [](const char* type) {
+    TokenizerOptions options;
+    options.type = type;
+    return test::error_of([&] { load_tokenizer(options); });
+  };
+  CHECK(message("") == "--tokenizer-type GPT2BPETokenizer requires --vocab-file and --merge-file");
+  CHECK(message("Llama2Tokenizer") == "--tokenizer-type Llama2Tokenizer requires --tokenizer-model");
+  CHECK(message("NullTokenizer") == "--tokenizer-type NullTokenizer requires --vocab-size");
+  CHECK(message("X") ==
+        "--tokenizer-type X is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer, TikTokenizer, "
+        "SentencePieceTokenizer, GPTSentencePieceTokenizer, Llama2Tokenizer or NullTokenizer");
+  std::ranges::sort(types);
+  std::ranges::sort(documented);
+  CHECK(documented == types);
 }

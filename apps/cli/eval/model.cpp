@@ -9,6 +9,7 @@
 #include "cli/run_main.h"
 #include "device/device_choice.h"
 #include "kernels/attention_variant.h"
+#include "text/tokenizer_kinds.h"
 
 namespace mtl {
 
@@ -27,12 +28,12 @@ void add_running_flags(Flags& flags, ModelOptions& options) {
 }
 
 void check_model_tokenizer_flags(Flags& flags, const TokenizerOptions& given) {
-  for (const char* flag :
-       {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model",
-        "--tokenizer-hf-include-special-tokens", "--null-tokenizer-eod", "--legacy-tokenizer", "--vocab-extra-ids",
-        "--tiktoken-pattern", "--tiktoken-num-special-tokens", "--tiktoken-special-tokens"}) {
-    if (flags.was_given(flag)) return check_tokenizer_flags(flags, given);
+  bool is_chosen = flags.was_given("--tokenizer-type");
+  for (const TokenizerKind& kind : tokenizer_kinds()) {
+    for (const TokenizerKind::Flag& flag : kind.flags)
+      is_chosen = is_chosen || (std::string_view(flag.name) != "--vocab-size" && flags.was_given(flag.name));
   }
+  if (is_chosen) check_tokenizer_flags(flags, given);
 }
 
 ModelSource open_source(const ModelOptions& options, Console& console) {
