@@ -1,6 +1,7 @@
 #!/bin/bash
-# Every tool has a manual page that lists exactly the flags in --help and formats without errors. The flag tables in
-# docs/megatron.md are up to date, and those in docs/deepspeed-fsdp.md name flags that exist.
+# Every tool has a manual page that lists exactly the flags in --help, with the values that --help lists, and formats
+# without errors. The flag tables in docs/megatron.md are up to date, and those in docs/deepspeed-fsdp.md name flags
+# that exist.
 . "$(dirname "$0")/lib.sh" "$1"
 MAN=$TESTS/../man
 
@@ -22,6 +23,18 @@ flags_of_page() {
   grep -E '^\*-' "$1" | sed 's/\\//g' | grep -oE '\*-[A-Za-z-][A-Za-z0-9_-]*\*' | tr -d '*'
 }
 
+# values_of TOOL [COMMAND]: prints the flags that list their values, each with these values.
+values_of() {
+  "$@" --list-completions | awk -F'\t' '$1 == "flag" && $4 != "" { sub(/,.*/, "", $2); print $2, $4 }'
+}
+
+# words_of PAGE FLAG: prints the words of the flag's entries. An entry that refers to another flag has none.
+words_of() {
+  sed 's/\\//g' "$1" | awk -v flag="*$2*" '
+    /^\*-/ { is_entry = index($0, flag) } /^#/ { is_entry = 0 } is_entry { text = text " " $0 }
+    END { if (text !~ /The same as/) print text }' | tr -s ' ,;:()\t' '\n' | sed -E 's/^[*_]+|[*_.]+$//g'
+}
+
 check_page() {
   local tool=$1 page=$MAN/$1.1.scd command
   [ -f "$page" ] || { fail "$tool has no manual page man/$tool.1.scd"; return; }
@@ -33,6 +46,17 @@ check_page() {
   [ -s "$WORK/help" ] || fail "$tool --help lists no flags"
   for flag in $(comm -23 "$WORK/help" "$WORK/page"); do fail "man/$tool.1.scd does not describe $flag"; done
   for flag in $(comm -13 "$WORK/help" "$WORK/page"); do fail "man/$tool.1.scd describes $flag, which $tool --help does not list"; done
+  {
+    values_of "$tool"
+    for command in $(commands_of "$tool"); do values_of "$tool" "$command"; done
+  } | sort -u >"$WORK/values"
+  while read -r flag values; do
+    words_of "$page" "$flag" >"$WORK/words"
+    [ "$(wc -w <"$WORK/words")" -gt 0 ] || continue
+    for value in $values; do
+      grep -qxF -- "$value" "$WORK/words" || fail "man/$tool.1.scd does not list the value $value of $flag"
+    done
+  done <"$WORK/values"
   for heading in NAME SYNOPSIS DESCRIPTION OPTIONS EXAMPLES "EXIT STATUS"; do
     grep -q "^# $heading\$" "$page" || fail "man/$tool.1.scd has no section $heading"
   done
