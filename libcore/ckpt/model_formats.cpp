@@ -102,9 +102,10 @@ std::vector<std::string> written_formats(ModelFormats formats) {
 }
 
 const ModelFormat& written_format(std::string_view to, std::string_view ckpt_format) {
-  const std::string flags = cat("--to ", to, ckpt_format == "torch" ? "" : cat(" --ckpt-format ", ckpt_format));
   const ModelFormats formats = model_formats();
-  return *std::ranges::find(formats, flags, &ModelFormat::writes);
+  const std::string flags = cat("--to ", to);
+  const auto found = std::ranges::find(formats, cat(flags, " --ckpt-format ", ckpt_format), &ModelFormat::writes);
+  return found != formats.end() ? *found : *std::ranges::find(formats, flags, &ModelFormat::writes);
 }
 
 std::string loadable_models(ModelFormats formats) {

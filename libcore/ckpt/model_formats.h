@@ -28,7 +28,8 @@ void warn_of_other_model(const std::string& folder, const std::string& model, Co
 
 /// Returns the values of mtl-convert's --to, in the order of the table.
 std::vector<std::string> written_formats(ModelFormats formats = model_formats());
-/// Returns the format that mtl-convert writes with the flags --to and --ckpt-format, which is "torch" by default.
+/// Returns the format that mtl-convert writes with the flags --to, one of written_formats(), and --ckpt-format, which
+/// only some values of --to heed.
 const ModelFormat& written_format(std::string_view to, std::string_view ckpt_format);
 /// Returns the models that --load can name, for a help: "a checkpoint of mtl, Megatron-LM or torchtitan, or a Hugging
 /// Face folder".

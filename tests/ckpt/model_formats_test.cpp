@@ -57,6 +57,13 @@ TEST_CASE("model formats: every row names a test that exists") {
   }
 }
 
+TEST_CASE("model formats: --to and --ckpt-format choose what is written") {
+  CHECK(written_format("megatron", "torch").name == "megatron");
+  CHECK(written_format("megatron", "torch_dist").name == "torch_dist");
+  for (const std::string& to : written_formats()) CHECK(bool(written_format(to, "torch").write));
+  CHECK(written_format("hf", "torch_dist").name == "hf");
+}
+
 TEST_CASE("model formats: the manual pages of the programs with --load name every format's program") {
   for (const char* page : {"train", "eval", "generate", "convert"}) {
     const std::string text = read_file(cat("../man/mtl-", page, ".1.scd"));
