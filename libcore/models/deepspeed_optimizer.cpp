@@ -77,7 +77,7 @@ ShardedStates read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& files,
   for (std::size_t rank = 0; rank < model.ranks; ++rank) {
     const DeepSpeedRank state{.model = model,
                               .file = *model.files[rank],
-                              .tensor_rank = static_cast<int>(rank) % model.tensor_parallel,
+                              .tensor_rank = rank % model.tensor_parallel,
                               .out = out,
                               .steps = steps};
     const auto found = files.shards.find(static_cast<int>(rank));

@@ -9,13 +9,6 @@ namespace mtl {
 
 namespace {
 
-/// Returns a dict's entry.
-PickleValue required_entry(const TorchFile& file, PickleValue dict, std::string_view key) {
-  const std::optional<PickleValue> value = dict.find(key);
-  if (!value) refuse_optimizer(file, "has no '", key, "'");
-  return *value;
-}
-
 /// Returns the entry of a group in a list; `what` names it.
 PickleValue group_entry(const TorchFile& file, PickleValue list, std::size_t group, std::string_view what) {
   if (!list.is(PickleKind::list) || list.size() <= group) refuse_optimizer(file, "has no ", what, " of group ", group);
@@ -93,10 +86,7 @@ std::vector<ShardSegment> cut(const Partitions& partitions, std::int64_t begin, 
 // With elastic_checkpoint, base_optimizer_state is a list of states, one for each group. The partitions of the moments
 // may be longer than those of the weights by padding. bf16's optimizer (BF16_Optimizer) has no zero_stage, and its
 // partitions of the weights contain the padding too.
-class PartitionReader {
- public:
-  explicit PartitionReader(const DeepSpeedRank& rank) : rank_(rank) {}
-
+struct PartitionReader : DeepSpeedRank {
   void read(const std::vector<const TorchFile*>& shards) {
     std::vector<PickleValue> states;
     for (const TorchFile* shard : shards) {
@@ -108,24 +98,23 @@ class PartitionReader {
       Partitions main, exp_avg, exp_avg_sq;
       std::int64_t padding = 0;
       for (std::size_t d = 0; d < shards.size(); ++d) {
-        const TorchFile& file = *shards[d];
-        const PickleValue weights = required_entry(file, states[d], "single_partition_of_fp32_groups");
-        const TorchTensor& partition = flat_tensor(file, group_entry(file, weights, g, "partition"), "a partition");
-        main.push_back({&file, partition});
-        const PickleValue base = base_state(file, required_entry(file, states[d], "base_optimizer_state"), g);
-        exp_avg.push_back(moment(file, base, "exp_avg", partition.count()));
-        exp_avg_sq.push_back(moment(file, base, "exp_avg_sq", partition.count()));
+        const TorchFile& shard = *shards[d];
+        const PickleValue weights = required_entry(shard, states[d], "single_partition_of_fp32_groups");
+        const TorchTensor& partition = flat_tensor(shard, group_entry(shard, weights, g, "partition"), "a partition");
+        main.push_back({&shard, partition});
+        const PickleValue base = base_state(shard, required_entry(shard, states[d], "base_optimizer_state"), g);
+        exp_avg.push_back(moment(shard, base, "exp_avg", partition.count()));
+        exp_avg_sq.push_back(moment(shard, base, "exp_avg_sq", partition.count()));
         const PickleValue rank_padding =
-            group_entry(file, required_entry(file, states[d], "group_paddings"), g, "padding");
+            group_entry(shard, required_entry(shard, states[d], "group_paddings"), g, "padding");
         if (!rank_padding.is(PickleKind::integer) || rank_padding.as_int() < 0)
-          refuse_optimizer(file, "has ", rank_padding.describe(), " as a padding");
+          refuse_optimizer(shard, "has ", rank_padding.describe(), " as a padding");
         if (!states[d].find("zero_stage")) padding += rank_padding.as_int();
       }
       add_group(groups[g], main, exp_avg, exp_avg_sq, padding);
     }
   }
 
- private:
   static void check_partition(const TorchFile& file, PickleValue state, const std::vector<const TorchFile*>& shards) {
     const PickleValue stated = required_entry(file, state, "partition_count");
     const PickleValue first = stated.is(PickleKind::list) && stated.size() > 0 ? stated.at(0) : stated;
@@ -152,7 +141,7 @@ class PartitionReader {
   PickleValue base_state(const TorchFile& file, PickleValue base, std::size_t group) {
     if (base.is(PickleKind::list)) {  // elastic_checkpoint
       const PickleValue state = group_entry(file, base, group, "state");
-      rank_.steps = std::max(rank_.steps, steps_in(file, state));
+      steps = std::max(steps, steps_in(file, state));
       return state;
     }
     const PickleValue options = group_entry(file, required_entry(file, base, "param_groups"), group, "options");
@@ -160,7 +149,7 @@ class PartitionReader {
     if (!ids.is(PickleKind::list) || ids.size() != 1 || !ids.at(0).is(PickleKind::integer))
       refuse_optimizer(file, "has a group of other than one flat parameter");
     const PickleValue state = numbered_entry(file, required_entry(file, base, "state"), ids.at(0).as_int());
-    rank_.steps = std::max({rank_.steps, steps_in(file, options), steps_in(file, state)});
+    steps = std::max({steps, steps_in(file, options), steps_in(file, state)});
     return state;
   }
 
@@ -177,28 +166,27 @@ class PartitionReader {
   /// Returns the parameters in each group, which param_shapes states or, without ZeRO, BF16_Optimizer's mappings.
   std::vector<FlatGroup> flat_groups(const std::vector<const TorchFile*>& shards,
                                      const std::vector<PickleValue>& states) const {
-    std::vector<FlatGroup> out;
-    const std::optional<PickleValue> shapes = rank_.file.root().find("param_shapes");
+    std::vector<FlatGroup> groups;
+    const std::optional<PickleValue> shapes = file.root().find("param_shapes");
     if (shapes && shapes->is(PickleKind::list)) {
       for (std::size_t g = 0; g < shapes->size(); ++g) {
         const PickleValue group = shapes->at(g);
-        out.emplace_back();
+        groups.emplace_back();
         for (std::size_t i = 0; i < group.size(); ++i)
-          out.back().emplace_back(group.key(i).as_text(), checked_count(shape_in(rank_.file, group.value(i))));
+          groups.back().emplace_back(group.key(i).as_text(), checked_count(shape_in(file, group.value(i))));
       }
-      return out;
+      return groups;
     }
     if (!states[0].find("param_slice_mappings"))
-      refuse_optimizer(rank_.file,
-                       "has neither param_shapes nor param_slice_mappings, which state the order of the flattened ",
-                       "parameters");
+      refuse("has neither param_shapes nor param_slice_mappings, which state the order of the flattened ",
+             "parameters");
     for (std::size_t d = 0; d < shards.size(); ++d) {
       const PickleValue mappings = required_entry(*shards[d], states[d], "param_slice_mappings");
-      out.resize(std::max(out.size(), mappings.size()));
-      for (std::size_t g = 0; g < out.size(); ++g)
-        add_fragments(*shards[d], group_entry(*shards[d], mappings, g, "mapping"), out[g]);
+      groups.resize(std::max(groups.size(), mappings.size()));
+      for (std::size_t g = 0; g < groups.size(); ++g)
+        add_fragments(*shards[d], group_entry(*shards[d], mappings, g, "mapping"), groups[g]);
     }
-    return out;
+    return groups;
   }
 
   /// Adds the fragments of parameters in one partition: {name: fragment_address(numel, start)}.
@@ -222,24 +210,21 @@ class PartitionReader {
     std::int64_t total = 0, at = 0;
     for (const ShardSegment& partition : main) total += partition.elements.count();
     for (const auto& [stored, count] : group) {
-      const std::optional<std::string> name = rank_.model.canonical_name(stored);
-      const auto found = name ? rank_.model.parameters.find(*name) : rank_.model.parameters.end();
-      if (found == rank_.model.parameters.end())
-        refuse_optimizer(rank_.file, "lists '", printable_text(stored), "', which is not a parameter of the model");
-      if (count != rank_.shard(*name).count())
-        refuse_optimizer(rank_.file, "lists '", printable_text(stored), "' with another shape than the model");
-      if (count > total - at) refuse_optimizer(rank_.file, "has ", total, " elements, fewer than its parameters");
-      rank_.add(rank_.out.main, *name, cut(main, at, count));
-      rank_.add(rank_.out.exp_avg, *name, cut(exp_avg, at, count));
-      rank_.add(rank_.out.exp_avg_sq, *name, cut(exp_avg_sq, at, count));
+      const std::optional<std::string> name = model.canonical_name(stored);
+      const auto found = name ? model.parameters.find(*name) : model.parameters.end();
+      if (found == model.parameters.end())
+        refuse("lists '", printable_text(stored), "', which is not a parameter of the model");
+      if (count != weight(*name).count())
+        refuse("lists '", printable_text(stored), "' with another shape than the model");
+      if (count > total - at) refuse("has ", total, " elements, fewer than its parameters");
+      add(out.main, *name, cut(main, at, count));
+      add(out.exp_avg, *name, cut(exp_avg, at, count));
+      add(out.exp_avg_sq, *name, cut(exp_avg_sq, at, count));
       at += count;
     }
     if (total - at != padding)
-      refuse_optimizer(rank_.file, "has ", total, " elements in its partitions, but ", at, " in its parameters and ",
-                       padding, " of padding");
+      refuse("has ", total, " elements in its partitions, but ", at, " in its parameters and ", padding, " of padding");
   }
-
-  const DeepSpeedRank& rank_;
 };
 
 // Reads optimizer states of DeepSpeed without partitions, which are in the model's files: torch's own and, for 16-bit
@@ -253,61 +238,52 @@ class PartitionReader {
 // reads it only if every group contains parameters of one kind, matrices or vectors, or if there is a single group with
 // all of them. A pipeline stage's groups contain consecutive parameters in the order of the modules, and those of a
 // last stage with a tied output layer first its copy of the embedding.
-class AdamReader {
- public:
-  explicit AdamReader(const DeepSpeedRank& rank) : rank_(rank) {}
-
+struct AdamReader : DeepSpeedRank {
   void read(PickleValue optimizer, std::size_t& first_of_stage) {
     const std::optional<PickleValue> flat = optimizer.find("fp32_groups_flat"), single = optimizer.find("fp32_groups");
-    if (flat || single) optimizer = required_entry(rank_.file, optimizer, "optimizer_state_dict");
+    if (flat || single) optimizer = entry(optimizer, "optimizer_state_dict");
     if (!optimizer.is(PickleKind::dict) || !optimizer.find("state") || !optimizer.find("param_groups"))
-      refuse_optimizer(rank_.file, "is not that of torch's Adam, and does not name its parameters; use ZeRO 1");
-    const PickleValue state = required_entry(rank_.file, optimizer, "state"),
-                      groups = required_entry(rank_.file, optimizer, "param_groups");
+      refuse("is not that of torch's Adam, and does not name its parameters; use ZeRO 1");
+    const PickleValue state = entry(optimizer, "state"), groups = entry(optimizer, "param_groups");
     const std::vector<std::string> order = stage_order(groups, flat.has_value(), first_of_stage);
     const std::vector<std::vector<std::string>> names = grouped_names(order, groups, flat ? flat : single);
     for (std::size_t g = 0; g < names.size(); ++g) {
-      const PickleValue ids = required_entry(rank_.file, groups.at(g), "params");
+      const PickleValue ids = entry(groups.at(g), "params");
       for (std::size_t i = 0; i < ids.size(); ++i) {
-        if (!ids.at(i).is(PickleKind::integer))
-          refuse_optimizer(rank_.file, "numbers its parameters by ", ids.at(i).describe());
-        const PickleValue entry = numbered_entry(rank_.file, state, ids.at(i).as_int());
-        const auto add = [&](ShardedParameters& to, PickleValue value) {
+        if (!ids.at(i).is(PickleKind::integer)) refuse("numbers its parameters by ", ids.at(i).describe());
+        const PickleValue moments = numbered_entry(file, state, ids.at(i).as_int());
+        const auto add_value = [&](ShardedParameters& to, PickleValue value) {
           flat ? add_flat(to, names[g], value) : add_plain(to, names[g][i], value);
         };
-        if (flat) add(rank_.out.main, group_entry(rank_.file, *flat, g, "weights"));
-        if (single)
-          add(rank_.out.main, group_entry(rank_.file, group_entry(rank_.file, *single, g, "weights"), i, "weight"));
-        add(rank_.out.exp_avg, required_entry(rank_.file, entry, "exp_avg"));
-        add(rank_.out.exp_avg_sq, required_entry(rank_.file, entry, "exp_avg_sq"));
-        rank_.steps = std::max(rank_.steps, steps_in(rank_.file, entry));
+        if (flat) add_value(out.main, group_entry(file, *flat, g, "weights"));
+        if (single) add_value(out.main, group_entry(file, group_entry(file, *single, g, "weights"), i, "weight"));
+        add_value(out.exp_avg, entry(moments, "exp_avg"));
+        add_value(out.exp_avg_sq, entry(moments, "exp_avg_sq"));
+        steps = std::max(steps, steps_in(file, moments));
       }
-      rank_.steps = std::max(rank_.steps, steps_in(rank_.file, groups.at(g)));
+      steps = std::max(steps, steps_in(file, groups.at(g)));
     }
-    if ((flat || single) && rank_.steps > 0) --rank_.steps;  // both wrappers begin with a step without gradients
+    if ((flat || single) && steps > 0) --steps;  // both wrappers begin with a step without gradients
   }
 
- private:
   /// Returns the parameters of a pipeline stage in the order of torch's optimizer, or of the whole model: so many,
   /// from model.order[first] on, as the stage's groups have. A last stage with a tied output layer begins with
   /// its copy of the embedding, because PipelineModule registers tied modules before others. Moves `first` beyond the
   /// stage.
   std::vector<std::string> stage_order(PickleValue groups, bool is_flat, std::size_t& first) const {
-    if (rank_.model.ranks == std::size_t(rank_.model.tensor_parallel)) return rank_.model.order;
-    if (is_flat) refuse_optimizer(rank_.file, "does not state which parameters a pipeline stage has; use ZeRO 1");
+    if (model.ranks == std::size_t(model.tensor_parallel)) return model.order;
+    if (is_flat) refuse("does not state which parameters a pipeline stage has; use ZeRO 1");
     std::size_t count = 0;
-    for (std::size_t g = 0; g < groups.size(); ++g) count += required_entry(rank_.file, groups.at(g), "params").size();
-    const std::size_t left = rank_.model.order.size() - first;
-    const bool has_copy = count > left && first > 0 && !rank_.model.parameters.contains(kOutputLayer);
+    for (std::size_t g = 0; g < groups.size(); ++g) count += entry(groups.at(g), "params").size();
+    const std::size_t left = model.order.size() - first;
+    const bool has_copy = count > left && first > 0 && !model.parameters.contains(kOutputLayer);
     std::vector<std::string> order;
     for (const char* name : {kTokenEmbedding, kPositionEmbedding}) {
-      if (has_copy && rank_.model.parameters.contains(name)) order.push_back(name);
+      if (has_copy && model.parameters.contains(name)) order.push_back(name);
     }
     count -= order.size();
-    if (count > left)
-      refuse_optimizer(rank_.file, "has ", count, " parameters, but there are only ", left,
-                       " after those of earlier stages");
-    const auto begin = rank_.model.order.begin() + first;
+    if (count > left) refuse("has ", count, " parameters, but there are only ", left, " after those of earlier stages");
+    const auto begin = model.order.begin() + first;
     order.insert(order.end(), begin, begin + count);
     first += count;
     return order;
@@ -318,62 +294,59 @@ class AdamReader {
   std::vector<std::vector<std::string>> grouped_names(const std::vector<std::string>& order, PickleValue groups,
                                                       std::optional<PickleValue> weights) const {
     std::vector<std::string> matrices, vectors;
-    for (const std::string& name : order) (rank_.shard(name).shape.size() > 1 ? matrices : vectors).push_back(name);
+    for (const std::string& name : order) (weight(name).shape.size() > 1 ? matrices : vectors).push_back(name);
     std::vector<std::vector<std::string>> names = {matrices, vectors};
     if (groups.size() == 1) names = {order};
     const auto fits = [&](std::size_t g, const std::vector<std::string>& members) {
-      const TorchTensor* flat = weights ? rank_.file.tensor(group_entry(rank_.file, *weights, g, "weights")) : nullptr;
-      const std::size_t entries = required_entry(rank_.file, groups.at(g), "params").size();
+      const TorchTensor* flat = weights ? file.tensor(group_entry(file, *weights, g, "weights")) : nullptr;
+      const std::size_t entries = entry(groups.at(g), "params").size();
       if (flat == nullptr) return entries == members.size();
       std::int64_t count = 0;
-      for (const std::string& name : members) count += rank_.shard(name).count();
+      for (const std::string& name : members) count += weight(name).count();
       return entries == 1 && flat->count() == count;
     };
     if (groups.size() == 2 && fits(0, vectors) && !fits(0, matrices)) std::swap(names[0], names[1]);
     for (std::size_t g = 0; g < names.size(); ++g) {
       if (groups.size() != names.size() || !fits(g, names[g]))
-        refuse_optimizer(rank_.file,
-                         "has groups of parameters that are neither matrices and vectors nor all in one, and does "
-                         "not name them");
+        refuse(
+            "has groups of parameters that are neither matrices and vectors nor all in one, and does "
+            "not name them");
     }
     return names;
   }
 
   /// Adds the parts of a flattened group.
   void add_flat(ShardedParameters& to, const std::vector<std::string>& names, PickleValue value) const {
-    const TorchTensor& flat = flat_tensor(rank_.file, value, "a flattened group");
-    const Partitions whole = {{&rank_.file, flat}};
+    const TorchTensor& flat = flat_tensor(file, value, "a flattened group");
+    const Partitions whole = {{&file, flat}};
     std::int64_t at = 0;
     for (const std::string& name : names) {
-      const std::int64_t count = rank_.shard(name).count();
-      if (count > flat.count() - at)
-        refuse_optimizer(rank_.file, "has ", flat.count(), " elements in a group, too few");
-      rank_.add(to, name, cut(whole, at, count));
+      const std::int64_t count = weight(name).count();
+      if (count > flat.count() - at) refuse("has ", flat.count(), " elements in a group, too few");
+      add(to, name, cut(whole, at, count));
       at += count;
     }
-    if (at != flat.count()) refuse_optimizer(rank_.file, "has ", flat.count(), " elements in a group of ", at);
+    if (at != flat.count()) refuse("has ", flat.count(), " elements in a group of ", at);
   }
 
   void add_plain(ShardedParameters& to, const std::string& name, PickleValue value) const {
-    const TorchTensor* tensor = rank_.file.tensor(value);
+    const TorchTensor* tensor = file.tensor(value);
     if (tensor == nullptr || tensor->dtype != StoredDType::f32 || !tensor->is_contiguous() ||
-        tensor->shape != rank_.shard(name).shape)
-      refuse_optimizer(rank_.file, "of '", printable_text(rank_.model.parameters.at(name).name),
-                       "' is not an fp32 tensor with the parameter's shape");
-    rank_.add(to, name, {{&rank_.file, *tensor}});
+        tensor->shape != weight(name).shape)
+      refuse("of '", printable_text(model.parameters.at(name).name),
+             "' is not an fp32 tensor with the parameter's shape");
+    add(to, name, {{&file, *tensor}});
   }
-
-  const DeepSpeedRank& rank_;
 };
 
 }  // namespace
 
 void read_deepspeed_partitions(const DeepSpeedRank& rank, const std::vector<const TorchFile*>& shards) {
-  PartitionReader(rank).read(shards);
+  PartitionReader{rank}.read(shards);
 }
 
 void read_deepspeed_adam(const DeepSpeedRank& rank, PickleValue optimizer, std::size_t& first_of_stage) {
-  AdamReader(rank).read(optimizer, first_of_stage);
+  AdamReader{rank}.read(optimizer, first_of_stage);
 }
 
 }  // namespace mtl

@@ -10,17 +10,6 @@ namespace mtl {
 
 namespace {
 
-template <class... Parts>
-[[noreturn]] void refuse_state(const TorchFile& file, const Parts&... parts) {
-  fail_at(Exit::bad_data, file.path(), "the optimizer state ", parts...);
-}
-
-PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
-  const std::optional<PickleValue> value = dict.find(key);
-  if (!value) refuse_state(file, "has no '", key, "'");
-  return *value;
-}
-
 /// Returns a dict's entries with integer keys. Empty if `dict` is not a dict.
 std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
   std::map<std::int64_t, PickleValue> out;
@@ -42,77 +31,63 @@ std::optional<std::int64_t> steps_in(PickleValue group) {
 }
 
 /// Adds the optimizer state in a rank's file to the model's optimizer state.
-class RankState {
- public:
-  /// `steps` is set to the number of optimizer steps if the file states it.
-  RankState(const MegatronModel& model, std::size_t rank, ShardedStates& out, std::int64_t& steps)
-      : model_(model), rank_(model.ranks[rank]), tensor_rank_(rank % model.tensor_parallel), out_(out), steps_(steps) {}
+struct RankState : RankStates<MegatronModel> {
+  const MegatronRank& rank;
 
   void read() {
-    PickleValue optimizer = at_key(file(), file().root(), "optimizer");
+    PickleValue optimizer = entry(file.root(), "optimizer");
     std::optional<PickleValue> main;
     if (const std::optional<PickleValue> inner = optimizer.find("optimizer")) {
-      main = at_key(file(), optimizer, "fp32_from_fp16_params");
+      main = entry(optimizer, "fp32_from_fp16_params");
       optimizer = *inner;
     }
-    const std::map<std::int64_t, PickleValue> states = by_number(at_key(file(), optimizer, "state"));
-    const PickleValue groups = at_key(file(), optimizer, "param_groups");
+    const std::map<std::int64_t, PickleValue> states = by_number(entry(optimizer, "state"));
+    const PickleValue groups = entry(optimizer, "param_groups");
     const std::vector<std::vector<std::string>> names = grouped_names(groups);
     for (std::size_t g = 0; g < names.size(); ++g) {
-      const PickleValue ids = at_key(file(), groups.at(g), "params");
+      const PickleValue ids = entry(groups.at(g), "params");
       for (std::size_t i = 0; i < names[g].size(); ++i) {
         const auto state = states.find(ids.at(i).as_int());
-        if (state == states.end()) refuse_state(file(), "has no entry for parameter ", ids.at(i).as_int());
-        add(out_.exp_avg, names[g][i], at_key(file(), state->second, "exp_avg"));
-        add(out_.exp_avg_sq, names[g][i], at_key(file(), state->second, "exp_avg_sq"));
-        if (main) add(out_.main, names[g][i], main_of(*main, g, i, names[g].size()));
+        if (state == states.end()) refuse("has no entry for parameter ", ids.at(i).as_int());
+        add_tensor(out.exp_avg, names[g][i], entry(state->second, "exp_avg"));
+        add_tensor(out.exp_avg_sq, names[g][i], entry(state->second, "exp_avg_sq"));
+        if (main) add_tensor(out.main, names[g][i], main_of(*main, g, i, names[g].size()));
       }
-      steps_ = steps_in(groups.at(g)).value_or(steps_);
+      steps = steps_in(groups.at(g)).value_or(steps);
     }
   }
-
- private:
-  const TorchFile& file() const { return *rank_.file; }
-
-  const StoredShard& weight(const std::string& name) const { return model_.parameters.at(name).shards[tensor_rank_]; }
 
   /// Returns the parameter names in each group. Without weight decay, there is only one group.
   std::vector<std::vector<std::string>> grouped_names(PickleValue groups) const {
     std::vector<std::string> decayed, others;
-    for (const std::string& name : rank_.names()) (weight(name).shape.size() > 1 ? decayed : others).push_back(name);
+    for (const std::string& name : rank.names()) (weight(name).shape.size() > 1 ? decayed : others).push_back(name);
     std::vector<std::vector<std::string>> names = {decayed, others};
-    if (groups.size() == 1) names = {rank_.names()};
+    if (groups.size() == 1) names = {rank.names()};
     if (groups.size() != names.size())
-      refuse_state(file(), "has ", groups.size(), " groups of parameters, but mtl reads only 1 or 2");
-    const auto size_of_group = [&](std::size_t g) { return at_key(file(), groups.at(g), "params").size(); };
+      refuse("has ", groups.size(), " groups of parameters, but mtl reads only 1 or 2");
+    const auto size_of_group = [&](std::size_t g) { return entry(groups.at(g), "params").size(); };
     if (names.size() == 2 && size_of_group(0) == others.size() && size_of_group(0) != decayed.size())
       std::swap(names[0], names[1]);
     for (std::size_t g = 0; g < names.size(); ++g) {
       if (size_of_group(g) != names[g].size())
-        refuse_state(file(), "has ", count_of(size_of_group(g), "parameter"), " in group ", g, ", but the model has ",
-                     names[g].size());
+        refuse("has ", count_of(size_of_group(g), "parameter"), " in group ", g, ", but the model has ",
+               names[g].size());
     }
     return names;
   }
 
   PickleValue main_of(PickleValue main, std::size_t group, std::size_t index, std::size_t size) const {
     if (main.size() <= group || main.at(group).size() != size)
-      refuse_state(file(), "has no weights of group ", group, " in fp32_from_fp16_params");
+      refuse("has no weights of group ", group, " in fp32_from_fp16_params");
     return main.at(group).at(index);
   }
 
-  void add(ShardedParameters& to, const std::string& name, PickleValue value) const {
-    const TorchTensor* tensor = file().tensor(value);
+  void add_tensor(ShardedParameters& to, const std::string& name, PickleValue value) const {
+    const TorchTensor* tensor = file.tensor(value);
     if (tensor == nullptr || tensor->shape != weight(name).shape || tensor->dtype != StoredDType::f32)
-      refuse_state(file(), "of '", name, "' is not an fp32 tensor with the parameter's shape");
-    add_state(to, model_, name, tensor_rank_, {{&file(), *tensor}});
+      refuse("of '", name, "' is not an fp32 tensor with the parameter's shape");
+    add(to, name, {{&file, *tensor}});
   }
-
-  const MegatronModel& model_;
-  const MegatronRank& rank_;
-  std::size_t tensor_rank_;
-  ShardedStates& out_;
-  std::int64_t& steps_;
 };
 
 std::int64_t count_at(const std::optional<PickleValue>& value, const char* what) {
@@ -153,7 +128,8 @@ namespace {
 /// Reads every rank's states. Sets `steps` to the number of optimizer steps if a file states it.
 ShardedStates read_states(const MegatronModel& model, std::int64_t& steps) {
   ShardedStates states;
-  for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) RankState(model, rank, states, steps).read();
+  for (std::size_t rank = 0; rank < model.ranks.size(); ++rank)
+    RankState{{model, *model.ranks[rank].file, rank % model.tensor_parallel, states, steps}, model.ranks[rank]}.read();
   return states;
 }
 

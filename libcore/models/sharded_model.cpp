@@ -104,13 +104,10 @@ void add_matrix(RankMatrices& matrices, const std::string& name, const ShardedPa
                {tensor.data.first(shard.count() * element), element, !starts_with(name, "layers.")});
 }
 
-void add_state(ShardedParameters& to, const ShardedModel& model, const std::string& name, std::size_t rank,
-               std::vector<ShardSegment> segments) {
-  const ShardedParameter& parameter = model.parameters.at(name);
-  ShardedParameter& state = to[name];
-  if (state.shards.empty()) state = {.split = parameter.split, .name = parameter.name, .shards = {}};
-  if (state.shards.size() == rank)
-    state.shards.push_back({parameter.shards[rank].shape, StoredDType::f32, std::move(segments)});
+PickleValue required_entry(const TorchFile& file, PickleValue dict, std::string_view key) {
+  const std::optional<PickleValue> value = dict.find(key);
+  if (!value) refuse_optimizer(file, "has no '", key, "'");
+  return *value;
 }
 
 }  // namespace mtl

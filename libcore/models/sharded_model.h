@@ -7,8 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "formats/torch_file.h"
 #include "models/megatron_names.h"
 #include "models/rank_files.h"
@@ -88,10 +91,41 @@ struct ShardedStates {
   std::vector<std::unique_ptr<TorchFile>> files;  // every rank's distrib_optim.pt (Megatron-LM); otherwise empty
 };
 
-/// Adds the segments of a rank's shard of a state to a part of ShardedStates. Ignores a second shard of the rank, that
-/// of the token embedding's copy in a tied output layer.
-void add_state(ShardedParameters& to, const ShardedModel& model, const std::string& name, std::size_t rank,
-               std::vector<ShardSegment> segments);
+template <class... Parts>
+[[noreturn]] void refuse_optimizer(const TorchFile& file, const Parts&... parts) {
+  fail_at(Exit::bad_data, file.path(), "the optimizer state ", parts...);
+}
+
+/// Returns an entry of a dict in an optimizer state. Throws Error(bad_data) if it is missing.
+PickleValue required_entry(const TorchFile& file, PickleValue dict, std::string_view key);
+
+/// The optimizer states of all ranks, to which the part of one model-parallel rank is added.
+template <class Model>
+struct RankStates {
+  const Model& model;
+  const TorchFile& file;  // with the rank's part
+  std::size_t tensor_rank;
+  ShardedStates& out;
+  std::int64_t& steps;  // of the optimizer; 0 if no file states it
+
+  /// Returns this rank's part of a parameter, by its canonical name.
+  const StoredShard& weight(const std::string& name) const { return model.parameters.at(name).shards[tensor_rank]; }
+  /// Adds this rank's part of a parameter's state to a part of `out`. Ignores a second one, that of the token
+  /// embedding's copy in a tied output layer.
+  void add(ShardedParameters& to, const std::string& name, std::vector<ShardSegment> segments) const {
+    const ShardedParameter& parameter = model.parameters.at(name);
+    ShardedParameter& state = to[name];
+    if (state.shards.empty()) state = {.split = parameter.split, .name = parameter.name, .shards = {}};
+    if (state.shards.size() == tensor_rank)
+      state.shards.push_back({weight(name).shape, StoredDType::f32, std::move(segments)});
+  }
+  /// Throws Error(bad_data) with the file.
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    refuse_optimizer(file, parts...);
+  }
+  PickleValue entry(PickleValue dict, std::string_view key) const { return required_entry(file, dict, key); }
+};
 
 struct ShardedTraining {
   std::optional<ShardedStates> optimizer;  // empty if the files have no optimizer state, or if it is not usable

@@ -229,9 +229,9 @@ class TorchDistReader : public DcpReader {
     if (!common_.args())
       fail_at(Exit::bad_data, folder, "Adam's moments are stored by gradient buffer, which mtl reads only with args");
     const std::int64_t rows = extent(kTokenEmbedding, 0);
-    std::map<std::string, std::pair<const CanonicalTensor*, StoredMatrix>> matrices;
+    std::map<std::string, StoredMatrix> matrices;
     for (const CanonicalTensor& one : canonical)
-      matrices.emplace(one.name, std::pair(&one, checked_matrix(one, parameters_.at(one.name))));
+      matrices.emplace(one.name, checked_matrix(one, parameters_.at(one.name)));
     std::vector<DistBuffer> buffers;
     with_prefix([&] { buffers = torch_dist_buffers(config, *common_.args(), rows); }, folder, ": ");
     for (const char* kind : {"exp_avg", "exp_avg_sq", "param"}) {
@@ -240,7 +240,7 @@ class TorchDistReader : public DcpReader {
         const std::vector<BufferSegment> segments = segments_.of(buffer, kind);
         for (const DistBufferParam& param : buffer.params) {
           if (param.is_replica || param.name.empty()) continue;
-          add_segments(segments, param, matrices.at(param.name).second, places[param.name]);
+          add_segments(segments, param, matrices.at(param.name), places[param.name]);
         }
       }
       std::vector<State>& to = std::string_view(kind) == "param" ? main : states;
