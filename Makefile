@@ -31,7 +31,7 @@ demo: configure  ## run the tools on real text, from vocabulary to conversion; b
 	@bin='$(BUILD)'/$$(cat '$(BUILD)/demo-programs') && $(MAKE) --no-print-directory -C share/demo \
 	  MTL_BIN='$(CURDIR)'/"$$bin" SHOWN_BIN="$$bin" SHOWN_OUT='$(DEMO)' OUT='$(if $(filter /%,$(DEMO)),,../../)$(DEMO)'
 
-test: all  ## run the tests for every change: 5 minutes on 2 cores, after a build
+test: all  ## run the tests for every change: 8 minutes on 2 cores, after a build
 	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure -LE long
 
 test-all: STEPS = test-all
