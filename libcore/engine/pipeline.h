@@ -8,6 +8,7 @@
 
 #include "comm/operation_label.h"
 #include "device/memory.h"
+#include "engine/batch_buffers.h"
 #include "engine/capture_policy.h"
 #include "engine/memory_plan.h"
 #include "engine/stage.h"
@@ -16,29 +17,6 @@
 #include "layout/schedule.h"
 
 namespace mtl {
-
-/// Memory for one step's micro-batches, and for the losses of their tokens.
-class BatchBuffers {
- public:
-  BatchBuffers(Device device, const RunShape& shape, Space space = Space::device);
-  /// Returns the size of one micro-batch, in bytes.
-  static std::size_t bytes(const RunShape& shape);
-  const Batch& batch(int micro_batch) const { return batches_[micro_batch]; }
-  /// Losses for a micro-batch's tokens, (B, T) f32. The last stage writes them, in backward and in evaluation.
-  Tensor losses(int micro_batch) const { return losses_[micro_batch]; }
-  /// Copies all micro-batches from `host`, which must be in Space::host. Works like mtl::copy_from_pinned().
-  void copy_from_pinned(Stream& stream, const BatchBuffers& host) const;
-  /// Copies micro-batch `from_micro_batch` in `from` to micro-batch `micro_batch`. Both must be on the same device.
-  void copy(Stream& stream, int micro_batch, const BatchBuffers& from, int from_micro_batch) const;
-
- private:
-  Tensor part(int micro_batch) const;
-
-  std::int64_t part_bytes_;
-  Buffer memory_;
-  std::vector<Batch> batches_;
-  std::vector<Tensor> losses_;
-};
 
 class Pipeline {
  public:

@@ -19,7 +19,7 @@
 #include "data/blended_dataset.h"
 #include "data/sampler.h"
 #include "device/event.h"
-#include "engine/pipeline.h"
+#include "engine/batch_buffers.h"
 #include "train/options.h"
 
 namespace mtl {
