@@ -5,21 +5,6 @@
 
 namespace mtl {
 
-namespace {
-
-struct NamedAxes {
-  const char* name;  // for messages
-  AxisSet axes;
-};
-
-// Context-parallel ranks hold the same weights, just like data-parallel ranks. A single group spans both axes, so that
-// one reduction sums gradients over both. Without data parallelism, it is the group of context-parallel ranks, which
-// may send each other messages.
-constexpr NamedAxes kGroups[] = {
-    {"tensor", Axis::tensor}, {"pipeline", Axis::pipeline}, {"context", Axis::context}, {"data", kReplicaAxes}};
-
-}  // namespace
-
 ProcessGroups::ProcessGroups() : world_(std::make_shared<SelfCommunicator>()), tied_(world_) { over_[0] = world_; }
 
 ProcessGroups::ProcessGroups(const Layout& layout, const MakeGroup& make) : ProcessGroups() {
@@ -35,7 +20,7 @@ ProcessGroups::ProcessGroups(const Layout& layout, const MakeGroup& make) : Proc
     std::shared_ptr<Communicator>& group = over_[(axes & split_axes_).index()];
     if (group == nullptr) group = make(grid.group_of(layout.rank, axes), name);
   }
-  if (layout.places().loss_stage() != 0) tied_ = make(grid.embedding_group_of(layout.rank), "embedding");
+  if (layout.places().loss_stage() != 0) tied_ = make(grid.embedding_group_of(layout.rank), kEmbeddingGroup);
 }
 
 Communicator& ProcessGroups::over(AxisSet axes) const {
@@ -69,7 +54,7 @@ std::vector<GroupTraffic> ProcessGroups::take_traffic() const {
     out.push_back({name, group.take_traffic()});
   };
   for (const auto& [name, axes] : kGroups) take(name, over(axes));
-  take("embedding", tied());
+  take(kEmbeddingGroup, tied());
   return out;
 }
 

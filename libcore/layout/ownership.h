@@ -13,6 +13,19 @@ namespace mtl {
 /// Ranks along these axes hold the same weights but read different tokens: other samples, or other parts of them.
 inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
 
+/// A group of ranks that exchange tensors, by its name in messages, profiles and plans.
+struct GroupAxes {
+  const char* name;
+  AxisSet axes;
+};
+inline constexpr const char* kPipelineGroup = "pipeline";
+/// One sum over the replicas adds up gradients over both of their axes. Without data parallelism, these are the
+/// context-parallel ranks, which may also send each other messages.
+inline constexpr GroupAxes kGroups[] = {
+    {"tensor", Axis::tensor}, {kPipelineGroup, Axis::pipeline}, {"context", Axis::context}, {"data", kReplicaAxes}};
+/// The group of the stages that hold a copy of a tied embedding.
+inline constexpr const char* kEmbeddingGroup = "embedding";
+
 /// A tensor axis that is split over the ranks of a grid axis.
 struct Shard {
   int axis;

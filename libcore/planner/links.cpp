@@ -4,17 +4,16 @@
 #include <map>
 
 #include "base/error.h"
+#include "layout/ownership.h"
 
 namespace mtl {
 
 namespace {
 
 AxisSet axes_named(const std::string& name) {
-  if (name == "tensor") return Axis::tensor;
-  if (name == "context") return Axis::context;
-  if (name == "pipeline") return Axis::pipeline;
-  if (name == "data") return kReplicaAxes;
-  fail(Exit::failure, "no axes are called '", name, "'");
+  const auto* const found = std::ranges::find(kGroups, name, &GroupAxes::name);
+  require(found != std::end(kGroups), "no group is called '", name, "'");
+  return found->axes;
 }
 
 GroupPlace place_of(const std::vector<int>& ranks, int node_size) {
@@ -34,7 +33,7 @@ bool is_slower(const GroupPlace& a, const GroupPlace& b) {
 
 GroupPlace place_of_group(const Layout& layout, const std::string& name, int node_size) {
   const std::vector<std::vector<int>> groups =
-      name == "embedding" ? layout.grid.embedding_groups() : layout.grid.groups(axes_named(name));
+      name == kEmbeddingGroup ? layout.grid.embedding_groups() : layout.grid.groups(axes_named(name));
   GroupPlace out = place_of(groups.front(), node_size);
   for (const std::vector<int>& ranks : groups) {
     const GroupPlace place = place_of(ranks, node_size);

@@ -12,10 +12,8 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kEmbedding = "embedding";
-
 /// True for groups with ranks of several stages, whose operations start when the last of them has come to it.
-bool is_joint(const std::string& group) { return group == kEmbedding || group == kPipelineGroup; }
+bool is_joint(const std::string& group) { return group == kEmbeddingGroup || group == kPipelineGroup; }
 
 bool is_send(ActionKind kind) { return kind == ActionKind::send_forward || kind == ActionKind::send_backward; }
 
@@ -352,7 +350,7 @@ class Simulation {
     const int last = static_cast<int>(ranks_.size()) - 1;
     double start = 0, bytes = 0;
     for (int stage = 0; stage <= last; ++stage) {
-      if (event.group == kEmbedding && stage != 0 && stage != last) continue;
+      if (event.group == kEmbeddingGroup && stage != 0 && stage != last) continue;
       const std::vector<JointPart>& parts = joint_parts_[{event.group, stage}];
       if (parts.size() <= number) return std::nullopt;
       start = std::max(start, parts[number].start);

@@ -16,9 +16,6 @@
 
 namespace mtl {
 
-/// The name of the group of all stages (comm/groups.h).
-inline constexpr const char* kPipelineGroup = "pipeline";
-
 /// Operators that reach similar shares of a device's peak rates.
 enum class OperatorClass { gemm, attention_forward, attention_backward, memory };
 
