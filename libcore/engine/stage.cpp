@@ -50,10 +50,15 @@ Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::i
 Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const Layout& layout,
                  std::int64_t padded_vocab_size, DType residual) {
   Stage stage{.chunks = {}, .places = layout.places(), .number = layout.stage()};
-  TpRegion region{layout.sequence_parallel && layout.size(Axis::tensor) > 1};
-  for (const ChunkRange& range : chunk_ranges(layout, config.num_layers))
-    stage.chunks.emplace_back(config, dropout, region, range, padded_vocab_size, layout.recompute, residual,
-                              layout.offloaded_layers, ContextRegion{layout.context_exchange});
+  const ModelBuild build{.config = config,
+                         .dropout = dropout,
+                         .padded_vocab = padded_vocab_size,
+                         .residual = residual,
+                         .region = {layout.sequence_parallel && layout.size(Axis::tensor) > 1},
+                         .context = {layout.context_exchange},
+                         .recompute = layout.recompute,
+                         .offloaded_layers = layout.offloaded_layers};
+  for (const ChunkRange& range : chunk_ranges(layout, config.num_layers)) stage.chunks.emplace_back(build, range);
   return stage;
 }
 

@@ -9,23 +9,25 @@
 
 namespace mtl {
 
-AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion tp_region,
-                               std::int64_t layer)
-    : hidden(config.hidden_size),
-      heads(config.num_heads),
-      groups(config.num_query_groups),
-      head_dim(config.head_dim),
-      init_std(static_cast<float>(config.init_std)),
-      output_init_std(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)))),
-      has_qkv_bias(config.bias.qkv),
-      has_out_bias(config.bias.out),
-      qk_norm(config.qk_norm),
-      norm_eps(static_cast<float>(config.norm_eps)),
-      is_rotary(config.position_embedding == PositionEmbedding::rotary),
-      interleaved(config.rotary.interleaved),
-      window(config.window_of(layer)),
-      dropout(probability_dropout),
-      region(tp_region) {}
+AttentionLayer::AttentionLayer(const ModelBuild& build, std::int64_t layer)
+    : hidden(build.config.hidden_size),
+      heads(build.config.num_heads),
+      groups(build.config.num_query_groups),
+      head_dim(build.config.head_dim),
+      init_std(static_cast<float>(build.config.init_std)),
+      output_init_std(
+          static_cast<float>(build.config.init_std / std::sqrt(2.0 * static_cast<double>(build.config.num_layers)))),
+      has_qkv_bias(build.config.bias.qkv),
+      has_out_bias(build.config.bias.out),
+      qk_norm(build.config.qk_norm),
+      norm_eps(static_cast<float>(build.config.norm_eps)),
+      is_rotary(build.config.position_embedding == PositionEmbedding::rotary),
+      interleaved(build.config.rotary.interleaved),
+      window(build.config.window_of(layer)),
+      is_recomputed(build.recompute.recomputes_attention()),
+      dropout(dropout_at(build.dropout, DropoutSite::attention, layer)),
+      region(build.region),
+      context(build.context) {}
 
 void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix) {
   std::int64_t per_group = heads / groups + 2;

@@ -9,7 +9,7 @@
 #include "kernels/qk_norm_rotary.h"
 #include "nn/batch.h"
 #include "nn/context_region.h"
-#include "nn/gpt_config.h"
+#include "nn/model_build.h"
 #include "nn/tp_region.h"
 
 namespace mtl {
@@ -42,7 +42,7 @@ struct AttentionLayer {
   };
 
   AttentionLayer() = default;
-  AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion tp_region, std::int64_t layer);
+  AttentionLayer(const ModelBuild& build, std::int64_t layer);
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// x and the result are (n, C): this rank holds n of the N = B T rows outside the region. x must not change until
   /// backward. The result is in scratch memory and does not include the bias of `out`. With cache.past, each sequence's

@@ -2,20 +2,16 @@
 
 namespace mtl {
 
-Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, std::int64_t layer,
-             bool recomputes_attention, ContextRegion context)
+Block::Block(const ModelBuild& build, std::int64_t layer)
     : number(layer),
-      parallel_residual(config.parallel_residual),
-      region(tp_region),
-      norm1(config, tp_region),
-      norm2(config, tp_region),
-      attention(config, dropout_at(dropout, DropoutSite::attention, layer), tp_region, layer),
-      mlp(config, tp_region),
-      attention_dropout(dropout_at(dropout, DropoutSite::attention_output, layer)),
-      mlp_dropout(dropout_at(dropout, DropoutSite::mlp_output, layer)) {
-  attention.is_recomputed = recomputes_attention;
-  attention.context = context;
-}
+      parallel_residual(build.config.parallel_residual),
+      region(build.region),
+      norm1(build.config, region),
+      norm2(build.config, region),
+      attention(build, layer),
+      mlp(build.config, region),
+      attention_dropout(dropout_at(build.dropout, DropoutSite::attention_output, layer)),
+      mlp_dropout(dropout_at(build.dropout, DropoutSite::mlp_output, layer)) {}
 
 void Block::params(const ParamVisitor& visit) {
   std::string prefix = cat("layers.", number);

@@ -8,6 +8,7 @@
 #include "nn/attention_layer.h"
 #include "nn/dropout.h"
 #include "nn/mlp.h"
+#include "nn/model_build.h"
 #include "nn/norm.h"
 
 namespace mtl {
@@ -27,8 +28,7 @@ struct Block {
     Mlp::Cache mlp;
   };
 
-  Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, std::int64_t layer,
-        bool recomputes_attention = false, ContextRegion context = {});
+  Block(const ModelBuild& build, std::int64_t layer);
   void params(const ParamVisitor& visit);
   /// x and y are (n, C) and in the slot: this rank holds n of the N = B T rows outside the tensor-parallel region.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;

@@ -15,30 +15,28 @@ typename Layer::Cache& cache_of(const Layer&, Chunk::UnitSlot& slot) {
 
 }  // namespace
 
-Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, ChunkRange range,
-             std::int64_t padded_vocab_size, const Recompute& recompute, DType residual, std::int64_t offloaded_layers,
-             ContextRegion context)
-    : range_(range), hidden_(config.hidden_size), residual_(residual), region_(tp_region) {
+Chunk::Chunk(const ModelBuild& build, ChunkRange range)
+    : range_(range), hidden_(build.config.hidden_size), residual_(build.residual), region_(build.region) {
+  const GptConfig& config = build.config;
   if (config.position_embedding == PositionEmbedding::rotary) {
     frequencies_ = rotary_frequencies(config, config.max_positions);
     if (config.depends_on_length()) changing_rotary_ = config;
   }
-  if (range.has_embedding) units_.emplace_back(EmbeddingLayer(config, dropout, tp_region, padded_vocab_size));
+  if (range.has_embedding) units_.emplace_back(EmbeddingLayer(config, build.dropout, build.region, build.padded_vocab));
   for (std::size_t u = 0; u < units_.size(); ++u) spans_.push_back({u, u + 1});
-  if (offloaded_layers > 0) {
+  if (build.offloaded_layers > 0) {
     const std::int64_t max_offloaded = range.num_layers - kResidentLayers;
-    offloaded_ = std::min(offloaded_layers, max_offloaded);
-    if (max_offloaded < 1 || (offloaded_layers != kAllLayers && offloaded_layers > max_offloaded))
+    offloaded_ = std::min(build.offloaded_layers, max_offloaded);
+    if (max_offloaded < 1 || (build.offloaded_layers != kAllLayers && build.offloaded_layers > max_offloaded))
       fail(Exit::usage, "a chunk of ", range.num_layers, " layers can offload at most ",
            std::max<std::int64_t>(0, max_offloaded));
   }
-  for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
+  for (const LayerGroup& group : recompute_groups(build.recompute, range.num_layers)) {
     const std::size_t begin = units_.size();
     for (std::int64_t layer = group.first; layer < group.first + group.count; ++layer)
-      units_.emplace_back(
-          Block(config, dropout, tp_region, range.first_layer + layer, recompute.recomputes_attention(), context));
+      units_.emplace_back(Block(build, range.first_layer + layer));
     spans_.push_back({begin, units_.size(), group.is_recomputed});
-    if (offloaded_layers > 0 && group.first < offloaded_ + kResidentLayers) {
+    if (build.offloaded_layers > 0 && group.first < offloaded_ + kResidentLayers) {
       require(!group.is_recomputed, "a layer that is recomputed keeps nothing to offload");
       spans_.back().offloaded = static_cast<int>(group.first);
     }
@@ -46,11 +44,11 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp
   if (!range.has_head) return;
   std::optional<ParamSpec> own_table;
   if (!config.tied_embeddings)
-    own_table = output_table_spec(config, padded_vocab_size);
+    own_table = output_table_spec(config, build.padded_vocab);
   else if (!range.has_embedding)
-    own_table = token_table_spec(config, padded_vocab_size);
+    own_table = token_table_spec(config, build.padded_vocab);
   spans_.push_back({units_.size(), units_.size() + 1});
-  units_.emplace_back(Head(config, tp_region, std::move(own_table)));
+  units_.emplace_back(Head(config, build.region, std::move(own_table)));
 }
 
 void Chunk::params(const ParamVisitor& visit) {

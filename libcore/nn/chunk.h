@@ -25,10 +25,10 @@
 #include <variant>
 #include <vector>
 
-#include "layout/recompute.h"
 #include "nn/block.h"
 #include "nn/embedding_layer.h"
 #include "nn/head.h"
+#include "nn/model_build.h"
 #include "nn/rotary.h"
 
 namespace mtl {
@@ -56,11 +56,9 @@ class Chunk {
     Tensor rotary;  // Batch::rotary, for backward
   };
 
-  /// Throws Error(usage) if the chunk has too few layers for `offloaded_layers`; kResidentLayers always stay on the
-  /// device.
-  Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, ChunkRange range,
-        std::int64_t padded_vocab_size, const Recompute& recompute = {}, DType residual = DType::f32,
-        std::int64_t offloaded_layers = 0, ContextRegion context = {});
+  /// Throws Error(usage) if the chunk has too few layers for `build.offloaded_layers`; kResidentLayers always stay on
+  /// the device.
+  Chunk(const ModelBuild& build, ChunkRange range);
   void params(const ParamVisitor& visit);
   const ChunkRange& range() const { return range_; }
   /// Returns how many layers keep their activations on the host until backward. If this is not 0, training needs

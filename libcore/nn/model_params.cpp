@@ -6,7 +6,8 @@ namespace mtl {
 
 std::vector<ParamSpec> model_params(const GptConfig& config) {
   std::vector<ParamSpec> out;
-  Chunk model(config, {}, {}, {.first_layer = 0, .num_layers = config.num_layers}, config.vocab_size);
+  Chunk model({.config = config, .padded_vocab = config.vocab_size},
+              {.first_layer = 0, .num_layers = config.num_layers});
   model.params([&](Param&, const ParamSpec& spec) { out.push_back(spec); });
   return out;
 }

@@ -165,7 +165,7 @@ TEST_CASE("states updated in pieces equal states updated at once") {
       Layout layout;
       layout.optimizer_on_host = space == Space::host;
       if (space == Space::file) layout.optimizer_folder = scratch.path();
-      Chunk chunk(config, {}, {}, {0, 2, true, true}, 48);
+      Chunk chunk({.config = config, .padded_vocab = 48}, {0, 2, true, true});
       ParamMemory store(
           Device::cuda, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout);

@@ -126,7 +126,7 @@ Tensor meta_dout(const Chunk& chunk, const Batch& batch) {
 /// Runs a chunk's micro-batch on the meta device and checks how many leases it takes.
 void check_leases(const Plan& plan) {
   const auto& [config, range, defers, recompute] = plan;
-  Chunk chunk(config, {}, {}, range, 48, recompute);
+  Chunk chunk({.config = config, .padded_vocab = 48, .recompute = recompute}, range);
   ParamMemory store(Device::meta, kPrecisionFp32, AdamW::states(),
                     [&](const ParamVisitor& visit) { chunk.params(visit); });
   REQUIRE(store.size() > 0);
@@ -181,7 +181,7 @@ struct BranchGradients {
   std::size_t slot_bytes = 0;
 
   BranchGradients(const GptConfig& config, const DropoutOptions& dropout, ChunkRange range) {
-    Chunk chunk(config, dropout, {}, range, 48);
+    Chunk chunk({.config = config, .dropout = dropout, .padded_vocab = 48}, range);
     ParamMemory store(Device::meta, kPrecisionFp32, AdamW::states(),
                       [&](const ParamVisitor& visit) { chunk.params(visit); });
     store.begin_step();
@@ -292,7 +292,7 @@ struct Pass {
 Pass run(const Plan& plan, bool lends, std::optional<std::pair<Role, int>> forgotten = {},
          const DropoutOptions& dropout = kDropout) {
   const auto& [config, range, defers, recompute] = plan;
-  Chunk chunk(config, dropout, {}, range, 48, recompute);
+  Chunk chunk({.config = config, .dropout = dropout, .padded_vocab = 48, .recompute = recompute}, range);
   ParamMemory store(Device::cpu, kPrecisionFp32, AdamW::states(),
                     [&](const ParamVisitor& visit) { chunk.params(visit); });
   store.initialize(7);

@@ -101,7 +101,8 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
       CAPTURE(sequence_parallel);
       Layout layout = layout_of({.tensor = 2, .data = 2, .zero = 1}, 0, least);
       layout.sequence_parallel = sequence_parallel;
-      Chunk chunk(kThreeLayers, {}, {sequence_parallel}, {.first_layer = 0, .num_layers = 3}, 48);
+      Chunk chunk({.config = kThreeLayers, .padded_vocab = 48, .region = {sequence_parallel}},
+                  {.first_layer = 0, .num_layers = 3});
       ParamMemory store(
           Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout);
@@ -149,8 +150,8 @@ TEST_CASE("every updated range begins on a cache line, in every dtype and on eve
   for (int ranks : {1, 2, 3}) {
     for (const Precision& precision : {kPrecisionFp32, narrow}) {
       for (int rank = 0; rank < ranks; ++rank) {
-        Chunk chunk(gpt_of_size({.vocab = 41, .layers = 2, .hidden = 6, .heads = 2, .positions = 7}), {}, {},
-                    {.first_layer = 0, .num_layers = 2}, 43);
+        const GptConfig config = gpt_of_size({.vocab = 41, .layers = 2, .hidden = 6, .heads = 2, .positions = 7});
+        Chunk chunk({.config = config, .padded_vocab = 43}, {.first_layer = 0, .num_layers = 2});
         const ParamMemory store(
             Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { chunk.params(visit); },
             layout_of_shards(ranks, rank));

@@ -42,7 +42,8 @@ struct RankParams {
   /// Parameters that are not initialized. They have no gradients if `states` is empty.
   RankParams(const Layout& layout, const GptConfig& config, const Precision& precision,
              std::optional<std::vector<StateSpec>> states)
-      : chunk(config, {}, {}, {.first_layer = 0, .num_layers = config.num_layers}, 48, {}, precision.residual),
+      : chunk({.config = config, .padded_vocab = 48, .residual = precision.residual},
+              {.first_layer = 0, .num_layers = config.num_layers}),
         store(
             Device::cpu, precision, std::move(states), [&](const ParamVisitor& visit) { chunk.params(visit); },
             layout) {}

@@ -66,7 +66,7 @@ struct Run {
 Result train(const Run& run, int rank, const ProcessGroups& groups) {
   GptConfig config = tiny_gpt(4);
   config.tied_embeddings = run.tied;
-  Chunk chunk(config, {}, {}, {.first_layer = 0, .num_layers = 4}, 48, run.recompute, DType::f32);
+  Chunk chunk({.config = config, .padded_vocab = 48, .recompute = run.recompute}, {.first_layer = 0, .num_layers = 4});
   ParamMemory store(
       Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
       layout_of({.data = kRanks, .zero = run.zero}, rank, run.bucket_elements));
@@ -144,7 +144,7 @@ TEST_CASE("working memory is two buffers for the largest groups, and one for a t
       GptConfig config = tiny_gpt(layers);
       config.vocab_size = 4000;
       config.tied_embeddings = tied;
-      Chunk chunk(config, {}, {}, {.first_layer = 0, .num_layers = layers}, 4000, {}, DType::f32);
+      Chunk chunk({.config = config, .padded_vocab = 4000}, {.first_layer = 0, .num_layers = layers});
       const ParamMemory store(
           Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout_of({.data = 2, .zero = 3}, 0, 1));
