@@ -24,10 +24,9 @@ PartFlops part_flops(const GptConfig& config, const DropoutOptions& dropout, Run
   // Every part has a place of its own.
   Layout& layout = shape.layout;
   layout.chunks = static_cast<int>((config.num_layers + 2 + layout.stages() - 1) / layout.stages());
-  layout.first_stage_layers = layout.last_stage_layers = {};
-  layout.account_for_embedding = layout.account_for_loss = false;
-  layout.layer_counts.assign(static_cast<std::size_t>(layout.places().count()), 0);
-  std::fill_n(layout.layer_counts.begin() + 1, config.num_layers, 1);
+  layout.split = {};
+  layout.split.layer_counts.assign(static_cast<std::size_t>(layout.places().count()), 0);
+  std::fill_n(layout.split.layer_counts.begin() + 1, config.num_layers, 1);
   const std::vector<ActionDurations> places = place_durations(config, dropout, shape);
   PartFlops out{.embedding = total_of(places.front()), .head = total_of(places.back()), .layers = {}};
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) out.layers.push_back(total_of(places[layer + 1]));
@@ -195,9 +194,7 @@ std::string describe_pipeline(const PipelinePlan& plan) {
     std::vector<std::string> holds;
     if (stage == 0) holds.emplace_back("embedding");
     for (const LayerRange& range : plan.layers[stage]) {
-      if (range.count > 0)
-        holds.push_back(range.count == 1 ? cat("layer ", range.first)
-                                         : cat("layers ", range.first, "-", range.first + range.count - 1));
+      if (range.count > 0) holds.push_back(cat(range.count == 1 ? "layer " : "layers ", range.text()));
     }
     if (static_cast<int>(stage) == plan.places.loss_stage()) holds.emplace_back("output layer");
     holdings.push_back(join(holds, ", "));

@@ -31,6 +31,15 @@ inline constexpr std::int64_t kAllLayers = INT64_MAX;
 /// Layers per chunk that never offload their activations. These stay in the two-range ring (nn/activation_offload.h).
 inline constexpr std::int64_t kResidentLayers = 2;
 
+/// How the layers are divided among the stages.
+struct LayerSplit {
+  std::vector<std::int64_t> layer_counts = {};  // of every place, by position; empty: by the rules of split_layers()
+  std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
+  std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
+  bool account_for_embedding = false;                   // counts as a layer on the first stage
+  bool account_for_loss = false;                        // the output layer counts as a layer on the last stage
+};
+
 struct Layout {
   RankGrid grid{GridSizes{}};  // of all layers but experts; has no expert axis
   /// With expert parallelism: the grid of the expert layers. It has no context axis: grid's context and data ranks are
@@ -47,14 +56,10 @@ struct Layout {
   std::vector<ActionDurations> durations = {};  // of every place, by position, for zero-bubble schedules; empty: equal
   int group = 0;  // micro-batches per group in an interleaved schedule (schedule.h); 0: as many as stages
   Recompute recompute = {};
-  bool optimizer_on_host = false;               // keep main weights and optimizer states in host memory
-  std::string optimizer_folder = {};            // keep them in files in this folder instead; empty: no
-  std::int64_t offloaded_layers = 0;            // layers per chunk that keep activations in host memory, or kAllLayers
-  std::vector<std::int64_t> layer_counts = {};  // of every place, by position; empty: by the rules of split_layers()
-  std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
-  std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
-  bool account_for_embedding = false;                   // counts as a layer on the first stage
-  bool account_for_loss = false;                        // the output layer counts as a layer on the last stage
+  bool optimizer_on_host = false;     // keep main weights and optimizer states in host memory
+  std::string optimizer_folder = {};  // keep them in files in this folder instead; empty: no
+  std::int64_t offloaded_layers = 0;  // layers per chunk that keep activations in host memory, or kAllLayers
+  LayerSplit split = {};
 
   int size(AxisSet axes) const { return grid.size(axes); }
   int coordinate(Axis axis) const { return grid.coordinate(rank, axis); }

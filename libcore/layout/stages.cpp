@@ -8,6 +8,8 @@
 
 namespace mtl {
 
+std::string LayerRange::text() const { return count == 1 ? cat(first) : cat(first, "-", first + count - 1); }
+
 namespace {
 
 /// Returns the end-stage flags that the user gave, such as "--num-layers-in-first-pipeline-stage 1 and
@@ -15,7 +17,7 @@ namespace {
 std::string end_stage_flags(const Layout& layout) {
   std::vector<std::string> parts;
   for (const auto& [name, layers] :
-       {std::pair("first", layout.first_stage_layers), std::pair("last", layout.last_stage_layers)}) {
+       {std::pair("first", layout.split.first_stage_layers), std::pair("last", layout.split.last_stage_layers)}) {
     if (layers) parts.push_back(cat("--num-layers-in-", name, "-pipeline-stage ", *layers));
   }
   return join(parts, " and ");
@@ -24,8 +26,8 @@ std::string end_stage_flags(const Layout& layout) {
 /// Returns the flags that count the embedding or the output layer as a layer.
 std::vector<std::string> account_flags(const Layout& layout) {
   std::vector<std::string> flags;
-  if (layout.account_for_embedding) flags.emplace_back("--account-for-embedding-in-pipeline-split");
-  if (layout.account_for_loss) flags.emplace_back("--account-for-loss-in-pipeline-split");
+  if (layout.split.account_for_embedding) flags.emplace_back("--account-for-embedding-in-pipeline-split");
+  if (layout.split.account_for_loss) flags.emplace_back("--account-for-loss-in-pipeline-split");
   return flags;
 }
 
@@ -36,7 +38,7 @@ void check_layer_counts(const Layout& layout, std::int64_t num_layers, bool is_f
   if (const std::string ends = end_stage_flags(layout); !ends.empty()) others.push_back(ends);
   if (!others.empty())
     fail_at(Exit::usage, where, "cannot be combined with ", join(others, " and "), "; use only one of them");
-  const std::vector<std::int64_t>& counts = layout.layer_counts;
+  const std::vector<std::int64_t>& counts = layout.split.layer_counts;
   const Places places = layout.places();
   if (std::ssize(counts) != places.count())
     fail_at(Exit::usage, where, "has ", count_of(counts.size(), "part"), ", and --pipeline-model-parallel-size ",
@@ -70,12 +72,12 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
   if (const std::vector<std::string> counted = account_flags(layout); !counted.empty())
     fail_at(Exit::usage, ends, "cannot be combined with ", join(counted, " and "), "; use only one of the two kinds");
   if (layout.stages() == 1) {
-    const bool are_two = layout.first_stage_layers && layout.last_stage_layers;
+    const bool are_two = layout.split.first_stage_layers && layout.split.last_stage_layers;
     fail_at(Exit::usage, ends, are_two ? "need" : "needs", " at least 2 pipeline stages; leave ",
             are_two ? "them" : "it", " out, or use --pipeline-model-parallel-size 2 or more");
   }
   for (const auto& [name, layers] :
-       {std::pair("first", layout.first_stage_layers), std::pair("last", layout.last_stage_layers)}) {
+       {std::pair("first", layout.split.first_stage_layers), std::pair("last", layout.split.last_stage_layers)}) {
     if (!layers) continue;
     const std::string where = cat("--num-layers-in-", name, "-pipeline-stage ", *layers);
     if (*layers < 1) fail_at(Exit::usage, where, "must be at least 1");
@@ -92,7 +94,7 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
                               bool is_fixed) {
   const std::string where = cat("--num-layers ", num_layers), flags = end_stage_flags(layout);
   const std::int64_t ends = num_layers - inner, chunks = layout.chunks, unit = others * chunks;
-  const bool are_two = layout.first_stage_layers && layout.last_stage_layers;
+  const bool are_two = layout.split.first_stage_layers && layout.split.last_stage_layers;
   const char* verb = are_two ? " leave " : " leaves ";
   if (others == 0) {
     std::vector<std::string> remedies;
@@ -122,15 +124,16 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
 /// Returns layers per stage if the first stage, the last stage or both have a given layer count. The other stages share
 /// the remaining layers equally.
 std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
-  std::int64_t inner = num_layers - layout.first_stage_layers.value_or(0) - layout.last_stage_layers.value_or(0);
-  std::int64_t others =
-      layout.stages() - int(layout.first_stage_layers.has_value()) - int(layout.last_stage_layers.has_value());
+  std::int64_t inner =
+      num_layers - layout.split.first_stage_layers.value_or(0) - layout.split.last_stage_layers.value_or(0);
+  std::int64_t others = layout.stages() - int(layout.split.first_stage_layers.has_value()) -
+                        int(layout.split.last_stage_layers.has_value());
   const std::int64_t unit = others * layout.chunks;
   if (others == 0 ? inner != 0 : (inner % unit != 0 || inner < unit))
     refuse_ends(layout, num_layers, inner, others, is_fixed);
   std::vector<std::int64_t> counts(layout.stages(), others == 0 ? 0 : inner / others);
-  if (layout.first_stage_layers) counts.front() = *layout.first_stage_layers;
-  if (layout.last_stage_layers) counts.back() = *layout.last_stage_layers;
+  if (layout.split.first_stage_layers) counts.front() = *layout.split.first_stage_layers;
+  if (layout.split.last_stage_layers) counts.back() = *layout.split.last_stage_layers;
   return counts;
 }
 
@@ -173,19 +176,19 @@ std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_lay
 
 std::vector<std::int64_t> layer_counts(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
   check_split(layout, num_layers);
-  if (!layout.layer_counts.empty()) {
+  if (!layout.split.layer_counts.empty()) {
     check_layer_counts(layout, num_layers, is_fixed);
-    return layout.layer_counts;
+    return layout.split.layer_counts;
   }
-  const bool given = layout.first_stage_layers || layout.last_stage_layers;
+  const bool given = layout.split.first_stage_layers || layout.split.last_stage_layers;
   const std::vector<std::int64_t> by_stage =
       given ? counts_with_given_ends(layout, num_layers, is_fixed) : even_counts(layout, num_layers, is_fixed);
   const Places places = layout.places();
   std::vector<std::int64_t> out;
   for (int position = 0; position < places.count(); ++position)
     out.push_back(by_stage[places.at(position).stage] / layout.chunks);
-  if (layout.account_for_embedding) --out.front();
-  if (layout.account_for_loss) --out.back();
+  if (layout.split.account_for_embedding) --out.front();
+  if (layout.split.account_for_loss) --out.back();
   return out;
 }
 

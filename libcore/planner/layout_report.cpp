@@ -63,9 +63,9 @@ std::string layout_text(const Candidate& candidate) {
   for (const auto& [name, size] : {std::pair("tp", parallel.tensor), std::pair("cp", parallel.context),
                                    std::pair("pp", parallel.pipeline), std::pair("dp", parallel.data())})
     if (size > 1) out.push_back(cat(name, " ", size));
-  if (parallel.tensor > 1 && !parallel.layout.sequence_parallel) out.emplace_back("no sequence parallelism");
+  if (parallel.tensor > 1 && !parallel.sequence_parallel) out.emplace_back("no sequence parallelism");
   if (parallel.context > 1) out.push_back(parallel.cp_comm_type);
-  if (const std::int64_t zero = zero_stage_of(parallel); zero > 0) out.push_back(cat("ZeRO-", zero));
+  if (const std::int64_t zero = parallel.zero(); zero > 0) out.push_back(cat("ZeRO-", zero));
   if (parallel.replicas() > 1 && !parallel.overlap_grad_reduce) out.emplace_back("not overlapped");
   if (parallel.pipeline > 1) out.push_back(schedule_text(parallel));
   out.push_back(cat("micro-batch ", candidate.options.batch.micro_batch_size));

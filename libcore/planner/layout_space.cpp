@@ -156,7 +156,7 @@ TrainOptions LayoutChoice::options(const TrainOptions& run) const {
   parallel.tensor = tensor;
   parallel.context = context;
   parallel.pipeline = pipeline;
-  parallel.layout.sequence_parallel = sequence_parallel;
+  parallel.sequence_parallel = sequence_parallel;
   if (pipeline > 1) parallel.schedule = schedule_name(schedule);
   if (schedule == ScheduleKind::interleaved) parallel.virtual_stages = chunks;
   if (is_balanced) parallel.pipeline_split = "balanced";

@@ -11,8 +11,7 @@ namespace {
 std::string layer_list(const std::vector<LayerRange>& chunks) {
   std::vector<std::string> parts;
   for (const LayerRange& range : chunks) {
-    if (range.count == 0) continue;
-    parts.push_back(range.count == 1 ? cat(range.first) : cat(range.first, "-", range.first + range.count - 1));
+    if (range.count > 0) parts.push_back(range.text());
   }
   if (parts.empty()) return "no layer";
   bool one = parts.size() == 1 && parts[0].find('-') == std::string::npos;
@@ -82,7 +81,7 @@ TopoReport::TopoReport(const TopoOptions& options)
       memory->plans = plan_run_report(memory->run, config);
       memory->pipeline = plan_stages(memory->run, config);
       const Layout of_run = run_shape(memory->run, config, 0).layout;
-      layout.layer_counts = of_run.layer_counts;
+      layout.split.layer_counts = of_run.split.layer_counts;
       layout.durations = of_run.durations;
     }
   }

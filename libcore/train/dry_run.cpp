@@ -28,9 +28,7 @@ std::string plan_line(const char* what, const std::string& value) {
 
 /// Returns over how many ranks a role's tensors are sharded.
 std::int64_t ranks_of(const PrecisionRole& role, const TrainOptions& options) {
-  const std::int64_t stage =
-      options.parallel.distributed_optimizer ? std::max<std::int64_t>(options.parallel.zero_stage, 1) : 0;
-  return role.zero_stage <= stage ? options.parallel.replicas() : 1;
+  return role.zero_stage <= options.parallel.zero() ? options.parallel.replicas() : 1;
 }
 
 double bytes_of_rank(const std::vector<PrecisionRole>& roles, const TrainOptions& options) {

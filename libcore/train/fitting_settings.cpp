@@ -127,11 +127,11 @@ class Suggestions {
   static void shard(Setting& setting, std::int64_t most) {
     ParallelOptions& parallel = setting.options.parallel;
     for (std::int64_t stage : zero_stages(parallel))
-      if (stage <= most && stage > zero_stage_of(parallel)) set_zero_stage(parallel, stage);
+      if (stage <= most && stage > parallel.zero()) set_zero_stage(parallel, stage);
   }
   static void share_sequence(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.tensor > 1) parallel.layout.sequence_parallel = true;
+    if (parallel.tensor > 1) parallel.sequence_parallel = true;
   }
   static void use_1f1b(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;

@@ -41,13 +41,13 @@ class FlagWords {
 
 void add_grid(FlagWords& flags, const ParallelOptions& from, const ParallelOptions& to) {
   flags.add_value("--tensor-model-parallel-size", from.tensor, to.tensor);
-  flags.add_switch("--sequence-parallel", from.layout.sequence_parallel, to.layout.sequence_parallel);
+  flags.add_switch("--sequence-parallel", from.sequence_parallel, to.sequence_parallel);
   flags.add_value("--context-parallel-size", from.context, to.context);
   flags.add_value("--pipeline-model-parallel-size", from.pipeline, to.pipeline);
   flags.add_value("--pipeline-schedule", from.schedule, to.schedule);
   flags.add_value("--num-virtual-stages-per-pipeline-rank", from.virtual_stages, to.virtual_stages);
   flags.add_value("--pipeline-split", from.pipeline_split, to.pipeline_split);
-  if (const std::int64_t zero = zero_stage_of(to); zero != zero_stage_of(from)) {
+  if (const std::int64_t zero = to.zero(); zero != from.zero()) {
     zero == 1 ? flags.add("--use-distributed-optimizer") : flags.add("--zero-stage", zero);
   }
   flags.add_switch("--overlap-grad-reduce", from.overlap_grad_reduce, to.overlap_grad_reduce);
@@ -72,10 +72,6 @@ bool can_run(const TrainOptions& options, const GptConfig& config) {
   check_options(options, refuse);
   if (out) check_division(options, config, false, refuse);
   return out;
-}
-
-std::int64_t zero_stage_of(const ParallelOptions& parallel) {
-  return std::max<std::int64_t>(parallel.zero_stage, parallel.distributed_optimizer ? 1 : 0);
 }
 
 std::vector<std::int64_t> zero_stages(const ParallelOptions& parallel) {

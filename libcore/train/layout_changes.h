@@ -14,8 +14,6 @@ namespace mtl {
 /// Returns true if mtl-train would accept the options for this model.
 bool can_run(const TrainOptions& options, const GptConfig& config);
 
-/// Returns the ZeRO stage of a run, whichever flag sets it.
-std::int64_t zero_stage_of(const ParallelOptions& parallel);
 /// Returns the ZeRO stages that replicas with this pipeline and schedule can use, ascending: 0, 1, not 2 if weight
 /// gradients are left for later, not 3 with a pipeline. Only 0 for one replica.
 std::vector<std::int64_t> zero_stages(const ParallelOptions& parallel);

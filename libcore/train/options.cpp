@@ -146,7 +146,7 @@ void check_data_and_profile(const TrainOptions& options, const ReportProblem& re
 /// divided among tensor-parallel ranks.
 void check_sequence_parts(const ParallelOptions& parallel, std::int64_t length, const ReportProblem& report) {
   const std::int64_t chunks = parallel.context > 1 ? 2 * parallel.context : 1;
-  const std::int64_t rows = parallel.layout.sequence_parallel ? parallel.tensor : 1;
+  const std::int64_t rows = parallel.sequence_parallel ? parallel.tensor : 1;
   if (length % chunks != 0) {
     const std::int64_t step = std::lcm(chunks, parallel.context * rows);
     report(cat("--context-parallel-size ", parallel.context),
@@ -276,7 +276,7 @@ std::string ParallelOptions::data_text() const {
 }
 
 std::int64_t ParallelOptions::chunks(std::optional<std::int64_t> num_layers) const {
-  if (!layout.layer_counts.empty()) return (std::ssize(layout.layer_counts) + pipeline - 1) / pipeline;
+  if (!split.layer_counts.empty()) return (std::ssize(split.layer_counts) + pipeline - 1) / pipeline;
   if (virtual_stages) return *virtual_stages;
   if (layers_per_virtual_stage && num_layers) return *num_layers / (pipeline * *layers_per_virtual_stage);
   return schedule ? std::max(1, traits_of(find_schedule(*schedule)).chunks) : 1;
@@ -312,7 +312,9 @@ RankGrid rank_grid(const ParallelOptions& options) {
 }
 
 Layout resolve_stages(const ParallelOptions& options, std::optional<std::int64_t> num_layers) {
-  Layout layout = options.layout;
+  Layout layout;
+  layout.split = options.split;
+  layout.sequence_parallel = options.sequence_parallel;
   layout.grid = RankGrid({.pipeline = static_cast<int>(options.pipeline)});
   layout.recompute = recompute_of(options);
   layout.optimizer_on_host = options.optimizer_cpu_offload;
@@ -340,7 +342,7 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
                                    "cp");
   }
   layout.rank = rank;
-  layout.zero = static_cast<int>(std::max<std::int64_t>(options.zero_stage, options.distributed_optimizer ? 1 : 0));
+  layout.zero = static_cast<int>(options.zero());
   // The smaller the groups, the smaller the rings for sharded gradients and values.
   const std::int64_t usual = std::max<std::int64_t>(40'000'000, 1'000'000 * options.data());
   layout.bucket_elements = options.bucket_elements.value_or(layout.shards_gradients() ? 1 : usual);

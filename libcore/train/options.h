@@ -130,9 +130,10 @@ struct ParallelOptions {
   std::optional<std::string> schedule;      // absent: 1f1b, or interleaved with several chunks per stage
   // The number of chunks per stage, directly or by their layers, and Layout::group.
   std::optional<std::int64_t> virtual_stages, layers_per_virtual_stage, group;
-  std::optional<std::string> layer_layout;  // --pipeline-model-parallel-layout, which sets layout.layer_counts
+  std::optional<std::string> layer_layout;  // --pipeline-model-parallel-layout, which sets split.layer_counts
   std::string pipeline_split = "even";  // or balanced: by the FLOPs of the layers, the embedding and the output layer
-  Layout layout;  // flags set sequence_parallel and how to split into stages; resolve_layout() sets the rest
+  LayerSplit split;
+  bool sequence_parallel = false;
   std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
   std::optional<std::int64_t> recompute_num_layers;
   bool recompute_activations = false;            // --recompute-granularity selective
@@ -148,6 +149,8 @@ struct ParallelOptions {
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
   }
+  /// Returns the ZeRO stage, whichever flag sets it.
+  std::int64_t zero() const { return std::max<std::int64_t>(zero_stage, distributed_optimizer ? 1 : 0); }
   /// Returns the number of ranks that have the same weights: along the data and context axes.
   std::int64_t replicas() const { return data() * context; }
   /// Returns " (8 ranks / --tensor-model-parallel-size 2 / --pipeline-model-parallel-size 1)", which explains data() in
@@ -159,7 +162,7 @@ struct ParallelOptions {
   /// Returns the order of the axes, such as "tp-cp-ep-dp-pp".
   std::string order() const { return rank_order.value_or(tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp"); }
   /// Returns the chunks of each stage; without flags that say so, 2 in a V schedule and else 1. `num_layers` is needed
-  /// only with layers_per_virtual_stage. With layout.layer_counts, rounds up to a whole number; check_stages() reports
+  /// only with layers_per_virtual_stage. With split.layer_counts, rounds up to a whole number; check_stages() reports
   /// others.
   std::int64_t chunks(std::optional<std::int64_t> num_layers) const;
   ScheduleKind schedule_kind(std::optional<std::int64_t> num_layers) const;

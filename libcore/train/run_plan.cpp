@@ -30,7 +30,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   }
   shape.precision = precision_of(options.precision);
   if (options.parallel.balances_stages())
-    shape.layout.layer_counts = balanced_layer_counts(config, run_dropout(options), shape);
+    shape.layout.split.layer_counts = balanced_layer_counts(config, run_dropout(options), shape);
   if (defers_weights(shape.layout.schedule))
     shape.layout.durations = place_durations(config, run_dropout(options), shape);
   shape.graphs = options.device == Device::cuda && options.cuda_graphs && !shape.layout.shards_gradients() &&

@@ -11,8 +11,8 @@ namespace mtl {
 namespace {
 
 std::vector<Problem> flag_problems(const ParallelOptions& options, std::optional<std::int64_t> num_layers) {
-  const Layout& layout = options.layout;
-  const bool has_text = !layout.layer_counts.empty();
+  const LayerSplit& split = options.split;
+  const bool has_text = !split.layer_counts.empty();
   const auto& per_chunk = options.layers_per_virtual_stage;
   std::vector<Problem> out;
   if (per_chunk && options.virtual_stages)
@@ -25,10 +25,10 @@ std::vector<Problem> flag_problems(const ParallelOptions& options, std::optional
     for (auto [flag, is_given] :
          {std::pair("--pipeline-model-parallel-layout", has_text),
           std::pair("--num-layers-per-virtual-pipeline-stage", per_chunk.has_value()),
-          std::pair("--num-layers-in-first-pipeline-stage", layout.first_stage_layers.has_value()),
-          std::pair("--num-layers-in-last-pipeline-stage", layout.last_stage_layers.has_value()),
-          std::pair("--account-for-embedding-in-pipeline-split", layout.account_for_embedding),
-          std::pair("--account-for-loss-in-pipeline-split", layout.account_for_loss)}) {
+          std::pair("--num-layers-in-first-pipeline-stage", split.first_stage_layers.has_value()),
+          std::pair("--num-layers-in-last-pipeline-stage", split.last_stage_layers.has_value()),
+          std::pair("--account-for-embedding-in-pipeline-split", split.account_for_embedding),
+          std::pair("--account-for-loss-in-pipeline-split", split.account_for_loss)}) {
       if (is_given)
         out.push_back({cat("--pipeline-split balanced, ", flag),
                        "both distribute the layers over the stages; use only one of them"});
@@ -39,10 +39,10 @@ std::vector<Problem> flag_problems(const ParallelOptions& options, std::optional
     for (auto [flag, is_given] :
          {std::pair("--num-layers-per-virtual-pipeline-stage", per_chunk.has_value()),
           std::pair("--pipeline-model-parallel-layout", has_text),
-          std::pair("--num-layers-in-first-pipeline-stage", layout.first_stage_layers.has_value()),
-          std::pair("--num-layers-in-last-pipeline-stage", layout.last_stage_layers.has_value()),
-          std::pair("--account-for-embedding-in-pipeline-split", layout.account_for_embedding),
-          std::pair("--account-for-loss-in-pipeline-split", layout.account_for_loss)}) {
+          std::pair("--num-layers-in-first-pipeline-stage", split.first_stage_layers.has_value()),
+          std::pair("--num-layers-in-last-pipeline-stage", split.last_stage_layers.has_value()),
+          std::pair("--account-for-embedding-in-pipeline-split", split.account_for_embedding),
+          std::pair("--account-for-loss-in-pipeline-split", split.account_for_loss)}) {
       if (is_given) out.push_back({flag, "needs --num-layers"});
     }
   } else if (per_chunk && *num_layers % (options.pipeline * *per_chunk) != 0) {
@@ -50,7 +50,7 @@ std::vector<Problem> flag_problems(const ParallelOptions& options, std::optional
         {cat("--num-layers ", *num_layers), cat("is not a multiple of --pipeline-model-parallel-size ",
                                                 options.pipeline, " x --num-layers-per-virtual-pipeline-stage ",
                                                 *per_chunk, "; choose a multiple of ", options.pipeline * *per_chunk)});
-  } else if (per_chunk && options.chunks(num_layers) > 1 && (layout.account_for_embedding || layout.account_for_loss)) {
+  } else if (per_chunk && options.chunks(num_layers) > 1 && (split.account_for_embedding || split.account_for_loss)) {
     // The layers would have to be a multiple with and without the one or two more.
     out.push_back(
         {cat("--num-layers-per-virtual-pipeline-stage ", *per_chunk),

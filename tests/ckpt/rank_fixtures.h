@@ -62,8 +62,8 @@ class RankModel {
     out.rank = rank;
     out.sequence_parallel = layout.pipeline > 1;
     out.zero = layout.zero;
-    out.bucket_elements = 300;                             // multiple buckets
-    if (layout.pipeline == 2) out.first_stage_layers = 2;  // out of three
+    out.bucket_elements = 300;                                   // multiple buckets
+    if (layout.pipeline == 2) out.split.first_stage_layers = 2;  // out of three
     return out;
   }
   Stage stage_;

@@ -88,7 +88,7 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
   shape.layout.schedule = find_schedule(schedule);
   if (shape.layout.schedule == ScheduleKind::interleaved || shape.layout.schedule == ScheduleKind::zero_bubble_v) {
     shape.layout.chunks = 2;
-    shape.layout.layer_counts =
+    shape.layout.split.layer_counts =
         stages == 2 ? std::vector<std::int64_t>{1, 2, 1, 1} : std::vector<std::int64_t>{1, 1, 0, 1, 0, 1, 1, 0};
   }
   if (defers_weights(shape.layout.schedule) && config.num_query_groups % tensor == 0)

@@ -28,7 +28,7 @@ RunShape shape_of(int stages, std::int64_t vocab, std::int64_t length = 128) {
 
 /// Returns the FLOPs of the stage that has the most, and the sum of their squares.
 std::pair<double, double> cost_of(const GptConfig& config, RunShape shape, const Counts& counts) {
-  shape.layout.layer_counts = counts;
+  shape.layout.split.layer_counts = counts;
   const Places places = shape.layout.places();
   std::vector<double> stages(static_cast<std::size_t>(places.stages), 0);
   const std::vector<ActionDurations> durations = place_durations(config, {}, shape);
@@ -117,7 +117,7 @@ TEST_CASE("the stage with the output layer gets fewer layers, and the plan says 
     const GptConfig config = gpt_of_size({.vocab = vocab, .layers = 6, .hidden = 384, .heads = 6, .positions = 128});
     RunShape shape = shape_of(2, (vocab + 127) / 128 * 128);
     shape.layout.grid = RankGrid({.tensor = tensor, .pipeline = 2});
-    if (balances) shape.layout.layer_counts = balanced_layer_counts(config, {}, shape);
+    if (balances) shape.layout.split.layer_counts = balanced_layer_counts(config, {}, shape);
     return *plan_pipeline(config, {}, shape);
   };
   const PipelinePlan even = plan_of(8192, false), balanced = plan_of(8192, true);

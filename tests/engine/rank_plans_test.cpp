@@ -36,7 +36,7 @@ RunShape random_shape(std::mt19937& random) {
       layout.schedule == ScheduleKind::interleaved || layout.schedule == ScheduleKind::zero_bubble_v;
   layout.chunks = has_chunks ? 2 : 1;
   // Stages between the ends need the most.
-  if (layout.stages() == 4 && !has_chunks && one_of({0, 1}) == 1) layout.layer_counts = {0, 4, 4, 0};
+  if (layout.stages() == 4 && !has_chunks && one_of({0, 1}) == 1) layout.split.layer_counts = {0, 4, 4, 0};
   if (defers_weights(layout.schedule)) layout.zero = std::min(layout.zero, 1);
   return shape;
 }

@@ -27,7 +27,7 @@ std::string refusal(const Counts& counts, int stages, int chunks, std::int64_t n
   Layout layout;
   layout.grid = RankGrid({.pipeline = stages});
   layout.chunks = chunks;
-  layout.layer_counts = counts;
+  layout.split.layer_counts = counts;
   try {
     CHECK(layer_counts(layout, num_layers, is_fixed) == counts);
   } catch (const Error& error) {

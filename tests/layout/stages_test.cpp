@@ -29,10 +29,10 @@ std::vector<std::vector<LayerRange>> split_layers(const Split& split) {
   Layout layout;
   layout.grid = RankGrid({.pipeline = split.stages});
   layout.chunks = split.chunks;
-  layout.first_stage_layers = split.first_stage_layers;
-  layout.last_stage_layers = split.last_stage_layers;
-  layout.account_for_embedding = split.account_for_embedding;
-  layout.account_for_loss = split.account_for_loss;
+  layout.split.first_stage_layers = split.first_stage_layers;
+  layout.split.last_stage_layers = split.last_stage_layers;
+  layout.split.account_for_embedding = split.account_for_embedding;
+  layout.split.account_for_loss = split.account_for_loss;
   return split_layers(layout, split.num_layers, split.is_fixed);
 }
 

@@ -24,7 +24,7 @@ std::string chosen_grid;  // --grid=TENSORxPIPELINE, with v for zb-v, or TENSORx
 /// Returns a seed that differs by round and rank, so that ranks defer their commands in different ways.
 std::uint64_t seed_of(int round) { return static_cast<std::uint64_t>(100 * round + session->rank()); }
 
-void make_sequence_parallel(TrainOptions& options) { options.parallel.layout.sequence_parallel = true; }
+void make_sequence_parallel(TrainOptions& options) { options.parallel.sequence_parallel = true; }
 void make_zero(TrainOptions& options) {
   options.parallel.distributed_optimizer = options.parallel.overlap_grad_reduce = true;
   options.parallel.overlap_param_gather = true;

@@ -68,7 +68,7 @@ TEST_CASE(
     Stages out = zero_stages(run.parallel);
     for (std::int64_t stage : out) {
       set_zero_stage(run.parallel, stage);
-      CHECK(zero_stage_of(run.parallel) == stage);
+      CHECK(run.parallel.zero() == stage);
       CHECK(run.parallel.distributed_optimizer == (stage > 0));
       CHECK(can_run(run, model()));
     }
@@ -76,7 +76,7 @@ TEST_CASE(
   };
   ParallelOptions by_switch;
   by_switch.distributed_optimizer = true;
-  CHECK(zero_stage_of(by_switch) == 1);
+  CHECK(by_switch.zero() == 1);
   CHECK(stages(1, 1, "") == Stages{0});
   CHECK(stages(2, 2, "1f1b") == Stages{0});
   CHECK(stages(4, 1, "") == Stages{0, 1, 2, 3});
@@ -88,7 +88,7 @@ TEST_CASE("layout changes: flags say every difference, and the batch where it wo
   const TrainOptions from = run_on(8);
   TrainOptions to = from;
   to.parallel.tensor = 2;
-  to.parallel.layout.sequence_parallel = true;
+  to.parallel.sequence_parallel = true;
   to.parallel.pipeline = 2;
   to.parallel.schedule = "interleaved";
   to.parallel.virtual_stages = 2;

@@ -99,7 +99,7 @@ TEST_CASE("layout: recomputation by Megatron-LM's newer and older flags, buckets
   options.layers_per_virtual_stage = 2;
   CHECK(options.chunks({}) == 1);
   CHECK(options.chunks(8) == 2);
-  options.layout.layer_counts = {2, 2, 2, 1, 1};
+  options.split.layer_counts = {2, 2, 2, 1, 1};
   CHECK(options.chunks(8) == 3);
 }
 

@@ -175,7 +175,7 @@ TEST_CASE("options: layouts that the ranks, the model or a step cannot fill are 
       {[](Options& o) { o.parallel.world = o.parallel.context = 64; }, "--context-parallel-size 64"},
       {[](Options& o) {
          o.data.seq_length = 66, o.parallel.world = o.parallel.tensor = 4;
-         o.parallel.layout.sequence_parallel = true;
+         o.parallel.sequence_parallel = true;
        },
        "--sequence-parallel"},
       {[](Options& o) { o.data.seq_length = 66, o.parallel.world = o.parallel.tensor = 4; }, ""},
@@ -343,18 +343,18 @@ TEST_CASE("options: flags that divide stages exclude each other, and most need t
       "--account-for-loss-in-pipeline-split";
   const auto all = [](Options& o) {
     o.layers_per_virtual_stage = 2;
-    o.layout.first_stage_layers = o.layout.last_stage_layers = 2;
-    o.layout.account_for_embedding = o.layout.account_for_loss = true;
+    o.split.first_stage_layers = o.split.last_stage_layers = 2;
+    o.split.account_for_embedding = o.split.account_for_loss = true;
   };
   CHECK(refused_stages(all) == kNeeding);
-  CHECK(refused_stages([](Options& o) { o.layout.layer_counts = {2, 2}; }) == "--pipeline-model-parallel-layout");
+  CHECK(refused_stages([](Options& o) { o.split.layer_counts = {2, 2}; }) == "--pipeline-model-parallel-layout");
   CHECK(refused_stages([](Options& o) { o.layers_per_virtual_stage = o.virtual_stages = 2; }) ==
         "--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank");
   CHECK(refused_stages([](Options& o) {
-          o.layout.layer_counts = {2, 2}, o.virtual_stages = 2;
+          o.split.layer_counts = {2, 2}, o.virtual_stages = 2;
         }) == "--num-virtual-stages-per-pipeline-rank");
   CHECK(refused_stages([](Options& o) {
-          o.layout.layer_counts = {2, 2}, o.layers_per_virtual_stage = 2;
+          o.split.layer_counts = {2, 2}, o.layers_per_virtual_stage = 2;
         }) == "--num-layers-per-virtual-pipeline-stage");
   std::string balanced = "--pipeline-split balanced, " + std::string(kNeeding);
   for (std::size_t at = 0; (at = balanced.find("; --", at)) != std::string::npos; at += 4)
@@ -362,26 +362,26 @@ TEST_CASE("options: flags that divide stages exclude each other, and most need t
   CHECK(refused_stages([](Options& o) {
           o.pipeline_split = "balanced";
           o.layers_per_virtual_stage = 2;
-          o.layout.first_stage_layers = o.layout.last_stage_layers = 2;
-          o.layout.account_for_embedding = o.layout.account_for_loss = true;
+          o.split.first_stage_layers = o.split.last_stage_layers = 2;
+          o.split.account_for_embedding = o.split.account_for_loss = true;
         }) == balanced);
   CHECK(refused_stages([](Options& o) {
-          o.pipeline_split = "balanced", o.layout.layer_counts = {2, 2};
+          o.pipeline_split = "balanced", o.split.layer_counts = {2, 2};
         }) == "--pipeline-split balanced, --pipeline-model-parallel-layout");
   CHECK(refused_stages([](Options& o) { o.virtual_stages = 2; }) == "");
   CHECK(refused_stages([](Options& o) { o.layers_per_virtual_stage = 3; }, 8) == "--num-layers 8");
   CHECK(refused_stages([](Options& o) { o.layers_per_virtual_stage = 2; }, 8) == "");
-  const auto both = [](Options& o) { o.layout.account_for_embedding = o.layout.account_for_loss = true; };
+  const auto both = [](Options& o) { o.split.account_for_embedding = o.split.account_for_loss = true; };
   CHECK(refused_stages(both, 6) == "");
   CHECK(refused_stages(
             [](Options& o) {
-              o.layout.account_for_embedding = o.layout.account_for_loss = true;
+              o.split.account_for_embedding = o.split.account_for_loss = true;
               o.layers_per_virtual_stage = 4;  // one chunk
             },
             8) == "");
   CHECK(refused_stages(
             [](Options& o) {
-              o.layout.account_for_embedding = o.layout.account_for_loss = true;
+              o.split.account_for_embedding = o.split.account_for_loss = true;
               o.virtual_stages = 2;
             },
             6) == "");
@@ -391,9 +391,9 @@ TEST_CASE("options: flags that divide stages exclude each other, and most need t
         "--pipeline-split balanced");
   for (const bool embedding : {false, true}) {
     CAPTURE(embedding);
-    const auto with_account = [](Options& o) { o.layout.account_for_loss = true, o.layers_per_virtual_stage = 2; };
+    const auto with_account = [](Options& o) { o.split.account_for_loss = true, o.layers_per_virtual_stage = 2; };
     const auto with_embedding = [](Options& o) {
-      o.layout.account_for_embedding = true, o.layers_per_virtual_stage = 2;
+      o.split.account_for_embedding = true, o.layers_per_virtual_stage = 2;
     };
     CHECK(refused_stages(embedding ? +with_embedding : +with_account, 8) ==
           "--num-layers-per-virtual-pipeline-stage 2");

@@ -88,11 +88,11 @@ TEST_CASE(
   TrainOptions options = run_on(2);
   options.parallel.pipeline = 2;
   RunShape shape = run_shape(options, model(), 0);
-  CHECK(shape.layout.layer_counts.empty());
+  CHECK(shape.layout.split.layer_counts.empty());
   CHECK(shape.layout.durations.empty());
   options.parallel.pipeline_split = "balanced";
   options.parallel.schedule = "zb-h1";
   shape = run_shape(options, model(), 0);
-  CHECK(shape.layout.layer_counts.size() == 2);
+  CHECK(shape.layout.split.layer_counts.size() == 2);
   CHECK(shape.layout.durations.size() == 2);
 }

@@ -67,18 +67,18 @@ void add_grid_flags(Flags& flags, ParallelOptions& options) {
 void add_stage_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add("--num-layers-in-first-pipeline-stage,--decoder-first-pipeline-num-layers",
-           &options.layout.first_stage_layers, "N", "layers of the first stage")
+           &options.split.first_stage_layers, "N", "layers of the first stage")
       .within({1, kMostLayers});
   flags
-      .add("--num-layers-in-last-pipeline-stage,--decoder-last-pipeline-num-layers", &options.layout.last_stage_layers,
+      .add("--num-layers-in-last-pipeline-stage,--decoder-last-pipeline-num-layers", &options.split.last_stage_layers,
            "N", "layers of the last stage")
       .within({1, kMostLayers});
   flags
-      .add_switch("--account-for-embedding-in-pipeline-split", options.layout.account_for_embedding,
+      .add_switch("--account-for-embedding-in-pipeline-split", options.split.account_for_embedding,
                   "count the embedding as a layer of the first stage")
       .only_with("on one stage", [&options] { return options.pipeline > 1; });
   flags
-      .add_switch("--account-for-loss-in-pipeline-split", options.layout.account_for_loss,
+      .add_switch("--account-for-loss-in-pipeline-split", options.split.account_for_loss,
                   "count the output layer as a layer of the last stage")
       .only_with("on one stage", [&options] { return options.pipeline > 1; });
   flags
@@ -91,7 +91,7 @@ void add_stage_flags(Flags& flags, ParallelOptions& options) {
   flags.check([&flags, &options] {
     if (!options.layer_layout) return;
     try {
-      options.layout.layer_counts = parse_layer_layout(*options.layer_layout);
+      options.split.layer_counts = parse_layer_layout(*options.layer_layout);
     } catch (const Error& error) {
       flags.problem(cat("--pipeline-model-parallel-layout ", *options.layer_layout), error.what());
     }
@@ -153,7 +153,7 @@ void resolve_zero_stage(Flags& flags, ParallelOptions& options) {
 
 void add_sharing_flags(Flags& flags, ParallelOptions& options) {
   flags
-      .add_switch("--sequence-parallel", options.layout.sequence_parallel,
+      .add_switch("--sequence-parallel", options.sequence_parallel,
                   "shard the rows of activations between tensor-parallel layers, too")
       .only_with("on one tensor-parallel rank", [&options] { return options.tensor > 1; });
   flags
