@@ -30,23 +30,6 @@ void add(MemoryPlan& plan, const StepCounts& counts, std::int64_t times) {
   }
 }
 
-/// Returns the size of a buffer for a message between stages.
-std::size_t message_bytes(const MetaModel& model, const RunShape& shape) {
-  const Chunk& chunk = model.stage.chunks.at(0);
-  const Shape hidden = chunk.hidden_shape(model.groups, shape.micro_batch * shape.rows_per_sequence());
-  const std::size_t bytes = Tensor(nullptr, chunk.hidden_dtype(), hidden).bytes();
-  return (bytes + 63) / 64 * 64;
-}
-
-Pipeline make_pipeline(MetaModel& model, ParamTraffic& traffic, const RunShape& shape, const StepSchedule& schedule) {
-  MemoryPlan plan;
-  plan.entries.assign(model.stage.chunks.size(), {Category::slots, Space::device, 0});
-  plan.entries.insert(plan.entries.end(), {{Category::offloaded, Space::host, 0},
-                                           {Category::messages, Space::device, message_bytes(model, shape)},
-                                           {Category::scratch, Space::device, 0}});
-  return {model.stage, model.stream, model.groups, schedule, plan, &traffic};
-}
-
 Category category_of(StorageRole role) {
   constexpr Category categories[] = {Category::parameters, Category::gradients, Category::optimizer,
                                      Category::main_weights};
@@ -86,7 +69,7 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
     plan.entries.push_back(
         {Category::offload_ring, Space::device, range, ActivationOffload::kRanges * pipeline.slots()});
   }
-  plan.entries.push_back({Category::messages, Space::device, message_bytes(model, shape), pipeline.inboxes()});
+  plan.entries.push_back({Category::messages, Space::device, model.message_bytes(shape), pipeline.inboxes()});
   plan.entries.push_back({Category::scratch, Space::device, pipeline.scratch_peak()});
   const int batches = shape.batch_sets * static_cast<int>(shape.micro_batches);
   const int slot_batches = shape.graphs ? pipeline.slots() : 0;
@@ -143,7 +126,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
                        const StepSchedule& of_rank) {
   MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
   ParamTraffic traffic(model.params, model.stream, model.groups, {});
-  Pipeline pipeline = make_pipeline(model, traffic, shape, of_rank);
+  Pipeline pipeline = model.pipeline(traffic, shape, of_rank);
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);

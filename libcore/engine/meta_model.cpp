@@ -11,6 +11,21 @@ MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, con
           Device::meta, shape.precision, states, [&](const ParamVisitor& visit) { stage.params(visit); },
           shape.layout) {}
 
+std::size_t MetaModel::hidden_bytes(const RunShape& shape) const {
+  const Chunk& chunk = stage.chunks.at(0);
+  const Shape hidden = chunk.hidden_shape(groups, shape.micro_batch * shape.rows_per_sequence());
+  return Tensor(nullptr, chunk.hidden_dtype(), hidden).bytes();
+}
+
+Pipeline MetaModel::pipeline(ParamTraffic& traffic, const RunShape& shape, const StepSchedule& schedule) {
+  MemoryPlan plan;
+  plan.entries.assign(stage.chunks.size(), {Category::slots, Space::device, 0});
+  plan.entries.insert(plan.entries.end(), {{Category::offloaded, Space::host, 0},
+                                           {Category::messages, Space::device, message_bytes(shape)},
+                                           {Category::scratch, Space::device, 0}});
+  return {stage, stream, groups, schedule, plan, &traffic};
+}
+
 MetaModel::PassBytes MetaModel::measure(const std::vector<std::function<void(Ctx&, const Chunk&)>>& passes) {
   Arena slot(Device::meta, "activations", 0), scratch(Device::meta, "scratch", 0);
   for (const auto& pass : passes) {

@@ -9,6 +9,7 @@
 #include "comm/groups.h"
 #include "device/memory.h"
 #include "device/step_state.h"
+#include "engine/pipeline.h"
 #include "engine/run_shape.h"
 #include "engine/stage.h"
 #include "optim/param_memory.h"
@@ -40,6 +41,12 @@ struct MetaModel {
     run();
     return {stream.counters(), groups.take_traffic()};
   }
+
+  /// Returns the size of a micro-batch's hidden states, which are a message between stages, and of a message's buffer.
+  std::size_t hidden_bytes(const RunShape& shape) const;
+  std::size_t message_bytes(const RunShape& shape) const { return (hidden_bytes(shape) + 63) / 64 * 64; }
+  /// Returns a pipeline without planned memory, whose arenas grow: their peaks are what a run needs.
+  Pipeline pipeline(ParamTraffic& traffic, const RunShape& shape, const StepSchedule& schedule);
 
   /// Peak usage of the slot and scratch arenas, in bytes. measure() calls each function in `passes` on chunk 0, with
   /// empty arenas, and returns the peak over all calls.

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "engine/collectives.h"
 #include "engine/memory_plan.h"
-#include "engine/step_profile.h"
 
 namespace mtl {
 

@@ -190,10 +190,7 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
     return double(plan_passes(of, dropout, shape, schedule).entry(Category::slots).bytes);
   };
   out.slot_bytes = slot_of(with_few_layers(request_.config, 1)) - slot_of(config);
-  const Chunk& chunk = model.stage.chunks[0];
-  out.message_bytes = double(Tensor(nullptr, chunk.hidden_dtype(),
-                                    chunk.hidden_shape(model.groups, shape.micro_batch * shape.rows_per_sequence()))
-                                 .bytes());
+  out.message_bytes = double(model.hidden_bytes(shape));
   out.batch_bytes = double(BatchBuffers::bytes(shape)) * shape.batch_sets;
   shape.layout.schedule = ScheduleKind::one_forward_one_backward;
   shape.layout.grid = RankGrid({.tensor = choice.tensor, .context = choice.context, .pipeline = 2});

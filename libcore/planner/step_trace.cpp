@@ -6,18 +6,12 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "engine/memory_plan.h"
-#include "engine/meta_model.h"
-#include "engine/pipeline.h"
 #include "engine/stage.h"
-#include "optim/optimizer.h"
+#include "engine/step_record.h"
 
 namespace mtl {
 
 namespace {
-
-/// The first micro-batch, the one after it, one of those between, and the last may each do different things.
-constexpr int kRecorded = 4, kBetween = 2;
 
 /// True for the messages between stages, which follow from the schedule. The stages also have operations together.
 bool is_between_stages(const ProfileEntry& start) {
@@ -105,7 +99,7 @@ class Recorder {
 
 std::size_t StepTrace::index_of(const Action& action) const {
   const bool is_last = action.micro_batch == micro_batches - 1;
-  const int recorded_as = is_last ? recorded_micro_batches - 1 : std::min(action.micro_batch, kBetween);
+  const int recorded_as = is_last ? recorded_micro_batches - 1 : std::min(action.micro_batch, kBetweenMicroBatches);
   const auto found = std::ranges::find_if(recorded, [&](const Recorded& one) {
     return one.action == Action{action.kind, recorded_as, action.chunk};
   });
@@ -115,63 +109,23 @@ std::size_t StepTrace::index_of(const Action& action) const {
 
 namespace {
 
-/// Records a step, but not its schedule.
-StepTrace record_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-                      ParamTraffic::Overlap overlap) {
+/// Returns a recorded step without its schedule.
+StepTrace trace_of(const StepRecord& record, const GptConfig& config, const RunShape& shape) {
   StepTrace out;
   out.micro_batches = static_cast<int>(shape.micro_batches);
-  out.recorded_micro_batches = std::min(kRecorded, out.micro_batches);
-  RunShape few = shape;
-  few.micro_batches = out.recorded_micro_batches;
-  const StepSchedule schedule = counting_schedule(shape.layout, out.recorded_micro_batches);
-  MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
-  Optimizer optimizer(model.params, {.rule = {}, .overlap = overlap}, model.stream, model.groups);
-  Pipeline pipeline(model.stage, model.stream, model.groups, schedule, plan_passes(config, dropout, few, schedule),
-                    &optimizer.traffic());
-  const BatchBuffers buffers(Device::meta, few);
-  // Record the second step: with gathers in the background, its first passes wait for those of the first update.
-  Profile profile(Device::meta);
-  Arena scratch(Device::meta, "scratch", 0);
-  optimizer.begin_step();
-  pipeline.train(buffers);
-  model.stream.set_profile(&profile);
-  optimizer.step(scratch, model.step.on_device());
-  const std::size_t second = profile.entries().size();
-  optimizer.begin_step();
-  pipeline.train(buffers);
-  const std::size_t update = profile.entries().size();
-  optimizer.step(scratch, model.step.on_device());
-
-  const std::vector<ProfileEntry>& entries = profile.entries();
-  Recorder recorder(profile, config.num_layers);
-  std::size_t next = 0;  // action
-  for (std::size_t i = second; i < update;) {
-    if (entries[i].kind != ProfileKind::phase) {
-      ++i;
-      continue;
-    }
-    std::size_t end = i + 1;
-    while (end < update && entries[end].parent >= static_cast<int>(i)) ++end;
-    const Action& action = schedule.actions.at(next++);
-    if (is_compute(action.kind)) {
-      const int offloaded = action.kind == ActionKind::weight ? 0 : model.stage.chunks[action.chunk].offloaded_layers();
-      out.recorded.push_back({.action = action,
-                              .events = recorder.events(i + 1, end),
-                              .host_bytes = offloaded == 0 ? 0 : offloaded * double(pipeline.offloaded_peak())});
-    }
-    for (std::size_t entry = i + 1; entry < end && out.message_bytes == 0; ++entry) {
-      if (is_between_stages(entries[entry])) out.message_bytes = entries[entry].work.bytes;
-    }
-    i = end;
+  out.recorded_micro_batches = record.micro_batches;
+  out.update_host_bytes = record.update_host_bytes;
+  out.update_file_bytes = record.update_file_bytes;
+  Recorder recorder(record.profile, config.num_layers);
+  for (const StepRecord::Part& part : record.second) {
+    if (is_compute(part.action.kind))
+      out.recorded.push_back(
+          {.action = part.action, .events = recorder.events(part.begin, part.end), .host_bytes = part.host_bytes});
+    for (std::size_t entry = part.begin; entry < part.end && out.message_bytes == 0; ++entry)
+      if (const ProfileEntry& each = record.profile.entries()[entry]; is_between_stages(each))
+        out.message_bytes = each.work.bytes;
   }
-  require(next == schedule.actions.size(), "a recorded step has ", next, " phases for ", schedule.actions.size(),
-          " actions");
-  out.update = recorder.events(update, entries.size());
-  for (std::size_t row = 0; row < model.params.table().size(); ++row) {
-    const Space space = model.params.table()[row].space;
-    if (space == Space::host) out.update_host_bytes += double(model.params.bytes(row));
-    if (space == Space::file) out.update_file_bytes += double(model.params.bytes(row));
-  }
+  out.update = recorder.events(record.update, record.profile.entries().size());
   return out;
 }
 
@@ -179,7 +133,7 @@ StepTrace record_step(const GptConfig& config, const DropoutOptions& dropout, co
 
 StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                      ParamTraffic::Overlap overlap) {
-  StepTrace out = record_step(config, dropout, shape, overlap);
+  StepTrace out = trace_of(record_step(config, dropout, shape, overlap), config, shape);
   out.schedule = rank_schedule(shape.layout, out.micro_batches).actions;
   return out;
 }
@@ -191,7 +145,8 @@ std::vector<StepTrace> trace_stages(const GptConfig& config, const DropoutOption
   for (int stage = 0; stage < shape.layout.stages(); ++stage) {
     shape.layout.rank = shape.layout.grid.rank_at({0, 0, 0, 0, stage});
     const auto [at, is_new] = known.try_emplace(stage_kind(config, shape.layout), stage);
-    out.push_back(is_new ? record_step(config, dropout, shape, overlap) : StepTrace(out[at->second]));
+    out.push_back(is_new ? trace_of(record_step(config, dropout, shape, overlap), config, shape)
+                         : StepTrace(out[at->second]));
     out.back().schedule = rank_schedule(shape.layout, schedule[stage]).actions;
   }
   return out;

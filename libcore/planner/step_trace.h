@@ -1,5 +1,6 @@
 // What one rank does in a training step, in order: operators, starts of operations between ranks, and waits for them.
-// Recorded on the meta device, once per kind of action; a step of any number of micro-batches consists of these.
+// From a recorded step (engine/step_record.h), once per kind of action; a step of any number of micro-batches consists
+// of these.
 #pragma once
 
 #include <string>

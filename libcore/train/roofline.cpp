@@ -1,7 +1,7 @@
 #include "train/roofline.h"
 
 #include "base/str.h"
-#include "engine/step_profile.h"
+#include "engine/step_record.h"
 #include "nn/lm_head.h"
 #include "train/flops.h"
 #include "train/run_plan.h"
@@ -27,8 +27,7 @@ Roofline predict_step(TrainOptions options, const GptConfig& config, const Hardw
   options.device = Device::cuda;
   Roofline out;
   for (const RankPlan& plan : plan_run(options, config)) {
-    const StepProfile step =
-        profile_on_meta(config, run_dropout(options), run_shape(options, config, plan.ranks.front()));
+    const StepRecord step = record_step(config, run_dropout(options), run_shape(options, config, plan.ranks.front()));
     ProfileReport report = report_profile(step.profile, hardware, options.tf32, step.weights);
     if (report.bound_ms() <= out.step_ms) continue;
     out.step_ms = report.bound_ms();

@@ -55,7 +55,7 @@ std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& con
 std::vector<RankPlan> plan_run_report(const TrainOptions& options, const GptConfig& config) {
   std::vector<RankPlan> plans = plan_run(options, config);
   for (RankPlan& each : plans)
-    each.collectives = collectives_of(profile_on_meta(
+    each.collectives = collectives_of(record_step(
         config, run_dropout(options), run_shape(options, config, each.ranks.front()), run_overlap(options)));
   return plans;
 }

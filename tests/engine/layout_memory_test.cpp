@@ -267,7 +267,7 @@ void check_profile(const RunLayout& layout, int rank) {
   RunShape shape = layout.shape;
   shape.layout.rank = rank;
   const MemoryPlan plan = plan_training(layout.config, layout_dropout(layout.config), shape);
-  const StepProfile step = profile_on_meta(layout.config, layout_dropout(layout.config), shape, layout.overlap);
+  const StepRecord step = record_step(layout.config, layout_dropout(layout.config), shape, layout.overlap);
   const std::vector<ProfileEntry>& entries = step.profile.entries();
   Counters work;
   std::map<std::string, Traffic> sent;

@@ -1,5 +1,5 @@
 // A planned step's operations between ranks: which of them the stream waits for, and what it runs in the meantime.
-#include "engine/step_profile.h"
+#include "engine/collectives.h"
 
 #include <doctest/doctest.h>
 
@@ -33,7 +33,7 @@ std::string kinds_of(const std::vector<Collectives>& all) {
 
 std::vector<Collectives> collectives_in(const RunShape& shape, ParamTraffic::Overlap overlap = {}) {
   const GptConfig config = gpt_of_size({.vocab = 128, .layers = 3, .hidden = 64, .heads = 4, .positions = 16});
-  return collectives_of(profile_on_meta(config, {}, shape, overlap));
+  return collectives_of(record_step(config, {}, shape, overlap));
 }
 
 }  // namespace
