@@ -48,7 +48,7 @@ DcpFolder::DcpFolder(const std::string& path)
               count_of(size, "byte"), "; copy all files of the checkpoint again");
   };
   for (const auto& [key, tensor] : metadata_.tensors) {
-    for (const DcpChunk& chunk : tensor.chunks) check(key, chunk.place);
+    for (const DcpBox& box : tensor.boxes) check(key, box.place);
   }
   for (const auto& [key, place] : metadata_.objects) check(key, place);
 }
@@ -78,19 +78,18 @@ std::unique_ptr<TorchArchive> DcpFolder::open(const std::string& key, const DcpP
   }
 }
 
-DcpFolder::OpenChunk DcpFolder::open_chunk(const std::string& key, const DcpTensor& tensor,
-                                           const DcpChunk& chunk) const {
-  OpenChunk out;
-  out.archive = open(key, chunk.place);
+DcpFolder::OpenBox DcpFolder::open_box(const std::string& key, const DcpTensor& tensor, const DcpBox& box) const {
+  OpenBox out;
+  out.archive = open(key, box.place);
   out.tensor = out.archive->tensor(out.archive->root());
-  const bool is_chunk =
-      out.tensor != nullptr && out.tensor->dtype == tensor.dtype && out.tensor->shape == chunk.box.size;
-  if (is_chunk) return out;
+  const bool is_match =
+      out.tensor != nullptr && out.tensor->dtype == tensor.dtype && out.tensor->shape == box.slice.size;
+  if (is_match) return out;
   const std::string found = out.tensor == nullptr ? out.archive->root().describe()
                                                   : cat(name_of(out.tensor->dtype), " ", shape_text(out.tensor->shape));
-  fail_at(Exit::bad_data, file_of(chunk.place), "the archive of '", printable_text(key), "' at offset ",
-          chunk.place.offset, " contains ", found, ", but ", kDcpMetadataName, " says ", name_of(tensor.dtype), " ",
-          shape_text(chunk.box.size), kDamagedRemedy);
+  fail_at(Exit::bad_data, file_of(box.place), "the archive of '", printable_text(key), "' at offset ", box.place.offset,
+          " contains ", found, ", but ", kDcpMetadataName, " says ", name_of(tensor.dtype), " ",
+          shape_text(box.slice.size), kDamagedRemedy);
 }
 
 std::unique_ptr<TorchArchive> DcpFolder::open_object(const std::string& key, const DcpPlace& place) const {

@@ -1,4 +1,4 @@
-// A folder that torch.distributed.checkpoint saved: tensors in chunks, and objects, each an archive of torch.save() in
+// A folder that torch.distributed.checkpoint saved: boxes of tensors, and objects, each an archive of torch.save() in
 // one of the folder's files.
 //
 //   FOLDER/.metadata        the index (dcp_metadata.h)
@@ -35,12 +35,12 @@ class DcpFolder {
   /// Returns the path of the file that contains an archive.
   std::string file_of(const DcpPlace& place) const;
 
-  struct OpenChunk {
+  struct OpenBox {
     std::unique_ptr<TorchArchive> archive;
     const TorchTensor* tensor = nullptr;  // in `archive`
   };
-  /// Opens a chunk's archive. Throws Error(bad_data) unless it contains one tensor with the chunk's dtype and shape.
-  OpenChunk open_chunk(const std::string& key, const DcpTensor& tensor, const DcpChunk& chunk) const;
+  /// Opens a box's archive. Throws Error(bad_data) unless it contains one tensor with the box's dtype and shape.
+  OpenBox open_box(const std::string& key, const DcpTensor& tensor, const DcpBox& box) const;
   /// Opens an object's archive.
   std::unique_ptr<TorchArchive> open_object(const std::string& key, const DcpPlace& place) const;
 

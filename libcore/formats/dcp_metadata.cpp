@@ -84,7 +84,7 @@ std::int64_t byte_count(PickleValue info, const char* name, const std::string& k
   return value.as_int();
 }
 
-/// A chunk's key in storage_data: its tensor's key and its offsets, which are empty for other entries.
+/// A box's key in storage_data: its tensor's key and its offsets, which are empty for other entries.
 using PlaceKey = std::pair<std::string, std::vector<std::int64_t>>;
 
 class MetadataReader {
@@ -92,7 +92,7 @@ class MetadataReader {
   explicit MetadataReader(PickleValue root) : root_(root) {}
 
   DcpMetadata read() {
-    // megatron-core's class adds where the parts of flattened tensors are, which the chunks also state.
+    // megatron-core's class adds where the parts of flattened tensors are, which the boxes also state.
     if (!is_instance(root_, "Metadata") && !is_instance(root_, "MCoreMetadata"))
       refuse_metadata("the file contains ", root_.describe(), " instead of torch.distributed.checkpoint's Metadata");
     check_version();
@@ -178,13 +178,13 @@ class MetadataReader {
     tensor.dtype = read_dtype(key, attribute(entry, "properties", key));
     tensor.shape = read_torch_sizes(attribute(entry, "size", key), "size");
     const std::int64_t count = checked_count(tensor.shape);
-    const PickleValue chunks = attribute(entry, "chunks", key);
-    if (!chunks.is(PickleKind::list) && !chunks.is(PickleKind::tuple))
-      refuse_metadata("entry ", name_in_message(key), ": the chunks are ", chunks.describe());
+    const PickleValue boxes = attribute(entry, "chunks", key);
+    if (!boxes.is(PickleKind::list) && !boxes.is(PickleKind::tuple))
+      refuse_metadata("entry ", name_in_message(key), ": the chunks are ", boxes.describe());
     std::int64_t covered = 0;
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-      tensor.chunks.push_back(read_chunk(key, tensor, chunks.at(i)));
-      if (__builtin_add_overflow(covered, tensor.chunks.back().box.count(), &covered)) covered = -1;
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+      tensor.boxes.push_back(read_box(key, tensor, boxes.at(i)));
+      if (__builtin_add_overflow(covered, tensor.boxes.back().slice.count(), &covered)) covered = -1;
     }
     check_cover(key, tensor, count, covered);
     return tensor;
@@ -201,33 +201,33 @@ class MetadataReader {
     return *dtype;
   }
 
-  DcpChunk read_chunk(const std::string& key, const DcpTensor& tensor, PickleValue value) const {
+  DcpBox read_box(const std::string& key, const DcpTensor& tensor, PickleValue value) const {
     if (!is_instance(value, "ChunkStorageMetadata"))
       refuse_metadata("entry ", name_in_message(key), ": a chunk is ", value.describe());
-    DcpChunk chunk;
-    chunk.box.offset = read_torch_sizes(attribute(value, "offsets", key), "offset");
-    chunk.box.size = read_torch_sizes(attribute(value, "sizes", key), "size");
-    bool is_inside = chunk.box.offset.size() == tensor.shape.size() && chunk.box.size.size() == tensor.shape.size();
+    DcpBox box;
+    box.slice.offset = read_torch_sizes(attribute(value, "offsets", key), "offset");
+    box.slice.size = read_torch_sizes(attribute(value, "sizes", key), "size");
+    bool is_inside = box.slice.offset.size() == tensor.shape.size() && box.slice.size.size() == tensor.shape.size();
     for (std::size_t axis = 0; is_inside && axis < tensor.shape.size(); ++axis)
-      is_inside = chunk.box.size[axis] <= tensor.shape[axis] &&
-                  chunk.box.offset[axis] <= tensor.shape[axis] - chunk.box.size[axis];
+      is_inside = box.slice.size[axis] <= tensor.shape[axis] &&
+                  box.slice.offset[axis] <= tensor.shape[axis] - box.slice.size[axis];
     if (!is_inside)
-      refuse_metadata("entry ", name_in_message(key), ": the chunk at ", shape_text(chunk.box.offset), " of shape ",
-                      shape_text(chunk.box.size), " is not inside the tensor of shape ", shape_text(tensor.shape));
-    chunk.box.end = checked_count(chunk.box.size);
-    chunk.place = place_of({key, chunk.box.offset});
-    if (chunk.box.count() > chunk.place.length / (bits_of(tensor.dtype) / 8))
-      refuse_metadata("entry ", name_in_message(key), ": a chunk of ", chunk.box.count(), " elements has only ",
-                      count_of(chunk.place.length, "byte"));
-    return chunk;
+      refuse_metadata("entry ", name_in_message(key), ": the chunk at ", shape_text(box.slice.offset), " of shape ",
+                      shape_text(box.slice.size), " is not inside the tensor of shape ", shape_text(tensor.shape));
+    box.slice.end = checked_count(box.slice.size);
+    box.place = place_of({key, box.slice.offset});
+    if (box.slice.count() > box.place.length / (bits_of(tensor.dtype) / 8))
+      refuse_metadata("entry ", name_in_message(key), ": a chunk of ", box.slice.count(), " elements has only ",
+                      count_of(box.place.length, "byte"));
+    return box;
   }
 
   static void check_cover(const std::string& key, const DcpTensor& tensor, std::int64_t count, std::int64_t covered) {
-    std::vector<const Slice*> boxes;
-    for (const DcpChunk& chunk : tensor.chunks) boxes.push_back(&chunk.box);
-    if (const auto found = find_overlap(boxes))
-      refuse_metadata("entry ", name_in_message(key), ": the chunks at ", shape_text(boxes[found->first]->offset),
-                      " and ", shape_text(boxes[found->second]->offset), " overlap");
+    std::vector<const Slice*> slices;
+    for (const DcpBox& box : tensor.boxes) slices.push_back(&box.slice);
+    if (const auto found = find_overlap(slices))
+      refuse_metadata("entry ", name_in_message(key), ": the chunks at ", shape_text(slices[found->first]->offset),
+                      " and ", shape_text(slices[found->second]->offset), " overlap");
     if (covered != count)
       refuse_metadata("entry ", name_in_message(key), ": the chunks contain ", covered, " of ",
                       count_of(count, "element"));

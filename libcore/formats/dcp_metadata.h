@@ -5,9 +5,10 @@
 //                                or BytesStorageMetadata(), an object of any kind
 //   storage_data          MetadataIndex(fqn, offset, index) -> _StorageInfo(relative_path, offset, length)
 //
-// A chunk's place is the one with its tensor's key as fqn and its offsets as offset; `index` is only a hint. Bytes
-// offset to offset + length of the file relative_path, which is a name in the same folder, are an archive written by
-// torch.save(), of one tensor with the chunk's shape, or of an object.
+// torch calls a box of a tensor a chunk, as do this format's keys and our messages; the code says box. A box's place is
+// the one with its tensor's key as fqn and its offsets as offset; `index` is only a hint. Bytes offset to offset +
+// length of the file relative_path, which is a name in the same folder, are an archive written by torch.save(), of one
+// tensor with the box's shape, or of an object.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +27,15 @@ struct DcpPlace {
   std::int64_t offset = 0, length = 0;
 };
 
-struct DcpChunk {
-  Slice box;  // in the tensor; the element range covers the entire box
+struct DcpBox {
+  Slice slice;  // of the tensor; the element range covers the entire box
   DcpPlace place;
 };
 
 struct DcpTensor {
   StoredDType dtype = StoredDType::f32;
   std::vector<std::int64_t> shape;
-  std::vector<DcpChunk> chunks;  // contain every element exactly once
+  std::vector<DcpBox> boxes;  // contain every element exactly once
 };
 
 struct DcpMetadata {
@@ -44,7 +45,7 @@ struct DcpMetadata {
 };
 
 /// Reads a .metadata file. Throws Error(bad_data), without the file's name, if it is damaged, if it names a class other
-/// than torch.distributed.checkpoint's own, if chunks of a tensor leave a hole or overlap, or if entries are
+/// than torch.distributed.checkpoint's own, if boxes of a tensor leave a hole or overlap, or if entries are
 /// compressed.
 DcpMetadata read_dcp_metadata(std::string_view pickle);
 

@@ -61,15 +61,15 @@ std::size_t DcpWriter::add_tensor(std::string key, StoredDType dtype, std::vecto
   return entries_.size() - 1;
 }
 
-void DcpWriter::write_chunk(std::size_t tensor, const std::vector<std::int64_t>& offset,
-                            const std::vector<std::int64_t>& size, std::span<const std::byte> elements) {
+void DcpWriter::write_box(std::size_t tensor, const std::vector<std::int64_t>& offset,
+                          const std::vector<std::int64_t>& size, std::span<const std::byte> elements) {
   Entry& entry = entries_.at(tensor);
   const std::uint64_t begin = data_.out().bytes();
   TorchWriter writer(data_.out(), kArchive);
   writer.tensor(entry.dtype, size);
   writer.write_data(elements);
   writer.finish();
-  entry.chunks.push_back({offset, size, {begin, data_.out().bytes() - begin}});
+  entry.boxes.push_back({offset, size, {begin, data_.out().bytes() - begin}});
 }
 
 void DcpWriter::add_alias(std::string key, std::size_t tensor) {
@@ -86,7 +86,7 @@ void DcpWriter::add_empty_object(std::string key) {
   writer.pickle().end_list();
   writer.finish();
   entries_.push_back(
-      {.key = std::move(key), .is_object = true, .chunks = {{{}, {}, {begin, data_.out().bytes() - begin}}}});
+      {.key = std::move(key), .is_object = true, .boxes = {{{}, {}, {begin, data_.out().bytes() - begin}}}});
 }
 
 void DcpWriter::write_entry(PickleWriter& pickle, const Entry& entry) const {
@@ -100,13 +100,13 @@ void DcpWriter::write_entry(PickleWriter& pickle, const Entry& entry) const {
   write_size(pickle, entry.shape);
   pickle.text("chunks");
   pickle.begin_list();
-  for (const Chunk& chunk : entry.chunks) {
+  for (const Box& box : entry.boxes) {
     begin_instance(pickle, kMetadataModule, "ChunkStorageMetadata");
     pickle.begin_dict();
     pickle.text("offsets");
-    write_size(pickle, chunk.offset);
+    write_size(pickle, box.offset);
     pickle.text("sizes");
-    write_size(pickle, chunk.size);
+    write_size(pickle, box.size);
     pickle.end_dict();
     pickle.build();
   }
@@ -116,7 +116,7 @@ void DcpWriter::write_entry(PickleWriter& pickle, const Entry& entry) const {
 }
 
 void DcpWriter::write_places(PickleWriter& pickle, const Entry& entry) const {
-  for (const Chunk& chunk : entry.chunks) {
+  for (const Box& box : entry.boxes) {
     begin_instance(pickle, kMetadataModule, "MetadataIndex");
     pickle.begin_dict();
     pickle.text("fqn"), pickle.text(entry.key);
@@ -124,7 +124,7 @@ void DcpWriter::write_places(PickleWriter& pickle, const Entry& entry) const {
     if (entry.is_object) {
       pickle.none();
     } else {
-      write_size(pickle, chunk.offset);
+      write_size(pickle, box.offset);
     }
     pickle.text("index"), pickle.none();
     pickle.end_dict();
@@ -132,8 +132,8 @@ void DcpWriter::write_places(PickleWriter& pickle, const Entry& entry) const {
     begin_instance(pickle, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
     pickle.begin_dict();
     pickle.text("relative_path"), pickle.text(kDataFile);
-    pickle.text("offset"), pickle.integer(static_cast<std::int64_t>(chunk.place.offset));
-    pickle.text("length"), pickle.integer(static_cast<std::int64_t>(chunk.place.length));
+    pickle.text("offset"), pickle.integer(static_cast<std::int64_t>(box.place.offset));
+    pickle.text("length"), pickle.integer(static_cast<std::int64_t>(box.place.length));
     pickle.end_dict();
     pickle.build();
   }

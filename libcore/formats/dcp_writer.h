@@ -1,12 +1,12 @@
 // Writes tensors in the format of torch.distributed.checkpoint (DCP):
 //
-//   FOLDER/__0_0.distcp   one file of torch.save for each chunk or object, one after another
+//   FOLDER/__0_0.distcp   one file of torch.save for each box or object, one after another
 //   FOLDER/.metadata      a pickle of torch.distributed.checkpoint.metadata.Metadata: every tensor's dtype, shape and
-//                         chunks, and where in __0_0.distcp each chunk and object is
+//                         boxes, and where in __0_0.distcp each box and object is
 //
 //   DcpWriter writer(folder);
 //   const std::size_t weight = writer.add_tensor("weight", StoredDType::f32, {2, 768});
-//   for (std::int64_t row : {0, 1}) writer.write_chunk(weight, {row, 0}, {1, 768}, elements_of(row));
+//   for (std::int64_t row : {0, 1}) writer.write_box(weight, {row, 0}, {1, 768}, elements_of(row));
 //   writer.finish();
 #pragma once
 
@@ -27,14 +27,14 @@ class DcpWriter {
   /// Creates the file for the data in an existing folder.
   explicit DcpWriter(const std::string& folder);
 
-  /// Adds a tensor, without elements. `dtype` must be f64, f32, f16 or bf16. Returns its number, for write_chunk().
+  /// Adds a tensor, without elements. `dtype` must be f64, f32, f16 or bf16. Returns its number, for write_box().
   std::size_t add_tensor(std::string key, StoredDType dtype, std::vector<std::int64_t> shape);
-  /// Writes the elements of a box in a tensor, in row-major order. The caller must write chunks that cover the tensor
+  /// Writes the elements of a box in a tensor, in row-major order. The caller must write boxes that cover the tensor
   /// once.
-  void write_chunk(std::size_t tensor, const std::vector<std::int64_t>& offset, const std::vector<std::int64_t>& size,
-                   std::span<const std::byte> elements);
-  /// Adds a key for the same tensor. It refers to the same chunks, so it takes no space. Must follow the last
-  /// write_chunk() for the tensor.
+  void write_box(std::size_t tensor, const std::vector<std::int64_t>& offset, const std::vector<std::int64_t>& size,
+                 std::span<const std::byte> elements);
+  /// Adds a key for the same tensor. It refers to the same boxes, so it takes no space. Must follow the last
+  /// write_box() for the tensor.
   void add_alias(std::string key, std::size_t tensor);
   /// Adds an object that is a list which contains None. megatron-core stores modules without an extra state like this.
   void add_empty_object(std::string key);
@@ -45,7 +45,7 @@ class DcpWriter {
   struct Place {
     std::uint64_t offset = 0, length = 0;  // in the data file
   };
-  struct Chunk {
+  struct Box {
     std::vector<std::int64_t> offset, size;
     Place place;
   };
@@ -54,7 +54,7 @@ class DcpWriter {
     bool is_object = false;
     StoredDType dtype = StoredDType::f32;
     std::vector<std::int64_t> shape = {};
-    std::vector<Chunk> chunks = {};  // of an object: one, without offset and size
+    std::vector<Box> boxes = {};  // of an object: one, without offset and size
   };
 
   void write_entry(PickleWriter& pickle, const Entry& entry) const;

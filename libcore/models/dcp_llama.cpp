@@ -204,8 +204,8 @@ class DcpLlamaReader : public DcpReader {
       dtype = tensor.dtype;
       StoredMatrix matrix = matrix_of(part);
       if (matrix.factors.size() == 1) matrix.factors[0].size = tensor.shape[0];  // with padding rows
-      for (const DcpChunk& chunk : tensor.chunks)
-        add_chunk(matrix, {.key = &key, .tensor = &tensor, .chunk = &chunk}, std::nullopt, places);
+      for (const DcpBox& box : tensor.boxes)
+        add_box(matrix, {.key = &key, .tensor = &tensor, .box = &box}, std::nullopt, places);
     }
     return {SavedTensor{kind + canonical.name, *dtype, canonical.shape}, std::move(places)};
   }
@@ -253,10 +253,10 @@ class DcpLlamaReader : public DcpReader {
   /// Reads a number of steps, a tensor of one element.
   std::int64_t read_step(const std::string& key) const {
     const DcpTensor* tensor = dcp().find(key);
-    if (tensor == nullptr || tensor->chunks.size() != 1 || tensor->chunks[0].box.count() != 1)
+    if (tensor == nullptr || tensor->boxes.size() != 1 || tensor->boxes[0].slice.count() != 1)
       fail_at(Exit::bad_data, folder, "there is no tensor '", key, "' with one element");
-    const DcpFolder::OpenChunk chunk = dcp().open_chunk(key, *tensor, tensor->chunks[0]);
-    const std::byte* data = chunk.tensor->data.data();
+    const DcpFolder::OpenBox box = dcp().open_box(key, *tensor, tensor->boxes[0]);
+    const std::byte* data = box.tensor->data.data();
     std::int64_t steps = -1;
     if (tensor->dtype == StoredDType::i64) {
       std::memcpy(&steps, data, sizeof steps);

@@ -28,9 +28,9 @@ void DcpReader::add_tensor(SavedTensor tensor, Places places) {
   places_.push_back(std::move(places));
 }
 
-void DcpReader::add_chunk(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
-                          Places& places) {
-  const std::vector<std::int64_t>&from = source.chunk->box.offset, &size = source.chunk->box.size;
+void DcpReader::add_box(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
+                        Places& places) {
+  const std::vector<std::int64_t>&from = source.box->slice.offset, &size = source.box->slice.size;
   const std::size_t axis = layer ? 1 : 0;
   const bool has_columns = matrix.column_axis >= 0;
   const std::int64_t width = has_columns ? size[axis + 1] : 1, column = has_columns ? from[axis + 1] : 0;
@@ -61,8 +61,8 @@ void DcpReader::gather(const Places& from, StoredDType dtype, const Slice& slice
     pieces.back().file = found->second;
   }
   for (auto next = open_.begin(); next != open_.end();) {
-    const DcpChunk* chunk = (next++)->first;
-    if (std::ranges::none_of(sources, [&](const DcpSource* source) { return source->chunk == chunk; })) close(*chunk);
+    const DcpBox* box = (next++)->first;
+    if (std::ranges::none_of(sources, [&](const DcpSource* source) { return source->box == box; })) close(*box);
   }
   std::vector<std::span<const std::byte>> contents;
   for (const DcpSource* source : sources)
@@ -77,20 +77,20 @@ void DcpReader::gather(const Places& from, StoredDType dtype, const Slice& slice
   for (const DcpSource* source : sources) dcp_.release(source->place());
 }
 
-/// Returns a chunk with its archive open.
+/// Returns a box with its archive open.
 const DcpReader::Reading& DcpReader::open(const DcpSource& source) const {
-  const auto [found, is_new] = open_.try_emplace(source.chunk);
+  const auto [found, is_new] = open_.try_emplace(source.box);
   Reading& reading = found->second;
   if (!is_new) return reading;
   try {
-    reading.chunk = dcp_.open_chunk(*source.key, *source.tensor, *source.chunk);
+    reading.box = dcp_.open_box(*source.key, *source.tensor, *source.box);
   } catch (...) {
     open_.erase(found);
     throw;
   }
-  const TorchTensor& tensor = *reading.chunk.tensor;
+  const TorchTensor& tensor = *reading.box.tensor;
   if (tensor.record != nullptr)
-    tensor.record->verified = verified_[{source.chunk->place.file, source.chunk->place.offset}].elements;
+    tensor.record->verified = verified_[{source.box->place.file, source.box->place.offset}].elements;
   const std::size_t bytes = tensor.count() * bits_of(tensor.dtype) / 8;
   if (bytes == 0 || tensor.is_contiguous()) {
     reading.elements = tensor.data.first(bytes);
@@ -102,13 +102,13 @@ const DcpReader::Reading& DcpReader::open(const DcpSource& source) const {
   return reading;
 }
 
-/// Closes a chunk's archive, and releases its pages.
-void DcpReader::close(const DcpChunk& chunk) const {
-  const auto found = open_.find(&chunk);
-  if (const ZipEntry* record = found->second.chunk.tensor->record; record != nullptr)
-    verified_[{chunk.place.file, chunk.place.offset}].elements = record->verified;
+/// Closes a box's archive, and releases its pages.
+void DcpReader::close(const DcpBox& box) const {
+  const auto found = open_.find(&box);
+  if (const ZipEntry* record = found->second.box.tensor->record; record != nullptr)
+    verified_[{box.place.file, box.place.offset}].elements = record->verified;
   open_.erase(found);
-  dcp_.release(chunk.place);
+  dcp_.release(box.place);
 }
 
 /// Calls check(). If it throws, adds to the message where the archive is.
@@ -122,34 +122,34 @@ void DcpReader::with_place(const DcpSource& source, const Check& check) const {
   }
 }
 
-/// Verifies the record of an open chunk, or of an object's view, until the first `end` bytes of its elements.
+/// Verifies the record of an open box, or of an object's view, until the first `end` bytes of its elements.
 void DcpReader::check_record(const DcpSource& source, std::size_t end) const {
   if (source.view == nullptr && !open(source).copy.empty()) return;
-  const TorchTensor& tensor = source.view != nullptr ? *source.view : *open(source).chunk.tensor;
+  const TorchTensor& tensor = source.view != nullptr ? *source.view : *open(source).box.tensor;
   if (tensor.record == nullptr) return;
   with_place(source, [&] { check_crc_until(*tensor.record, tensor.data.data() - tensor.record->data.data() + end); });
 }
 
-void DcpReader::verify_chunk(const DcpSource& source) const {
+void DcpReader::verify_box(const DcpSource& source) const {
   const DcpPlace& place = source.place();
   bool& is_complete = verified_[{place.file, place.offset}].is_complete;
   if (is_complete) return;
-  const TorchArchive& archive = source.chunk != nullptr ? *open(source).chunk.archive : *source.archive;
+  const TorchArchive& archive = source.box != nullptr ? *open(source).box.archive : *source.archive;
   with_place(source, [&] { archive.verify(); });
   is_complete = true;
-  if (source.chunk != nullptr) close(*source.chunk);
+  if (source.box != nullptr) close(*source.box);
   dcp_.release(place);
 }
 
 void DcpReader::verify_slice(std::size_t index, const Slice& slice) const {
   for (const TensorPiece& piece : places_[index].pieces) {
-    if (meets(piece.box, slice)) verify_chunk(places_[index].sources[piece.file]);
+    if (meets(piece.box, slice)) verify_box(places_[index].sources[piece.file]);
   }
 }
 
 void DcpReader::verify() const {
   for (const Places& places : places_) {
-    for (const DcpSource& source : places.sources) verify_chunk(source);
+    for (const DcpSource& source : places.sources) verify_box(source);
   }
 }
 

@@ -1,4 +1,4 @@
-// Base class for readers whose tensors consist of chunks of a DCP folder (dcp_folder.h). Opens a chunk's archive when
+// Base class for readers whose tensors consist of boxes of a DCP folder (dcp_folder.h). Opens a box's archive when
 // it reads elements of it, and closes it when it reads elements of others.
 #pragma once
 
@@ -17,17 +17,17 @@
 
 namespace mtl {
 
-/// A chunk with the key and the tensor to which it belongs, or a tensor in an object's archive, which the reader keeps
+/// A box with the key and the tensor to which it belongs, or a tensor in an object's archive, which the reader keeps
 /// open.
 struct DcpSource {
   const std::string* key;
   const DcpTensor* tensor = nullptr;
-  const DcpChunk* chunk = nullptr;
+  const DcpBox* box = nullptr;
   const TorchArchive* archive = nullptr;  // of an object
   const TorchTensor* view = nullptr;      // in `archive`, contiguous
   DcpPlace object = {};
 
-  const DcpPlace& place() const { return chunk != nullptr ? chunk->place : object; }
+  const DcpPlace& place() const { return box != nullptr ? box->place : object; }
 };
 
 class DcpReader : public TensorReader {
@@ -45,7 +45,7 @@ class DcpReader : public TensorReader {
 
  protected:
   /// Where a canonical tensor's elements are stored. piece.file is an index into `sources`; a piece's strides are those
-  /// of a dense chunk.
+  /// of a dense box.
   struct Places {
     std::vector<TensorPiece> pieces;
     std::vector<DcpSource> sources;
@@ -53,17 +53,17 @@ class DcpReader : public TensorReader {
 
   explicit DcpReader(const std::string& path) : dcp_(path) { folder = path; }
   void add_tensor(SavedTensor tensor, Places places);
-  /// Adds the elements in a chunk of a tensor that is stored as `matrix` or, with `layer`, of a stack of such tensors.
-  static void add_chunk(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
-                        Places& places);
+  /// Adds the elements in a box of a tensor that is stored as `matrix` or, with `layer`, of a stack of such tensors.
+  static void add_box(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
+                      Places& places);
   /// Gathers a slice of a tensor of this dtype into `out`.
   void gather(const Places& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const;
   const DcpFolder& dcp() const { return dcp_; }
 
  private:
-  /// A chunk whose archive is open, because the last part of a tensor was read from it.
+  /// A box whose archive is open, because the last part of a tensor was read from it.
   struct Reading {
-    DcpFolder::OpenChunk chunk;
+    DcpFolder::OpenBox box;
     std::vector<std::byte> copy = {};          // of elements that are not contiguous in the archive
     std::span<const std::byte> elements = {};  // dense
   };
@@ -74,15 +74,15 @@ class DcpReader : public TensorReader {
   };
 
   const Reading& open(const DcpSource& source) const;
-  void close(const DcpChunk& chunk) const;
+  void close(const DcpBox& box) const;
   void check_record(const DcpSource& source, std::size_t end) const;
-  void verify_chunk(const DcpSource& source) const;
+  void verify_box(const DcpSource& source) const;
   template <class Check>
   void with_place(const DcpSource& source, const Check& check) const;
 
   DcpFolder dcp_;
   std::vector<Places> places_;  // parallel to `tensors`
-  mutable std::map<const DcpChunk*, Reading> open_;
+  mutable std::map<const DcpBox*, Reading> open_;
   mutable std::map<std::pair<std::uint32_t, std::int64_t>, Verified> verified_;  // by (file, offset) of the archive
   mutable std::size_t unreleased_ = 0;  // bytes read since pages were last released
 };

@@ -127,8 +127,8 @@ class TorchDistReader : public DcpReader {
       std::int64_t first = 0, count = 1;
       if (parsed->layer && is_stack) {
         count = tensor.shape.empty() ? 0 : tensor.shape[0];
-        if (count > std::ssize(tensor.chunks))
-          refuse_key(key, "has ", count_of(count, "layer"), " in ", count_of(tensor.chunks.size(), "chunk"),
+        if (count > std::ssize(tensor.boxes))
+          refuse_key(key, "has ", count_of(count, "layer"), " in ", count_of(tensor.boxes.size(), "chunk"),
                      ", but Megatron-LM writes a chunk per layer; use another checkpoint");
       } else if (parsed->layer) {
         first = *parsed->layer;
@@ -164,7 +164,7 @@ class TorchDistReader : public DcpReader {
     for (const CanonicalTensor& one : canonical) {
       const auto found = parameters_.find(one.name);
       if (found == parameters_.end()) fail_at(Exit::bad_data, folder, "tensor '", one.name, "' is missing");
-      weights.push_back(chunks_of("param.", one, found->second));
+      weights.push_back(boxes_of("param.", one, found->second));
     }
     for (const auto& [name, part] : parameters_) {
       const bool is_known = std::ranges::find(canonical, name, &CanonicalTensor::name) != canonical.end();
@@ -301,7 +301,7 @@ class TorchDistReader : public DcpReader {
 
   State state_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& weight,
                  const DistTensor& stored) {
-    return stored.tensor->shape == weight.tensor->shape ? chunks_of(kind, canonical, stored)
+    return stored.tensor->shape == weight.tensor->shape ? boxes_of(kind, canonical, stored)
                                                         : parts_of(kind, canonical, weight, stored);
   }
 
@@ -316,16 +316,16 @@ class TorchDistReader : public DcpReader {
   }
 
   /// Returns a parameter or a state that is stored in its own shape.
-  State chunks_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& stored) {
+  State boxes_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& stored) {
     const StoredMatrix matrix = checked_matrix(canonical, stored);
     Places places;
-    for (const DcpChunk* chunk : chunks_in_layer(stored))
-      add_chunk(matrix, {.key = stored.key, .tensor = stored.tensor, .chunk = chunk}, stored.layer, places);
+    for (const DcpBox* box : boxes_in_layer(stored))
+      add_box(matrix, {.key = stored.key, .tensor = stored.tensor, .box = box}, stored.layer, places);
     return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
   }
 
   /// Returns a state of the layout fully_sharded_model_space: a weight of shape G is cut into pieces[i] equal parts
-  /// along each axis i, and each part is flattened. The state has the shape (pieces..., elements of a part). Chunks cut
+  /// along each axis i, and each part is flattened. The state has the shape (pieces..., elements of a part). Boxes cut
   /// the last axis anywhere.
   State parts_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& weight,
                  const DistTensor& stored) {
@@ -344,27 +344,27 @@ class TorchDistReader : public DcpReader {
     const std::int64_t rows = whole[axis] / pieces[axis];
     const std::int64_t columns = matrix.column_axis >= 0 ? whole[axis + 1] / pieces[axis + 1] : 1;
     Places places;
-    for (const DcpChunk* chunk : chunks_in_layer(stored)) {
-      const std::vector<std::int64_t>& at = chunk->box.offset;
+    for (const DcpBox* box : boxes_in_layer(stored)) {
+      const std::vector<std::int64_t>& at = box->slice.offset;
       const std::int64_t row = at[axis] * rows, column = matrix.column_axis >= 0 ? at[axis + 1] * columns : 0;
-      if (chunk->box.count() != chunk->box.size.back())
+      if (box->slice.count() != box->slice.size.back())
         refuse_key(*stored.key, "has a chunk that contains several parts of the weight");
       const Rectangle part{row, row + rows, column, column + columns};
-      add_range(matrix, part, at.back(), at.back() + chunk->box.count(), places.sources.size(), 0, places.pieces);
-      places.sources.push_back({.key = stored.key, .tensor = stored.tensor, .chunk = chunk});
+      add_range(matrix, part, at.back(), at.back() + box->slice.count(), places.sources.size(), 0, places.pieces);
+      places.sources.push_back({.key = stored.key, .tensor = stored.tensor, .box = box});
     }
     return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
   }
 
-  /// Returns the chunks that contain elements of a layer or, outside stacks, all chunks.
-  const std::vector<const DcpChunk*>& chunks_in_layer(const DistTensor& stored) {
-    std::vector<std::vector<const DcpChunk*>>& layers = chunks_[stored.tensor];
+  /// Returns the boxes that contain elements of a layer or, outside stacks, all boxes.
+  const std::vector<const DcpBox*>& boxes_in_layer(const DistTensor& stored) {
+    std::vector<std::vector<const DcpBox*>>& layers = boxes_[stored.tensor];
     if (layers.empty()) {
       layers.resize(stored.layer ? layers_ : 1);
-      for (const DcpChunk& chunk : stored.tensor->chunks) {
-        const std::int64_t first = stored.layer ? chunk.box.offset[0] : 0;
-        const std::int64_t end = stored.layer ? first + chunk.box.size[0] : 1;
-        for (std::int64_t layer = first; layer < std::min(end, layers_); ++layer) layers[layer].push_back(&chunk);
+      for (const DcpBox& box : stored.tensor->boxes) {
+        const std::int64_t first = stored.layer ? box.slice.offset[0] : 0;
+        const std::int64_t end = stored.layer ? first + box.slice.size[0] : 1;
+        for (std::int64_t layer = first; layer < std::min(end, layers_); ++layer) layers[layer].push_back(&box);
       }
     }
     return layers[stored.layer.value_or(0)];
@@ -375,7 +375,7 @@ class TorchDistReader : public DcpReader {
   std::int64_t layers_ = 0;
   std::int64_t optimizer_steps_ = 0;  // as stated beside gradient buffers; 0: not there
   BufferSegments segments_;
-  std::map<const DcpTensor*, std::vector<std::vector<const DcpChunk*>>> chunks_;  // by layer
+  std::map<const DcpTensor*, std::vector<std::vector<const DcpBox*>>> boxes_;  // by layer
 };
 
 }  // namespace

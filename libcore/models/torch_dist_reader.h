@@ -4,7 +4,7 @@
 //   DIR/.metadata, DIR/__R_K.distcp
 //   DIR/common.pt       args, iteration, ...; since megatron-core 0.17 the object common_state/shard_0_1 instead
 //
-// Tensors are global: the shards of all tensor, pipeline and data parallel ranks are chunks of one tensor. The names
+// Tensors are global: the shards of all tensor, pipeline and data parallel ranks are boxes of one tensor. The names
 // are those of megatron-core with Transformer Engine. A stack of layers is one tensor, with the layer as first axis.
 // All gate rows of linear_fc1 come before all up rows. Rows of queries, keys and values, and padding rows of the
 // vocabulary, are as in the torch format of checkpoint version 3.

@@ -37,11 +37,11 @@ std::vector<BufferSegment> BufferSegments::of(const DistBuffer& buffer, const st
     if (!is_bucket || tensor.dtype != StoredDType::f32)
       refuse_key(folder_, key, "is ", name_of(tensor.dtype), " with shape ", shape_text(tensor.shape),
                  ", but the model's bucket is F32 with shape ", shape_text({end - begin}));
-    for (const DcpChunk& chunk : tensor.chunks) {
-      const std::int64_t at = begin + chunk.box.offset[0];
+    for (const DcpBox& box : tensor.boxes) {
+      const std::int64_t at = begin + box.slice.offset[0];
       const bool is_padding = at >= end;
-      if (chunk.box.count() > 0 && !is_padding)
-        segments.push_back({at, at + chunk.box.count(), {.key = &key, .tensor = &tensor, .chunk = &chunk}});
+      if (box.slice.count() > 0 && !is_padding)
+        segments.push_back({at, at + box.slice.count(), {.key = &key, .tensor = &tensor, .box = &box}});
     }
   }
   std::ranges::sort(segments, {}, &BufferSegment::begin);

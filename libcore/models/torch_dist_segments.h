@@ -23,14 +23,14 @@ inline constexpr std::string_view kBufferKey = "optimizer.distributed.";
 struct BufferSegment {
   std::int64_t begin, end;
   DcpSource source;
-  bool may_span = false;  // over parameters; a chunk of a bucket belongs to one parameter, or to none
+  bool may_span = false;  // over parameters; a box of a bucket belongs to one parameter, or to none
 };
 
 class BufferSegments {
  public:
   /// The caller must keep `folder` alive.
   explicit BufferSegments(const DcpFolder& folder) : folder_(folder) {}
-  /// Returns the segments of one kind ("exp_avg", "param") in a rank's buffer, in order: chunks of the tensors of its
+  /// Returns the segments of one kind ("exp_avg", "param") in a rank's buffer, in order: boxes of the tensors of its
   /// buckets, or one tensor in the rank's object. They are valid as long as this object. Throws Error(bad_data) if the
   /// tensors are missing, or do not have the sizes of the buffer.
   std::vector<BufferSegment> of(const DistBuffer& buffer, const std::string& kind);

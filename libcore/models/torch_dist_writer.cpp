@@ -71,7 +71,7 @@ class StackWriter {
       part.source = cat(kind, part.source.substr(part.source.find('.')));
       if (param.is_stacked) offset[0] = static_cast<std::int64_t>(layer);
       read_megatron_elements(blocks, part, dtype, elements_);
-      writer_.write_chunk(number, offset, size, elements_);
+      writer_.write_box(number, offset, size, elements_);
     }
     return number;
   }

@@ -12,8 +12,8 @@
 
 namespace mtl::test {
 
-inline std::vector<std::byte> elements_of(const DcpFolder& from, const std::string& key, const DcpChunk& chunk) {
-  const DcpFolder::OpenChunk open = from.open_chunk(key, *from.find(key), chunk);
+inline std::vector<std::byte> elements_of(const DcpFolder& from, const std::string& key, const DcpBox& box) {
+  const DcpFolder::OpenBox open = from.open_box(key, *from.find(key), box);
   std::vector<std::byte> elements(open.tensor->count() * bits_of(open.tensor->dtype) / 8);
   read_elements(*open.tensor, 0, elements);
   return elements;
@@ -24,19 +24,19 @@ struct DcpEntry {
   std::string key;
   StoredDType dtype = StoredDType::f32;
   std::vector<std::int64_t> shape;
-  struct Chunk {
+  struct Box {
     std::vector<std::int64_t> offset, size;
     std::vector<std::byte> elements;
   };
-  std::vector<Chunk> chunks;
+  std::vector<Box> boxes;
 };
 
 inline std::vector<DcpEntry> dcp_entries_of(const DcpFolder& from) {
   std::vector<DcpEntry> out;
   for (const auto& [key, tensor] : from.tensors()) {
-    out.push_back({.key = key, .dtype = tensor.dtype, .shape = tensor.shape, .chunks = {}});
-    for (const DcpChunk& chunk : tensor.chunks)
-      out.back().chunks.push_back({chunk.box.offset, chunk.box.size, elements_of(from, key, chunk)});
+    out.push_back({.key = key, .dtype = tensor.dtype, .shape = tensor.shape, .boxes = {}});
+    for (const DcpBox& box : tensor.boxes)
+      out.back().boxes.push_back({box.slice.offset, box.slice.size, elements_of(from, key, box)});
   }
   return out;
 }
@@ -51,8 +51,7 @@ inline void write_dcp_entries(const std::vector<DcpEntry>& entries, const std::s
   DcpWriter writer(folder);
   for (const DcpEntry& entry : entries) {
     const std::size_t number = writer.add_tensor(entry.key, entry.dtype, entry.shape);
-    for (const DcpEntry::Chunk& chunk : entry.chunks)
-      writer.write_chunk(number, chunk.offset, chunk.size, chunk.elements);
+    for (const DcpEntry::Box& box : entry.boxes) writer.write_box(number, box.offset, box.size, box.elements);
   }
   writer.finish();
 }

@@ -11,7 +11,7 @@ using namespace mtl::test;
 namespace {
 
 const std::string kPlain = "golden/dist_ckpt/odd/plain_compact";
-constexpr const char* kKey = "tok_embeddings.weight";  // (13, 8) in one chunk
+constexpr const char* kKey = "tok_embeddings.weight";  // (13, 8) in one box
 constexpr const char* kModule = "torch.distributed.checkpoint.metadata";
 
 /// Writes an index as a pickle of protocol 2. A test may change what an index cannot express.
@@ -31,8 +31,8 @@ struct IndexWriter {
     pickle.end_dict();
     pickle.text("storage_data"), pickle.begin_dict();
     for (const auto& [key, tensor] : index.tensors) {
-      for (const DcpChunk& chunk : tensor.chunks) {
-        if (!drops_places || key != kKey) write_place(key, &chunk.box.offset, chunk.place);
+      for (const DcpBox& box : tensor.boxes) {
+        if (!drops_places || key != kKey) write_place(key, &box.slice.offset, box.place);
       }
     }
     for (const auto& [key, place] : index.objects) write_place(key, nullptr, place);
@@ -55,9 +55,9 @@ struct IndexWriter {
     pickle.begin_tuple(), pickle.global("torch", tensor.dtype == StoredDType::f32 ? "float32" : "float64");
     pickle.end_tuple(), pickle.build();
     pickle.text("size"), sizes(tensor.shape), pickle.text("chunks"), pickle.begin_list();
-    for (const DcpChunk& chunk : tensor.chunks) {
+    for (const DcpBox& box : tensor.boxes) {
       object(kModule, "ChunkStorageMetadata"), pickle.begin_dict();
-      pickle.text("offsets"), sizes(chunk.box.offset), pickle.text("sizes"), sizes(chunk.box.size);
+      pickle.text("offsets"), sizes(box.slice.offset), pickle.text("sizes"), sizes(box.slice.size);
       pickle.end_dict(), pickle.build();
     }
     pickle.end_list(), pickle.end_dict(), pickle.build();
@@ -90,41 +90,41 @@ std::string error_with(const Change& change) {
       [&] {
         const DcpFolder folder(scratch.path());
         for (const auto& [key, tensor] : folder.tensors()) {
-          for (const DcpChunk& chunk : tensor.chunks) folder.open_chunk(key, tensor, chunk);
+          for (const DcpBox& box : tensor.boxes) folder.open_box(key, tensor, box);
         }
       },
       Exit::bad_data);
 }
 
-/// Like error_with(), with a changed tensor of one chunk.
+/// Like error_with(), with a changed tensor of one box.
 template <class Change>
 std::string error_with_tensor(const Change& change) {
   return error_with([&](DcpMetadata& index, IndexWriter&) {
     DcpTensor& tensor = index.tensors.at(kKey);
-    change(tensor, tensor.chunks[0]);
+    change(tensor, tensor.boxes[0]);
   });
 }
 
 }  // namespace
 
-TEST_CASE("dcp folder: chunks are found by key and offset, and their archives hold them") {
+TEST_CASE("dcp folder: boxes are found by key and offset, and their archives hold them") {
   const DcpFolder folder(kPlain);
   CHECK(folder.tensors().size() == 12);
   const DcpTensor* tensor = folder.find(kKey);
   REQUIRE(tensor != nullptr);
   CHECK(tensor->shape == std::vector<std::int64_t>{13, 8});
-  REQUIRE(tensor->chunks.size() == 1);
-  const DcpFolder::OpenChunk chunk = folder.open_chunk(kKey, *tensor, tensor->chunks[0]);
-  CHECK(chunk.tensor->shape == tensor->shape);
+  REQUIRE(tensor->boxes.size() == 1);
+  const DcpFolder::OpenBox box = folder.open_box(kKey, *tensor, tensor->boxes[0]);
+  CHECK(box.tensor->shape == tensor->shape);
   CHECK(folder.find("absent") == nullptr);
   CHECK(error_with([](DcpMetadata&, IndexWriter&) {}).empty());  // the tests' own writer
 }
 
 TEST_CASE("dcp folder: places outside the file or the folder are refused") {
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.place.offset = 1 << 30; }), "but the file only"));
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.place.length = INT64_MAX; }), "but the file only"));
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.place.offset = -1; }), "not a number of bytes"));
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.place.offset += 64; }), "the archive of"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.place.offset = 1 << 30; }), "but the file only"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.place.length = INT64_MAX; }), "but the file only"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.place.offset = -1; }), "not a number of bytes"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.place.offset += 64; }), "the archive of"));
   for (const char* name : {"../x", "/dev/zero", "a/b", "..", ""}) {
     CAPTURE(name);
     CHECK(contains(error_with([&](DcpMetadata& index, IndexWriter&) { index.files[0] = name; }), "not a name in the"));
@@ -134,31 +134,31 @@ TEST_CASE("dcp folder: places outside the file or the folder are refused") {
   CHECK(contains(error_with([](DcpMetadata&, IndexWriter& writer) { writer.is_transformed = true; }), "transformed"));
 }
 
-TEST_CASE("dcp folder: chunks must cover a tensor exactly") {
-  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpChunk&) { ++t.shape[0]; }), "contain 104 of 112"));
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { --c.box.size[1]; }), "contain 91 of 104"));
-  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpChunk&) { --t.shape[0]; }), "is not inside"));
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { ++c.box.offset[0]; }), "is not inside"));
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpChunk& c) { c.box.offset.pop_back(); }), "is not inside"));
-  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpChunk&) { t.shape[0] = -13; }), "is -13"));
+TEST_CASE("dcp folder: boxes must cover a tensor exactly") {
+  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpBox&) { ++t.shape[0]; }), "contain 104 of 112"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { --b.slice.size[1]; }), "contain 91 of 104"));
+  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpBox&) { --t.shape[0]; }), "is not inside"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { ++b.slice.offset[0]; }), "is not inside"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.slice.offset.pop_back(); }), "is not inside"));
+  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpBox&) { t.shape[0] = -13; }), "is -13"));
   const std::vector<std::int64_t> wraps = {std::int64_t{1} << 62, 8};
-  CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpChunk& c) { t.shape = c.box.size = wraps; }), "63 bits"));
+  CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpBox& b) { t.shape = b.slice.size = wraps; }), "63 bits"));
   const std::vector<std::int64_t> huge = {std::int64_t{1} << 40, 8};
-  CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpChunk& c) { t.shape = c.box.size = huge; }), "has only"));
-  const auto overlap = [](DcpTensor& t, DcpChunk&) {
-    DcpChunk second = t.chunks[0];
-    second.box.offset[0] = 4, second.box.size[0] = 9;
-    t.chunks.push_back(second);
+  CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpBox& b) { t.shape = b.slice.size = huge; }), "has only"));
+  const auto overlap = [](DcpTensor& t, DcpBox&) {
+    DcpBox second = t.boxes[0];
+    second.slice.offset[0] = 4, second.slice.size[0] = 9;
+    t.boxes.push_back(second);
   };
   CHECK(contains(error_with_tensor(overlap), "(0, 0) and (4, 0) overlap"));
-  const auto same = [](DcpTensor& t, DcpChunk&) { t.chunks.push_back(DcpChunk(t.chunks[0])); };
+  const auto same = [](DcpTensor& t, DcpBox&) { t.boxes.push_back(DcpBox(t.boxes[0])); };
   CHECK(contains(error_with_tensor(same), "two places"));
 }
 
 TEST_CASE("dcp folder: an archive must be the tensor that the index describes") {
-  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpChunk&) { t.dtype = StoredDType::f64; }), "says F64"));
+  CHECK(contains(error_with_tensor([](DcpTensor& t, DcpBox&) { t.dtype = StoredDType::f64; }), "says F64"));
   const std::vector<std::int64_t> other = {8, 13};
-  CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpChunk& c) { t.shape = c.box.size = other; }), "(13, 8), but"));
+  CHECK(contains(error_with_tensor([&](DcpTensor& t, DcpBox& b) { t.shape = b.slice.size = other; }), "(13, 8), but"));
 }
 
 TEST_CASE("dcp: the index of a large model on many ranks is read, in memory that its size bounds") {
@@ -169,20 +169,20 @@ TEST_CASE("dcp: the index of a large model on many ranks is read, in memory that
     DcpTensor& tensor = index.tensors[cat("layers.", i, ".attention.wq.weight")];
     tensor.shape = {kRanks, 8};
     for (std::int64_t rank = 0; rank < kRanks; ++rank) {
-      DcpChunk& chunk = tensor.chunks.emplace_back();
-      chunk.box.offset = {rank, 0};
-      chunk.box.size = {1, 8};
-      chunk.place = {.file = static_cast<std::uint32_t>(rank), .offset = 1000 * i, .length = 1000};
+      DcpBox& box = tensor.boxes.emplace_back();
+      box.slice.offset = {rank, 0};
+      box.slice.size = {1, 8};
+      box.place = {.file = static_cast<std::uint32_t>(rank), .offset = 1000 * i, .length = 1000};
     }
   }
   const std::string stream = IndexWriter{index}.write();
   const DcpMetadata read = read_dcp_metadata(stream);
   REQUIRE(read.tensors.size() == kTensors);
   const DcpTensor& last = read.tensors.at("layers.127.attention.wq.weight");
-  REQUIRE(last.chunks.size() == kRanks);
-  CHECK(last.chunks.back().box.offset == std::vector<std::int64_t>{kRanks - 1, 0});
-  CHECK(last.chunks.back().place.offset == 127000);
-  CHECK(read.files[last.chunks.back().place.file] == "__511_0.distcp");
+  REQUIRE(last.boxes.size() == kRanks);
+  CHECK(last.boxes.back().slice.offset == std::vector<std::int64_t>{kRanks - 1, 0});
+  CHECK(last.boxes.back().place.offset == 127000);
+  CHECK(read.files[last.boxes.back().place.file] == "__511_0.distcp");
 }
 
 TEST_CASE("dcp folder: an index whose classes, attributes or values are others is refused by name") {

@@ -1,4 +1,4 @@
-// Checkpoints of torch.distributed.checkpoint: .metadata describes every chunk, and says where its archive is.
+// Checkpoints of torch.distributed.checkpoint: .metadata describes every box, and says where its archive is.
 #include "formats/dcp_writer.h"
 
 #include <doctest/doctest.h>
@@ -63,14 +63,14 @@ std::string text_of(const std::vector<float>& values) {
 
 }  // namespace
 
-TEST_CASE("dcp writer: .metadata lists tensors, chunks and objects, and each archive is where it says") {
+TEST_CASE("dcp writer: .metadata lists tensors, boxes and objects, and each archive is where it says") {
   const ScratchFolder scratch;
   const std::vector<float> first = {1, 2, 3}, second = {4, 5, 6};
   DcpWriter writer(scratch.path());
   const std::size_t weight = writer.add_tensor("weight", StoredDType::f32, {2, 3});
-  writer.write_chunk(weight, {0, 0}, {1, 3}, std::as_bytes(std::span(first)));
+  writer.write_box(weight, {0, 0}, {1, 3}, std::as_bytes(std::span(first)));
   writer.add_empty_object("extra/shard_0_1");
-  writer.write_chunk(weight, {1, 0}, {1, 3}, std::as_bytes(std::span(second)));
+  writer.write_box(weight, {1, 0}, {1, 3}, std::as_bytes(std::span(second)));
   writer.add_alias("main", weight);
   CHECK(!file_exists(scratch / "__0_0.distcp"));
   writer.finish();
@@ -85,10 +85,10 @@ TEST_CASE("dcp writer: .metadata lists tensors, chunks and objects, and each arc
     const PickleValue tensor = *tensors.find(name);
     CHECK(sizes_in(*tensor.find("size")) == std::vector<std::int64_t>{2, 3});
     CHECK(tensor.find("properties")->state().at(0).global() == "torch.float32");
-    const PickleValue chunks = *tensor.find("chunks");
-    REQUIRE(chunks.size() == 2);
-    CHECK(sizes_in(*chunks.at(1).find("offsets")) == std::vector<std::int64_t>{1, 0});
-    CHECK(sizes_in(*chunks.at(1).find("sizes")) == std::vector<std::int64_t>{1, 3});
+    const PickleValue boxes = *tensor.find("chunks");
+    REQUIRE(boxes.size() == 2);
+    CHECK(sizes_in(*boxes.at(1).find("offsets")) == std::vector<std::int64_t>{1, 0});
+    CHECK(sizes_in(*boxes.at(1).find("sizes")) == std::vector<std::int64_t>{1, 3});
   }
   const std::vector<Stored> stored = stored_in(*pickle.root().find("storage_data"), data);
   REQUIRE(stored.size() == 5);
@@ -110,7 +110,7 @@ TEST_CASE("dcp writer: all of .metadata") {
   const ScratchFolder scratch;
   DcpWriter writer(scratch.path());
   const std::size_t number = writer.add_tensor("a", StoredDType::bf16, {2, 1});
-  for (const std::int64_t row : {0, 1}) writer.write_chunk(number, {row, 0}, {1, 1}, std::vector<std::byte>(2));
+  for (const std::int64_t row : {0, 1}) writer.write_box(number, {row, 0}, {1, 1}, std::vector<std::byte>(2));
   writer.add_alias("b", number);
   writer.add_empty_object("c");
   writer.finish();

@@ -63,8 +63,8 @@ void run_reader(const Read& read) {
 void open_archives(const std::string& path) {
   const DcpFolder folder(path);
   for (const auto& [key, tensor] : folder.tensors()) {
-    for (const DcpChunk& chunk : tensor.chunks)
-      run_reader([&, &key = key, &tensor = tensor] { folder.open_chunk(key, tensor, chunk).archive->verify(); });
+    for (const DcpBox& box : tensor.boxes)
+      run_reader([&, &key = key, &tensor = tensor] { folder.open_box(key, tensor, box).archive->verify(); });
   }
   for (const auto& [key, place] : folder.objects())
     run_reader([&, &key = key, &place = place] { folder.open_object(key, place)->verify(); });

@@ -1,4 +1,4 @@
-// Reads arbitrary bytes as the index of a distributed checkpoint. Expects an error, or tensors whose chunks cover them.
+// Reads arbitrary bytes as the index of a distributed checkpoint. Expects an error, or tensors whose boxes cover them.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const mtl::DcpMetadata index = mtl::read_dcp_metadata({reinterpret_cast<const char*>(data), size});
     for (const auto& [key, tensor] : index.tensors) {
       std::int64_t elements = 0;
-      for (const mtl::DcpChunk& chunk : tensor.chunks) elements += chunk.box.count();
+      for (const mtl::DcpBox& box : tensor.boxes) elements += box.slice.count();
       if (elements != mtl::whole_slice(tensor.shape).count()) __builtin_trap();
     }
   } catch (const mtl::Error&) {

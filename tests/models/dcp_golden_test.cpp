@@ -244,19 +244,19 @@ TEST_CASE("dcp: a damaged archive is refused, whether its tensor is read at once
     const DcpFolder dcp(damaged);
     const DcpTensor* tensor = dcp.find(key);
     REQUIRE(tensor != nullptr);
-    const DcpChunk& chunk = tensor->chunks.at(0);
-    const DcpFolder::OpenChunk open = dcp.open_chunk(key, *tensor, chunk);
+    const DcpBox& box = tensor->boxes.at(0);
+    const DcpFolder::OpenBox open = dcp.open_box(key, *tensor, box);
     const std::span<const std::byte> data = open.tensor->data;
-    std::string text = read_file(dcp.file_of(chunk.place));
+    std::string text = read_file(dcp.file_of(box.place));
     const std::string_view stored(reinterpret_cast<const char*>(data.data()), data.size());
-    const std::size_t at = text.find(stored, chunk.place.offset);
+    const std::size_t at = text.find(stored, box.place.offset);
     REQUIRE(at != std::string::npos);
     text[is_last ? at + data.size() - 1 : at] ^= 1;
-    write_text(dcp.file_of(chunk.place), text);
+    write_text(dcp.file_of(box.place), text);
 
     const auto expect_refused = [&](const auto& work) {
       const std::string error = error_of(work, Exit::bad_data);
-      CHECK(contains(error, cat("the archive of '", key, "' at offset ", chunk.place.offset)));
+      CHECK(contains(error, cat("the archive of '", key, "' at offset ", box.place.offset)));
       CHECK(contains(error, "CRC-32"));
     };
     const ModelSource unread = open_dist_case(damaged, given);
@@ -474,7 +474,7 @@ TEST_CASE("dcp: torchtitan's output layer may be stored with tied embeddings if 
   write_text(tied, replaced(read_file(kDistCases + "models/llama/config.json"), "\"tie_word_embeddings\": false",
                             "\"tie_word_embeddings\": true"));
   const DcpFolder golden(kDistCases + "titan_bf16/step-25");
-  // Writes the golden tensors again, but the token embedding as the output layer's, in two chunks.
+  // Writes the golden tensors again, but the token embedding as the output layer's, in two boxes.
   const auto write = [&](bool is_equal) {
     fs::remove_all(folder);
     make_directories(folder);
@@ -483,11 +483,11 @@ TEST_CASE("dcp: torchtitan's output layer may be stored with tied embeddings if 
     for (const auto& [key, tensor] : golden.tensors()) {
       if (ends_with(key, "output.weight") || starts_with(key, "optimizer.")) continue;
       const std::size_t number = writer.add_tensor(key, tensor.dtype, tensor.shape);
-      for (const DcpChunk& chunk : tensor.chunks) {
-        const DcpFolder::OpenChunk open = golden.open_chunk(key, tensor, chunk);
+      for (const DcpBox& box : tensor.boxes) {
+        const DcpFolder::OpenBox open = golden.open_box(key, tensor, box);
         elements.resize(open.tensor->count() * bits_of(tensor.dtype) / 8);
         read_elements(*open.tensor, 0, elements);
-        writer.write_chunk(number, chunk.box.offset, chunk.box.size, elements);
+        writer.write_box(number, box.slice.offset, box.slice.size, elements);
         if (ends_with(key, "tok_embeddings.weight"))
           embedding.insert(embedding.end(), elements.begin(), elements.end());
       }
@@ -495,8 +495,8 @@ TEST_CASE("dcp: torchtitan's output layer may be stored with tied embeddings if 
     if (!is_equal) embedding.back() ^= std::byte{1};
     const std::span<const std::byte> rows = embedding;
     const std::size_t output = writer.add_tensor("output.weight", StoredDType::bf16, {45, 16});
-    writer.write_chunk(output, {0, 0}, {20, 16}, rows.first(20 * 16 * 2));
-    writer.write_chunk(output, {20, 0}, {25, 16}, rows.subspan(20 * 16 * 2));
+    writer.write_box(output, {0, 0}, {20, 16}, rows.first(20 * 16 * 2));
+    writer.write_box(output, {20, 0}, {25, 16}, rows.subspan(20 * 16 * 2));
     writer.finish();
     return open_dist_case(folder, {.hf_config = tied});
   };

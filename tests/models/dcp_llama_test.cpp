@@ -25,7 +25,7 @@ void set_number(DcpEntries& all, const std::string& key, float number, StoredDTy
   if (found != all.end()) all.erase(found);
   std::vector<std::byte> elements(bits_of(dtype) / 8);
   convert_elements(StoredDType::f32, std::as_bytes(std::span(&number, 1)), dtype, elements);
-  all.push_back({.key = key, .dtype = dtype, .shape = {1}, .chunks = {{{0}, {1}, elements}}});
+  all.push_back({.key = key, .dtype = dtype, .shape = {1}, .boxes = {{{0}, {1}, elements}}});
 }
 
 /// Returns the golden tensors, with numbers of steps as fp32.
@@ -91,19 +91,19 @@ TEST_CASE("dcp llama: folders with other tensors are refused for the right reaso
        [](DcpEntries& all) {
          DcpEntry& one = dcp_entry(all, "model.layers.0.attention.wk.weight");
          one.dtype = StoredDType::bf16;
-         for (DcpEntry::Chunk& chunk : one.chunks) chunk.elements.resize(chunk.elements.size() / 2);
+         for (DcpEntry::Box& box : one.boxes) box.elements.resize(box.elements.size() / 2);
        }},
       {"tensor 'model.norm.weight' has shape (2, 4), but the configuration needs (8); use",
        [](DcpEntries& all) {
          DcpEntry& one = dcp_entry(all, "model.norm.weight");
          one.shape = {2, 4};
-         one.chunks = {{{0, 0}, {2, 4}, std::vector<std::byte>(8 * 4)}};
+         one.boxes = {{{0, 0}, {2, 4}, std::vector<std::byte>(8 * 4)}};
        }},
       {"tensor 'model.tok_embeddings.weight' has shape (14, 8), but the configuration needs (13, 8)",
        [](DcpEntries& all) {
          DcpEntry& one = dcp_entry(all, "model.tok_embeddings.weight");
          one.shape = {14, 8};
-         one.chunks = {{{0, 0}, {14, 8}, std::vector<std::byte>(14 * 8 * 4)}};
+         one.boxes = {{{0, 0}, {14, 8}, std::vector<std::byte>(14 * 8 * 4)}};
        }},
       {"30 0 0 25 5 +", number(run, 30)},
       {"25 0 0 20 5 +", number(steps, 20)},
@@ -121,12 +121,12 @@ TEST_CASE("dcp llama: folders with other tensors are refused for the right reaso
       {"there is no tensor 'train_state.step' with one element",
        [&](DcpEntries& all) {
          DcpEntry& one = dcp_entry(all, run);
-         one.shape = {2}, one.chunks.push_back(one.chunks[0]), one.chunks[1].offset = {1};
+         one.shape = {2}, one.boxes.push_back(one.boxes[0]), one.boxes[1].offset = {1};
        }},
       {"there is no tensor 'train_state.step' with one element",
        [&](DcpEntries& all) {
          DcpEntry& one = dcp_entry(all, run);
-         one.shape = one.chunks[0].size = {2}, one.chunks[0].elements.resize(8);
+         one.shape = one.boxes[0].size = {2}, one.boxes[0].elements.resize(8);
        }},
       {"no state -", dropped("optimizer.state.tok_embeddings.weight.exp_avg")},
       {"tensor 'optimizer.state.norm.weight.exp_avg_sq' is missing", dropped("optimizer.state.norm.weight.exp_avg_sq")},

@@ -36,16 +36,16 @@ struct DistCheckpoint {
   ScratchFolder scratch;
 };
 
-/// Writes a tensor again, in the same chunks.
+/// Writes a tensor again, in the same boxes.
 void copy_tensor(const DcpFolder& from, const std::string& key, DcpWriter& writer) {
   const DcpTensor& tensor = *from.find(key);
   const std::size_t number = writer.add_tensor(key, tensor.dtype, tensor.shape);
-  for (const DcpChunk& chunk : tensor.chunks)
-    writer.write_chunk(number, chunk.box.offset, chunk.box.size, elements_of(from, key, chunk));
+  for (const DcpBox& box : tensor.boxes)
+    writer.write_box(number, box.slice.offset, box.slice.size, elements_of(from, key, box));
 }
 
 /// Writes a matrix, or a stack of them, as the layout fully_sharded_model_space does: each matrix is cut into `rows` x
-/// `columns` equal parts, which are flattened. A part is two chunks.
+/// `columns` equal parts, which are flattened. A part is two boxes.
 void write_parts(const DcpFolder& from, const std::string& key, std::int64_t rows, std::int64_t columns,
                  DcpWriter& writer) {
   const DcpTensor& tensor = *from.find(key);
@@ -57,8 +57,8 @@ void write_parts(const DcpFolder& from, const std::string& key, std::int64_t row
   std::vector<std::int64_t> shape = {rows, columns, length};
   if (is_stack) shape.insert(shape.begin(), tensor.shape[0]);
   const std::size_t number = writer.add_tensor(key, tensor.dtype, shape);
-  for (const DcpChunk& chunk : tensor.chunks) {  // a matrix
-    const std::vector<std::byte> whole = elements_of(from, key, chunk);
+  for (const DcpBox& box : tensor.boxes) {  // a matrix
+    const std::vector<std::byte> whole = elements_of(from, key, box);
     for (std::int64_t part = 0; part < rows * columns; ++part) {
       const std::int64_t row = part / columns * part_rows, column = part % columns * part_columns;
       std::vector<std::byte> flat;
@@ -69,8 +69,8 @@ void write_parts(const DcpFolder& from, const std::string& key, std::int64_t row
       for (const bool is_first : {false, true}) {
         std::vector<std::int64_t> offset = {part / columns, part % columns, is_first ? 0 : first_length};
         std::vector<std::int64_t> size = {1, 1, is_first ? first_length : length - first_length};
-        if (is_stack) offset.insert(offset.begin(), chunk.box.offset[0]), size.insert(size.begin(), 1);
-        writer.write_chunk(number, offset, size, std::span(flat).subspan(offset.back() * 4, size.back() * 4));
+        if (is_stack) offset.insert(offset.begin(), box.slice.offset[0]), size.insert(size.begin(), 1);
+        writer.write_box(number, offset, size, std::span(flat).subspan(offset.back() * 4, size.back() * 4));
       }
     }
   }
@@ -235,8 +235,8 @@ TEST_CASE("torch_dist reader: folders with other tensors are refused for the rig
              DcpEntry one = all[n];
              one.key.insert(one.key.find("layers.") + 7, cat(layer, "."));
              one.shape.erase(one.shape.begin());
-             one.chunks = {one.chunks[layer]};
-             for (auto* sizes : {&one.chunks[0].offset, &one.chunks[0].size}) sizes->erase(sizes->begin());
+             one.boxes = {one.boxes[layer]};
+             for (auto* sizes : {&one.boxes[0].offset, &one.boxes[0].size}) sizes->erase(sizes->begin());
              all.push_back(one);
            }
            all.erase(all.begin() + std::ptrdiff_t(n));
@@ -252,56 +252,56 @@ TEST_CASE("torch_dist reader: folders with other tensors are refused for the rig
       {"has 2 layers in 1 chunk, but",
        [&](Entries& all) {
          DcpEntry& one = dcp_entry(all, stack);
-         one.chunks[0].size[0] = 2;
-         one.chunks[0].elements.insert(one.chunks[0].elements.end(), one.chunks[1].elements.begin(),
-                                       one.chunks[1].elements.end());
-         one.chunks.pop_back();
+         one.boxes[0].size[0] = 2;
+         one.boxes[0].elements.insert(one.boxes[0].elements.end(), one.boxes[1].elements.begin(),
+                                      one.boxes[1].elements.end());
+         one.boxes.pop_back();
        }},
       {"has shape (2, 4) in each layer, but the model needs (8)",
        [&](Entries& all) {
          DcpEntry& one = dcp_entry(all, stack);
          one.shape = {2, 2, 4};
-         for (DcpEntry::Chunk& chunk : one.chunks) chunk.offset.push_back(0), chunk.size = {1, 2, 4};
+         for (DcpEntry::Box& box : one.boxes) box.offset.push_back(0), box.size = {1, 2, 4};
        }},
       {"has shape (2, 4), but the model needs (8)",
        [&](Entries& all) {
          DcpEntry& one = dcp_entry(all, norm);
-         one.shape = one.chunks[0].size = {2, 4};
-         one.chunks[0].offset = {0, 0};
+         one.shape = one.boxes[0].size = {2, 4};
+         one.boxes[0].offset = {0, 0};
        }},
       {"exp_avg.decoder.final_layernorm.weight' is missing",
        [&](Entries& all) { dcp_entry(all, moment).key = "optimizer.state.none"; }},
       {"has shape (2, 4, 1), which does not fit the weight's, (8)",
        [&](Entries& all) {
          DcpEntry& one = dcp_entry(all, moment);
-         one.shape = one.chunks[0].size = {2, 4, 1};
-         one.chunks[0].offset = {0, 0, 0};
+         one.shape = one.boxes[0].size = {2, 4, 1};
+         one.boxes[0].offset = {0, 0, 0};
        }},
       {"has shape (3, 4), which does not fit the weight's, (8)",
        [&](Entries& all) {
          DcpEntry& one = dcp_entry(all, moment);
-         one.shape = one.chunks[0].size = {3, 4};
-         one.chunks[0].offset = {0, 0};
-         one.chunks[0].elements.resize(12 * 4);
+         one.shape = one.boxes[0].size = {3, 4};
+         one.boxes[0].offset = {0, 0};
+         one.boxes[0].elements.resize(12 * 4);
        }},
       {"has shape (2, 3), which does not fit the weight's, (8)",
        [&](Entries& all) {
          DcpEntry& one = dcp_entry(all, moment);
-         one.shape = one.chunks[0].size = {2, 3};
-         one.chunks[0].offset = {0, 0};
-         one.chunks[0].elements.resize(6 * 4);
+         one.shape = one.boxes[0].size = {2, 3};
+         one.boxes[0].offset = {0, 0};
+         one.boxes[0].elements.resize(6 * 4);
        }},
       {"has a chunk that contains several parts of the weight",
        [&](Entries& all) {
          DcpEntry& one = dcp_entry(all, moment);
-         one.shape = one.chunks[0].size = {2, 4};
-         one.chunks[0].offset = {0, 0};
+         one.shape = one.boxes[0].size = {2, 4};
+         one.boxes[0].offset = {0, 0};
        }},
       {"has shape (1, 8), which does not fit the weight's, (2, 8)",
        [&](Entries& all) {
          DcpEntry& one = dcp_entry(all, "optimizer.state.exp_avg." + stack);
          one.shape = {1, 8};
-         one.chunks.pop_back();
+         one.boxes.pop_back();
        }},
       {"the optimizer has main weights for ",
        [&](Entries& all) { dcp_entry(all, "optimizer.state.param." + norm).key = "optimizer.state.none"; }},
@@ -409,7 +409,7 @@ TEST_CASE("torch_dist reader: fully_sharded_model_space, with weights cut along 
   }
 }
 
-TEST_CASE("torch_dist reader: chunks of a gradient buffer in any order, and main weights that are not the weights'") {
+TEST_CASE("torch_dist reader: boxes of a gradient buffer in any order, and main weights that are not the weights'") {
   const DcpFolder from("golden/dist_ckpt/made/llama_fully_sharded_bucket_space_dp2_nl1_hs8_bk390/iter_0000030");
   Console console = quiet_console();
   const ModelSupplement given = {.vocab_size = 45};
@@ -432,13 +432,13 @@ TEST_CASE("torch_dist reader: chunks of a gradient buffer in any order, and main
       const bool is_state = starts_with(key, "optimizer.");
       const std::vector<std::int64_t> shape = is_state ? std::vector{bucket_elements(key)} : tensor.shape;
       const std::size_t number = writer.add_tensor(key, tensor.dtype, shape);
-      std::vector<DcpChunk> chunks = tensor.chunks;
-      std::ranges::reverse(chunks);
-      for (const DcpChunk& chunk : chunks) {
-        const bool is_padding = is_state && chunk.box.offset[0] >= shape[0];
-        std::vector<std::byte> elements = elements_of(from, key, chunk);
+      std::vector<DcpBox> boxes = tensor.boxes;
+      std::ranges::reverse(boxes);
+      for (const DcpBox& box : boxes) {
+        const bool is_padding = is_state && box.slice.offset[0] >= shape[0];
+        std::vector<std::byte> elements = elements_of(from, key, box);
         if (is_changed && key == "decoder.final_layernorm.weight") elements[1] ^= std::byte{1};
-        if (!is_padding) writer.write_chunk(number, chunk.box.offset, chunk.box.size, elements);
+        if (!is_padding) writer.write_box(number, box.slice.offset, box.slice.size, elements);
       }
     }
     writer.finish();
@@ -472,7 +472,7 @@ TEST_CASE("torch_dist reader: gradient buffers that are not those of the model a
     REQUIRE(at != std::string::npos);
     const MegatronBucket& bucket = buffers[0].buffer.buckets.at(std::stoul(one.key.substr(at + 12)));
     one.shape[0] = bucket.end - bucket.begin;  // without padding
-    std::erase_if(one.chunks, [&](const DcpEntry::Chunk& chunk) { return chunk.offset[0] >= one.shape[0]; });
+    std::erase_if(one.boxes, [&](const DcpEntry::Box& box) { return box.offset[0] >= one.shape[0]; });
     if (ends_with(one.key, ".bucket_idx_0.exp_avg")) first = one.key;
   }
   const auto problem = [&](const std::function<void(DcpEntry&)>& change) {
@@ -490,18 +490,18 @@ TEST_CASE("torch_dist reader: gradient buffers that are not those of the model a
     CHECK(contains(problem([&](DcpEntry& one) { one.key = key; }), "there is no tensor 'optimizer."));
   CHECK(contains(problem([](DcpEntry& one) {
                    one.dtype = StoredDType::bf16;
-                   for (DcpEntry::Chunk& chunk : one.chunks) chunk.elements.resize(chunk.elements.size() / 2);
+                   for (DcpEntry::Box& box : one.boxes) box.elements.resize(box.elements.size() / 2);
                  }),
                  "is BF16 with shape ("));
   CHECK(contains(problem([](DcpEntry& one) {
                    one.shape.push_back(1);
-                   for (DcpEntry::Chunk& chunk : one.chunks) chunk.offset.push_back(0), chunk.size.push_back(1);
+                   for (DcpEntry::Box& box : one.boxes) box.offset.push_back(0), box.size.push_back(1);
                  }),
                  ", 1), but the model's bucket is F32 with shape ("));
   CHECK(contains(problem([](DcpEntry& one) {
-                   const std::int64_t last = one.chunks.back().size[0];
+                   const std::int64_t last = one.boxes.back().size[0];
                    one.shape[0] -= last;
-                   one.chunks.pop_back();
+                   one.boxes.pop_back();
                  }),
                  ", but the model's bucket is F32 with shape ("));
 }
