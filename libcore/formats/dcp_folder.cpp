@@ -40,17 +40,17 @@ DcpFolder::DcpFolder(const std::string& path)
     if (!file_exists(file)) fail_at(Exit::bad_data, file, "the file is missing; copy all files of the checkpoint");
     sizes.push_back(static_cast<std::int64_t>(file_size(file)));
   }
-  const auto check = [&](const std::string& key, const DcpPlace& place) {
-    const std::int64_t size = sizes[place.file];
-    if (place.offset > size || place.length > size - place.offset)
-      fail_at(Exit::bad_data, file_of(place), "the archive of '", printable_text(key), "' has ",
-              count_of(place.length, "byte"), " at offset ", place.offset, ", but the file only ",
+  const auto check = [&](const std::string& key, const DcpRange& range) {
+    const std::int64_t size = sizes[range.file];
+    if (range.offset > size || range.length > size - range.offset)
+      fail_at(Exit::bad_data, file_of(range), "the archive of '", printable_text(key), "' has ",
+              count_of(range.length, "byte"), " at offset ", range.offset, ", but the file only ",
               count_of(size, "byte"), "; copy all files of the checkpoint again");
   };
   for (const auto& [key, tensor] : metadata_.tensors) {
-    for (const DcpBox& box : tensor.boxes) check(key, box.place);
+    for (const DcpBox& box : tensor.boxes) check(key, box.range);
   }
-  for (const auto& [key, place] : metadata_.objects) check(key, place);
+  for (const auto& [key, range] : metadata_.objects) check(key, range);
 }
 
 const DcpTensor* DcpFolder::find(const std::string& key) const {
@@ -58,48 +58,48 @@ const DcpTensor* DcpFolder::find(const std::string& key) const {
   return found == metadata_.tensors.end() ? nullptr : &found->second;
 }
 
-std::string DcpFolder::file_of(const DcpPlace& place) const { return cat(path_, "/", metadata_.files[place.file]); }
+std::string DcpFolder::file_of(const DcpRange& range) const { return cat(path_, "/", metadata_.files[range.file]); }
 
 const MappedFile& DcpFolder::map(std::uint32_t file) const {
   if (!files_[file]) files_[file].emplace(cat(path_, "/", metadata_.files[file]));
   return *files_[file];
 }
 
-std::unique_ptr<TorchArchive> DcpFolder::open(const std::string& key, const DcpPlace& place) const {
-  const std::span<const std::byte> bytes = map(place.file).bytes();
-  if (static_cast<std::size_t>(place.offset + place.length) > bytes.size())
-    fail_at(Exit::io, file_of(place), "the file has been truncated");
+std::unique_ptr<TorchArchive> DcpFolder::open(const std::string& key, const DcpRange& range) const {
+  const std::span<const std::byte> bytes = map(range.file).bytes();
+  if (static_cast<std::size_t>(range.offset + range.length) > bytes.size())
+    fail_at(Exit::io, file_of(range), "the file has been truncated");
   try {
-    return std::make_unique<TorchArchive>(bytes.subspan(place.offset, place.length), kCheckpointRemedy);
+    return std::make_unique<TorchArchive>(bytes.subspan(range.offset, range.length), kCheckpointRemedy);
   } catch (const Error& error) {
     if (error.code() != Exit::bad_data) throw;
-    fail_at(Exit::bad_data, file_of(place), "the archive of '", printable_text(key), "' at offset ", place.offset, ": ",
+    fail_at(Exit::bad_data, file_of(range), "the archive of '", printable_text(key), "' at offset ", range.offset, ": ",
             error.what());
   }
 }
 
 DcpFolder::OpenBox DcpFolder::open_box(const std::string& key, const DcpTensor& tensor, const DcpBox& box) const {
   OpenBox out;
-  out.archive = open(key, box.place);
+  out.archive = open(key, box.range);
   out.tensor = out.archive->tensor(out.archive->root());
   const bool is_match =
       out.tensor != nullptr && out.tensor->dtype == tensor.dtype && out.tensor->shape == box.slice.size;
   if (is_match) return out;
   const std::string found = out.tensor == nullptr ? out.archive->root().describe()
                                                   : cat(name_of(out.tensor->dtype), " ", shape_text(out.tensor->shape));
-  fail_at(Exit::bad_data, file_of(box.place), "the archive of '", printable_text(key), "' at offset ", box.place.offset,
+  fail_at(Exit::bad_data, file_of(box.range), "the archive of '", printable_text(key), "' at offset ", box.range.offset,
           " contains ", found, ", but ", kDcpMetadataName, " says ", name_of(tensor.dtype), " ",
           shape_text(box.slice.size), kDamagedRemedy);
 }
 
-std::unique_ptr<TorchArchive> DcpFolder::open_object(const std::string& key, const DcpPlace& place) const {
-  return open(key, place);
+std::unique_ptr<TorchArchive> DcpFolder::open_object(const std::string& key, const DcpRange& range) const {
+  return open(key, range);
 }
 
-void DcpFolder::release(const DcpPlace& place) const { map(place.file).release(place.offset, place.length); }
+void DcpFolder::release(const DcpRange& range) const { map(range.file).release(range.offset, range.length); }
 
-void DcpFolder::check_size(const DcpPlace& place) const {
-  check_mapped_size(file_of(place), map(place.file).bytes().size());
+void DcpFolder::check_size(const DcpRange& range) const {
+  check_mapped_size(file_of(range), map(range.file).bytes().size());
 }
 
 std::string DcpFolder::identity() const {

@@ -29,11 +29,11 @@ class DcpFolder {
 
   const std::string& path() const { return path_; }
   const std::map<std::string, DcpTensor>& tensors() const { return metadata_.tensors; }
-  const std::map<std::string, DcpPlace>& objects() const { return metadata_.objects; }
+  const std::map<std::string, DcpRange>& objects() const { return metadata_.objects; }
   /// Returns nullptr if there is no tensor with this key.
   const DcpTensor* find(const std::string& key) const;
   /// Returns the path of the file that contains an archive.
-  std::string file_of(const DcpPlace& place) const;
+  std::string file_of(const DcpRange& range) const;
 
   struct OpenBox {
     std::unique_ptr<TorchArchive> archive;
@@ -42,17 +42,17 @@ class DcpFolder {
   /// Opens a box's archive. Throws Error(bad_data) unless it contains one tensor with the box's dtype and shape.
   OpenBox open_box(const std::string& key, const DcpTensor& tensor, const DcpBox& box) const;
   /// Opens an object's archive.
-  std::unique_ptr<TorchArchive> open_object(const std::string& key, const DcpPlace& place) const;
+  std::unique_ptr<TorchArchive> open_object(const std::string& key, const DcpRange& range) const;
 
   /// Removes an archive from this process's memory. Archives are large, and a file may be larger than the memory.
-  void release(const DcpPlace& place) const;
+  void release(const DcpRange& range) const;
   /// Throws Error(io) if a file that was read has been truncated since.
-  void check_size(const DcpPlace& place) const;
+  void check_size(const DcpRange& range) const;
   /// Returns a line per file, with its size and a hash of samples, and one for .metadata.
   std::string identity() const;
 
  private:
-  std::unique_ptr<TorchArchive> open(const std::string& key, const DcpPlace& place) const;
+  std::unique_ptr<TorchArchive> open(const std::string& key, const DcpRange& range) const;
   const MappedFile& map(std::uint32_t file) const;
 
   std::string path_;

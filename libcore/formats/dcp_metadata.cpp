@@ -85,7 +85,7 @@ std::int64_t byte_count(PickleValue info, const char* name, const std::string& k
 }
 
 /// A box's key in storage_data: its tensor's key and its offsets, which are empty for other entries.
-using PlaceKey = std::pair<std::string, std::vector<std::int64_t>>;
+using IndexKey = std::pair<std::string, std::vector<std::int64_t>>;
 
 class MetadataReader {
  public:
@@ -96,7 +96,7 @@ class MetadataReader {
     if (!is_instance(root_, "Metadata") && !is_instance(root_, "MCoreMetadata"))
       refuse_metadata("the file contains ", root_.describe(), " instead of torch.distributed.checkpoint's Metadata");
     check_version();
-    read_places(dict_at("storage_data"));
+    read_ranges(dict_at("storage_data"));
     const PickleValue entries = dict_at("state_dict_metadata");
     for (std::size_t i = 0; i < entries.size(); ++i) {
       if (!entries.key(i).is(PickleKind::text)) refuse_metadata("a key is ", entries.key(i).describe());
@@ -122,23 +122,23 @@ class MetadataReader {
            kDcpVersion, "; save the checkpoint with an older PyTorch");
   }
 
-  void read_places(PickleValue storage) {
+  void read_ranges(PickleValue storage) {
     for (std::size_t i = 0; i < storage.size(); ++i) {
       const PickleValue index = storage.key(i), info = storage.value(i);
       const std::optional<PickleValue> fqn = index.find("fqn"), offset = index.find("offset");
       if (!is_instance(index, "MetadataIndex") || !fqn || !fqn->is(PickleKind::text))
         refuse_metadata("a key of storage_data is ", index.describe(), " without a name");
-      PlaceKey key{std::string(fqn->as_text()), {}};
+      IndexKey key{std::string(fqn->as_text()), {}};
       if (offset && !offset->is(PickleKind::none)) key.second = read_torch_sizes(*offset, "offset");
       if (!is_instance(info, "_StorageInfo"))
         refuse_metadata("the place of entry ", name_in_message(key.first), " is ", info.describe());
-      const DcpPlace place = read_place(info, key.first);
-      if (!places_.emplace(std::move(key), place).second)
+      const DcpRange range = read_range(info, key.first);
+      if (!ranges_.emplace(std::move(key), range).second)
         refuse_metadata("entry ", name_in_message(fqn->as_text()), " has two places for the same offsets");
     }
   }
 
-  DcpPlace read_place(PickleValue info, const std::string& key) {
+  DcpRange read_range(PickleValue info, const std::string& key) {
     const std::optional<PickleValue> transforms = info.find("transform_descriptors");
     const bool is_plain = !transforms || transforms->is(PickleKind::none) ||
                           (!transforms->is(PickleKind::text) && transforms->size() == 0);
@@ -156,9 +156,9 @@ class MetadataReader {
     return {.file = file->second, .offset = byte_count(info, "offset", key), .length = byte_count(info, "length", key)};
   }
 
-  DcpPlace place_of(const PlaceKey& key) const {
-    const auto found = places_.find(key);
-    if (found == places_.end())
+  DcpRange range_of(const IndexKey& key) const {
+    const auto found = ranges_.find(key);
+    if (found == ranges_.end())
       refuse_metadata("entry ", name_in_message(key.first), " has no place in a file",
                       key.second.empty() ? "" : cat(" for the chunk at ", shape_text(key.second)));
     return found->second;
@@ -168,7 +168,7 @@ class MetadataReader {
     const bool is_bytes = is_instance(entry, "BytesStorageMetadata");
     if (!is_bytes && !is_instance(entry, "TensorStorageMetadata"))
       refuse_metadata("entry ", name_in_message(key), " is ", entry.describe(), ", neither a tensor nor an object");
-    const bool is_new = is_bytes ? out_.objects.emplace(key, place_of({key, {}})).second
+    const bool is_new = is_bytes ? out_.objects.emplace(key, range_of({key, {}})).second
                                  : out_.tensors.emplace(key, read_tensor(key, entry)).second;
     if (!is_new) refuse_metadata("two entries are named ", name_in_message(key));
   }
@@ -215,10 +215,10 @@ class MetadataReader {
       refuse_metadata("entry ", name_in_message(key), ": the chunk at ", shape_text(box.slice.offset), " of shape ",
                       shape_text(box.slice.size), " is not inside the tensor of shape ", shape_text(tensor.shape));
     box.slice.end = checked_count(box.slice.size);
-    box.place = place_of({key, box.slice.offset});
-    if (box.slice.count() > box.place.length / (bits_of(tensor.dtype) / 8))
+    box.range = range_of({key, box.slice.offset});
+    if (box.slice.count() > box.range.length / (bits_of(tensor.dtype) / 8))
       refuse_metadata("entry ", name_in_message(key), ": a chunk of ", box.slice.count(), " elements has only ",
-                      count_of(box.place.length, "byte"));
+                      count_of(box.range.length, "byte"));
     return box;
   }
 
@@ -236,7 +236,7 @@ class MetadataReader {
   PickleValue root_;
   DcpMetadata out_;
   std::map<std::string, std::uint32_t> file_index_;
-  std::map<PlaceKey, DcpPlace> places_;
+  std::map<IndexKey, DcpRange> ranges_;
 };
 
 }  // namespace

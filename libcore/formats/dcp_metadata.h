@@ -5,10 +5,10 @@
 //                                or BytesStorageMetadata(), an object of any kind
 //   storage_data          MetadataIndex(fqn, offset, index) -> _StorageInfo(relative_path, offset, length)
 //
-// torch calls a box of a tensor a chunk, as do this format's keys and our messages; the code says box. A box's place is
-// the one with its tensor's key as fqn and its offsets as offset; `index` is only a hint. Bytes offset to offset +
-// length of the file relative_path, which is a name in the same folder, are an archive written by torch.save(), of one
-// tensor with the box's shape, or of an object.
+// torch calls a box of a tensor a chunk, as do this format's keys and our messages; the code says box. A box's
+// _StorageInfo is the one with its tensor's key as fqn and its offsets as offset; `index` is only a hint. Bytes offset
+// to offset + length of the file relative_path, which is a name in the same folder, are an archive written by
+// torch.save(), of one tensor with the box's shape, or of an object.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,15 @@
 
 namespace mtl {
 
-struct DcpPlace {
+/// The bytes of an archive.
+struct DcpRange {
   std::uint32_t file = 0;  // index into DcpMetadata::files
   std::int64_t offset = 0, length = 0;
 };
 
 struct DcpBox {
   Slice slice;  // of the tensor; the element range covers the entire box
-  DcpPlace place;
+  DcpRange range;
 };
 
 struct DcpTensor {
@@ -41,7 +42,7 @@ struct DcpTensor {
 struct DcpMetadata {
   std::vector<std::string> files;            // names in the folder
   std::map<std::string, DcpTensor> tensors;  // by key
-  std::map<std::string, DcpPlace> objects;   // the other entries, by key
+  std::map<std::string, DcpRange> objects;   // the other entries, by key
 };
 
 /// Reads a .metadata file. Throws Error(bad_data), without the file's name, if it is damaged, if it names a class other

@@ -115,7 +115,7 @@ void DcpWriter::write_entry(PickleWriter& pickle, const Entry& entry) const {
   pickle.build();
 }
 
-void DcpWriter::write_places(PickleWriter& pickle, const Entry& entry) const {
+void DcpWriter::write_ranges(PickleWriter& pickle, const Entry& entry) const {
   for (const Box& box : entry.boxes) {
     begin_instance(pickle, kMetadataModule, "MetadataIndex");
     pickle.begin_dict();
@@ -132,8 +132,8 @@ void DcpWriter::write_places(PickleWriter& pickle, const Entry& entry) const {
     begin_instance(pickle, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
     pickle.begin_dict();
     pickle.text("relative_path"), pickle.text(kDataFile);
-    pickle.text("offset"), pickle.integer(static_cast<std::int64_t>(box.place.offset));
-    pickle.text("length"), pickle.integer(static_cast<std::int64_t>(box.place.length));
+    pickle.text("offset"), pickle.integer(static_cast<std::int64_t>(box.range.offset));
+    pickle.text("length"), pickle.integer(static_cast<std::int64_t>(box.range.length));
     pickle.end_dict();
     pickle.build();
   }
@@ -151,7 +151,7 @@ void DcpWriter::finish() {
   pickle.text("planner_data"), pickle.none();
   pickle.text("storage_data");
   pickle.begin_dict();
-  for (const Entry& entry : entries_) write_places(pickle, entry);
+  for (const Entry& entry : entries_) write_ranges(pickle, entry);
   pickle.end_dict();
   pickle.text("storage_meta"), pickle.none();
   pickle.end_dict();

@@ -42,12 +42,12 @@ class DcpWriter {
   void finish();
 
  private:
-  struct Place {
+  struct Range {
     std::uint64_t offset = 0, length = 0;  // in the data file
   };
   struct Box {
     std::vector<std::int64_t> offset, size;
-    Place place;
+    Range range;
   };
   struct Entry {
     std::string key;
@@ -58,7 +58,7 @@ class DcpWriter {
   };
 
   void write_entry(PickleWriter& pickle, const Entry& entry) const;
-  void write_places(PickleWriter& pickle, const Entry& entry) const;
+  void write_ranges(PickleWriter& pickle, const Entry& entry) const;
 
   std::string folder_;
   AtomicFile data_;

@@ -46,7 +46,7 @@ void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::
                   std::span<const std::span<const std::byte>> files, std::span<std::byte> out,
                   const BeforeCopy& before_copy = {});
 
-/// The reverse of gather_slice(): copies `box`, the elements in the piece's box, to their places in the file tensor.
+/// The reverse of gather_slice(): copies `box`, the elements in the piece's box, into the file tensor.
 void scatter_piece(const TensorPiece& piece, std::size_t element_bytes, std::span<const std::byte> box,
                    std::span<std::byte> file);
 

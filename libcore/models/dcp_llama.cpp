@@ -72,7 +72,7 @@ class DcpLlamaReader : public DcpReader {
   }
 
  private:
-  using State = std::pair<SavedTensor, Places>;
+  using State = std::pair<SavedTensor, TensorMap>;
 
   /// Finds the prefix of all keys. Throws if the folder has other keys.
   void find_prefix() {
@@ -189,7 +189,7 @@ class DcpLlamaReader : public DcpReader {
     if (!ends_with(canonical.name, ".weight"))
       fail(Exit::bad_data, "torchtitan's Llama models have no parameter for '", canonical.name,
            "', which the config.json describes; use the config.json of this model");
-    Places places;
+    TensorMap map;
     std::optional<StoredDType> dtype;
     for (const HfTensor& part : hf_tensors_of(canonical, torchtitan_names())) {
       const auto found = dcp().tensors().find(cat(prefix, part.name, suffix));
@@ -205,9 +205,9 @@ class DcpLlamaReader : public DcpReader {
       StoredMatrix matrix = matrix_of(part);
       if (matrix.factors.size() == 1) matrix.factors[0].size = tensor.shape[0];  // with padding rows
       for (const DcpBox& box : tensor.boxes)
-        add_box(matrix, {.key = &key, .tensor = &tensor, .box = &box}, std::nullopt, places);
+        add_box(matrix, {.key = &key, .tensor = &tensor, .box = &box}, std::nullopt, map);
     }
-    return {SavedTensor{kind + canonical.name, *dtype, canonical.shape}, std::move(places)};
+    return {SavedTensor{kind + canonical.name, *dtype, canonical.shape}, std::move(map)};
   }
 
   /// Throws unless a tensor has this shape. The token embedding and the output layer may have padding rows.

@@ -23,33 +23,33 @@ bool meets(const Slice& box, const Slice& slice) {
 
 }  // namespace
 
-void DcpReader::add_tensor(SavedTensor tensor, Places places) {
+void DcpReader::add_tensor(SavedTensor tensor, TensorMap map) {
   tensors.push_back(std::move(tensor));
-  places_.push_back(std::move(places));
+  maps_.push_back(std::move(map));
 }
 
 void DcpReader::add_box(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
-                        Places& places) {
+                        TensorMap& map) {
   const std::vector<std::int64_t>&from = source.box->slice.offset, &size = source.box->slice.size;
   const std::size_t axis = layer ? 1 : 0;
   const bool has_columns = matrix.column_axis >= 0;
   const std::int64_t width = has_columns ? size[axis + 1] : 1, column = has_columns ? from[axis + 1] : 0;
   const std::int64_t begin = layer ? (*layer - from[0]) * size[1] * width : 0;
-  add_rectangle(matrix, {from[axis], from[axis] + size[axis], column, column + width}, places.sources.size(), begin,
-                {width}, places.pieces);
-  places.sources.push_back(source);
+  add_rectangle(matrix, {from[axis], from[axis] + size[axis], column, column + width}, map.sources.size(), begin,
+                {width}, map.pieces);
+  map.sources.push_back(source);
 }
 
 void DcpReader::read(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
   const StoredDType dtype = tensors[index].dtype;
   const std::size_t element = bits_of(dtype) / 8;
   for_each_step(slice, element, kStepBytes, [&](const Slice& part, std::int64_t first) {
-    gather(places_[index], dtype, part, out.subspan(first * element, part.count() * element));
+    gather(maps_[index], dtype, part, out.subspan(first * element, part.count() * element));
   });
   bytes_read_ += out.size();
 }
 
-void DcpReader::gather(const Places& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const {
+void DcpReader::gather(const TensorMap& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const {
   std::vector<const DcpSource*> sources;
   std::map<std::size_t, std::size_t> numbers;  // index into `sources`, by index into from.sources
   std::vector<TensorPiece> pieces;
@@ -70,11 +70,11 @@ void DcpReader::gather(const Places& from, StoredDType dtype, const Slice& slice
   gather_slice(pieces, slice, bits_of(dtype) / 8, contents, out,
                [&](std::size_t number, std::size_t end) { check_record(*sources[number], end); });
   // A truncated file reads as zeros beyond its end, in the last page.
-  for (const DcpSource* source : sources) dcp_.check_size(source->place());
+  for (const DcpSource* source : sources) dcp_.check_size(source->range());
   unreleased_ += out.size();
   if (unreleased_ < kMappedPages) return;
   unreleased_ = 0;
-  for (const DcpSource* source : sources) dcp_.release(source->place());
+  for (const DcpSource* source : sources) dcp_.release(source->range());
 }
 
 /// Returns a box with its archive open.
@@ -90,7 +90,7 @@ const DcpReader::Reading& DcpReader::open(const DcpSource& source) const {
   }
   const TorchTensor& tensor = *reading.box.tensor;
   if (tensor.record != nullptr)
-    tensor.record->verified = verified_[{source.box->place.file, source.box->place.offset}].elements;
+    tensor.record->verified = verified_[{source.box->range.file, source.box->range.offset}].elements;
   const std::size_t bytes = tensor.count() * bits_of(tensor.dtype) / 8;
   if (bytes == 0 || tensor.is_contiguous()) {
     reading.elements = tensor.data.first(bytes);
@@ -106,19 +106,19 @@ const DcpReader::Reading& DcpReader::open(const DcpSource& source) const {
 void DcpReader::close(const DcpBox& box) const {
   const auto found = open_.find(&box);
   if (const ZipEntry* record = found->second.box.tensor->record; record != nullptr)
-    verified_[{box.place.file, box.place.offset}].elements = record->verified;
+    verified_[{box.range.file, box.range.offset}].elements = record->verified;
   open_.erase(found);
-  dcp_.release(box.place);
+  dcp_.release(box.range);
 }
 
 /// Calls check(). If it throws, adds to the message where the archive is.
 template <class Check>
-void DcpReader::with_place(const DcpSource& source, const Check& check) const {
+void DcpReader::with_location(const DcpSource& source, const Check& check) const {
   try {
     check();
   } catch (const Error& error) {
-    fail_at(Exit::bad_data, dcp_.file_of(source.place()), "the archive of '", printable_text(*source.key),
-            "' at offset ", source.place().offset, ": ", error.what());
+    fail_at(Exit::bad_data, dcp_.file_of(source.range()), "the archive of '", printable_text(*source.key),
+            "' at offset ", source.range().offset, ": ", error.what());
   }
 }
 
@@ -127,41 +127,42 @@ void DcpReader::check_record(const DcpSource& source, std::size_t end) const {
   if (source.view == nullptr && !open(source).copy.empty()) return;
   const TorchTensor& tensor = source.view != nullptr ? *source.view : *open(source).box.tensor;
   if (tensor.record == nullptr) return;
-  with_place(source, [&] { check_crc_until(*tensor.record, tensor.data.data() - tensor.record->data.data() + end); });
+  with_location(source,
+                [&] { check_crc_until(*tensor.record, tensor.data.data() - tensor.record->data.data() + end); });
 }
 
 void DcpReader::verify_box(const DcpSource& source) const {
-  const DcpPlace& place = source.place();
-  bool& is_complete = verified_[{place.file, place.offset}].is_complete;
+  const DcpRange& range = source.range();
+  bool& is_complete = verified_[{range.file, range.offset}].is_complete;
   if (is_complete) return;
   const TorchArchive& archive = source.box != nullptr ? *open(source).box.archive : *source.archive;
-  with_place(source, [&] { archive.verify(); });
+  with_location(source, [&] { archive.verify(); });
   is_complete = true;
   if (source.box != nullptr) close(*source.box);
-  dcp_.release(place);
+  dcp_.release(range);
 }
 
 void DcpReader::verify_slice(std::size_t index, const Slice& slice) const {
-  for (const TensorPiece& piece : places_[index].pieces) {
-    if (meets(piece.box, slice)) verify_box(places_[index].sources[piece.file]);
+  for (const TensorPiece& piece : maps_[index].pieces) {
+    if (meets(piece.box, slice)) verify_box(maps_[index].sources[piece.file]);
   }
 }
 
 void DcpReader::verify() const {
-  for (const Places& places : places_) {
-    for (const DcpSource& source : places.sources) verify_box(source);
+  for (const TensorMap& map : maps_) {
+    for (const DcpSource& source : map.sources) verify_box(source);
   }
 }
 
 std::vector<NonfiniteTensor> DcpReader::find_nonfinite(std::size_t index) const {
   std::vector<NonfiniteTensor> found = TensorReader::find_nonfinite(index);
-  for (NonfiniteTensor& tensor : found) tensor.name = printable_text(*places_[index].sources[0].key);
+  for (NonfiniteTensor& tensor : found) tensor.name = printable_text(*maps_[index].sources[0].key);
   return found;
 }
 
 std::string DcpReader::stored_name(std::size_t index) const {
-  const DcpSource& source = places_[index].sources[0];
-  return cat("'", printable_text(*source.key), "' in ", fs::path(dcp_.file_of(source.place())).filename().string());
+  const DcpSource& source = maps_[index].sources[0];
+  return cat("'", printable_text(*source.key), "' in ", fs::path(dcp_.file_of(source.range())).filename().string());
 }
 
 }  // namespace mtl

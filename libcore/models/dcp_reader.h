@@ -25,9 +25,9 @@ struct DcpSource {
   const DcpBox* box = nullptr;
   const TorchArchive* archive = nullptr;  // of an object
   const TorchTensor* view = nullptr;      // in `archive`, contiguous
-  DcpPlace object = {};
+  DcpRange object = {};
 
-  const DcpPlace& place() const { return box != nullptr ? box->place : object; }
+  const DcpRange& range() const { return box != nullptr ? box->range : object; }
 };
 
 class DcpReader : public TensorReader {
@@ -44,20 +44,20 @@ class DcpReader : public TensorReader {
   std::string identity() const override { return dcp_.identity(); }
 
  protected:
-  /// Where a canonical tensor's elements are stored. piece.file is an index into `sources`; a piece's strides are those
-  /// of a dense box.
-  struct Places {
+  /// The pieces of a canonical tensor, and what contains them. piece.file is an index into `sources`; a piece's strides
+  /// are those of a dense box.
+  struct TensorMap {
     std::vector<TensorPiece> pieces;
     std::vector<DcpSource> sources;
   };
 
   explicit DcpReader(const std::string& path) : dcp_(path) { folder = path; }
-  void add_tensor(SavedTensor tensor, Places places);
+  void add_tensor(SavedTensor tensor, TensorMap map);
   /// Adds the elements in a box of a tensor that is stored as `matrix` or, with `layer`, of a stack of such tensors.
   static void add_box(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
-                      Places& places);
+                      TensorMap& map);
   /// Gathers a slice of a tensor of this dtype into `out`.
-  void gather(const Places& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const;
+  void gather(const TensorMap& from, StoredDType dtype, const Slice& slice, std::span<std::byte> out) const;
   const DcpFolder& dcp() const { return dcp_; }
 
  private:
@@ -78,10 +78,10 @@ class DcpReader : public TensorReader {
   void check_record(const DcpSource& source, std::size_t end) const;
   void verify_box(const DcpSource& source) const;
   template <class Check>
-  void with_place(const DcpSource& source, const Check& check) const;
+  void with_location(const DcpSource& source, const Check& check) const;
 
   DcpFolder dcp_;
-  std::vector<Places> places_;  // parallel to `tensors`
+  std::vector<TensorMap> maps_;  // parallel to `tensors`
   mutable std::map<const DcpBox*, Reading> open_;
   mutable std::map<std::pair<std::uint32_t, std::int64_t>, Verified> verified_;  // by (file, offset) of the archive
   mutable std::size_t unreleased_ = 0;  // bytes read since pages were last released

@@ -125,15 +125,15 @@ class DeepSpeedReader : public ShardedReader {
     std::int64_t averaged = 0;
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
       const ShardedParameter& parameter = required(parameters, canonical.name);
-      Places places;
+      TensorMap map;
       if (const std::optional<StoredShard> merged = merge_copies(tensor_kind, canonical, parameter, averaged))
-        add_pieces(places, canonical, parameter, *merged, 0, rows_);
+        add_pieces(map, canonical, parameter, *merged, 0, rows_);
       else
-        add_pieces(places, canonical, parameter, rows_of(parameter));
+        add_pieces(map, canonical, parameter, rows_of(parameter));
       const auto gate = parameters.find(gate_name(canonical.name));
       if (gate != parameters.end() && canonical.row_axes() == 2)
-        add_pieces(places, canonical, gate->second, rows_of(gate->second));
-      add_tensor({tensor_kind + canonical.name, parameter.shards.front().dtype, canonical.shape}, std::move(places));
+        add_pieces(map, canonical, gate->second, rows_of(gate->second));
+      add_tensor({tensor_kind + canonical.name, parameter.shards.front().dtype, canonical.shape}, std::move(map));
     }
     if (averaged > 0)
       notes.push_back(cat(averaged,

@@ -28,9 +28,9 @@ std::uint64_t sampled_hash(const TensorFile& file) {
 }
 
 /// A tensor and the file that contains it.
-using Place = std::pair<const TensorFile*, const StoredTensor*>;
+using FileTensor = std::pair<const TensorFile*, const StoredTensor*>;
 
-bool have_same_contents(const Place& a, const Place& b) {
+bool have_same_contents(const FileTensor& a, const FileTensor& b) {
   const std::span<const std::byte> x = a.first->data(*a.second), y = b.first->data(*b.second);
   return a.second->dtype == b.second->dtype && a.second->shape == b.second->shape && x.size() == y.size() &&
          std::memcmp(x.data(), y.data(), x.size()) == 0;
@@ -89,16 +89,16 @@ class HfReader : public MappedReader {
     };
     for (const std::unique_ptr<TensorFile>& file : files_) {
       for (const StoredTensor& tensor : file->tensors()) {
-        const Place place(file.get(), &tensor);
-        const auto [other, is_new] = stored_.emplace(full_name(tensor.name), place);
-        if (is_new || have_same_contents(other->second, place)) continue;
+        const FileTensor one(file.get(), &tensor);
+        const auto [other, is_new] = stored_.emplace(full_name(tensor.name), one);
+        if (is_new || have_same_contents(other->second, one)) continue;
         fail_at(Exit::bad_data, file->path(), "tensor '", tensor.name, "' differs from '", other->second.second->name,
                 "' in ", other->second.first->path(), ", but both are ", other->first, " of the model; remove one");
       }
     }
     for (const std::unique_ptr<TensorFile>& file : files_) {
       for (const auto& [alias, name] : file->aliases())
-        stored_.try_emplace(full_name(alias), Place(file.get(), file->find(name)));
+        stored_.try_emplace(full_name(alias), FileTensor(file.get(), file->find(name)));
     }
   }
 
@@ -146,16 +146,16 @@ class HfReader : public MappedReader {
   }
 
   void refuse_adapter() const {
-    for (const auto& [name, place] : stored_) {
+    for (const auto& [name, tensor] : stored_) {
       if (name.find(".lora_") == std::string::npos) continue;
       fail_at(
-          Exit::bad_data, place.first->path(), "tensor '", place.second->name,
+          Exit::bad_data, tensor.first->path(), "tensor '", tensor.second->name,
           "' belongs to a LoRA adapter; merge it into its model with PEFT's merge_and_unload(), and save that model");
     }
   }
 
   void add_parameter(const CanonicalTensor& canonical) {
-    Places places;
+    TensorMap map;
     StoredDType dtype{};
     for (HfTensor& tensor : hf_tensors_of(canonical, *family_)) {
       auto found = stored_.find(tensor.name);
@@ -167,14 +167,14 @@ class HfReader : public MappedReader {
              shape_text({stored->shape.begin(), stored->shape.end()}), ", but config.json describes ",
              shape_text(tensor.shape), "; use the config.json of these weights");
       }
-      if (!places.pieces.empty() && stored->dtype != dtype)
+      if (!map.pieces.empty() && stored->dtype != dtype)
         fail_at(Exit::bad_data, file->path(), "tensor '", stored->name, "' is stored as ", name_of(stored->dtype),
                 ", but other parts of the same parameter as ", name_of(dtype), "; store both in one dtype");
       dtype = stored->dtype;
-      places.add(std::move(tensor.piece), file->data(*stored), file, file->record(*stored), stored->name);
+      map.add(std::move(tensor.piece), file->data(*stored), file, file->record(*stored), stored->name);
       stored_.erase(found);
     }
-    add_tensor({"param." + canonical.name, dtype, canonical.shape}, std::move(places));
+    add_tensor({"param." + canonical.name, dtype, canonical.shape}, std::move(map));
   }
 
   [[noreturn]] void fail_missing(const std::string& name) const {
@@ -209,7 +209,7 @@ class HfReader : public MappedReader {
 
   const HfFamily* family_ = nullptr;
   std::vector<std::unique_ptr<TensorFile>> files_;
-  std::map<std::string, Place> stored_;  // by full name
+  std::map<std::string, FileTensor> stored_;  // by full name
 };
 
 }  // namespace

@@ -11,8 +11,8 @@
 
 namespace mtl {
 
-void MappedReader::Places::add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file,
-                               const ZipEntry* record, std::string name) {
+void MappedReader::TensorMap::add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file,
+                                  const ZipEntry* record, std::string name) {
   piece.file = pieces.size();
   pieces.push_back(std::move(piece));
   contents.push_back(data);
@@ -21,13 +21,13 @@ void MappedReader::Places::add(TensorPiece piece, std::span<const std::byte> dat
   names.push_back(std::move(name));
 }
 
-void MappedReader::add_tensor(SavedTensor tensor, Places places) {
+void MappedReader::add_tensor(SavedTensor tensor, TensorMap map) {
   tensors.push_back(std::move(tensor));
-  places_.push_back(std::move(places));
+  maps_.push_back(std::move(map));
 }
 
 void MappedReader::read(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
-  const Places& from = places_[index];
+  const TensorMap& from = maps_[index];
   const std::size_t element = bits_of(tensors[index].dtype) / 8;
   // Elements are checked and then copied from the cache. A transposed tensor is spread over its file: it is read at
   // once.
@@ -50,7 +50,7 @@ void MappedReader::read(std::size_t index, const Slice& slice, std::span<std::by
 
 /// Verifies the data before `end` of the zip entry that contains a piece. Does nothing for a piece that has none, or is
 /// in a copy of the elements.
-void MappedReader::check_record(const Places& from, std::size_t piece, const std::byte* end) const {
+void MappedReader::check_record(const TensorMap& from, std::size_t piece, const std::byte* end) const {
   const ZipEntry* record = from.records[piece];
   if (record == nullptr || end < record->data.data() || end > record->data.data() + record->data.size()) return;
   try {
@@ -61,7 +61,7 @@ void MappedReader::check_record(const Places& from, std::size_t piece, const std
 }
 
 void MappedReader::verify_slice(std::size_t index, const Slice& slice) const {
-  const Places& from = places_[index];
+  const TensorMap& from = maps_[index];
   for (std::size_t i = 0; i < from.pieces.size(); ++i) {
     bool is_read = false;
     for_each_overlap(from.pieces[i].box, slice, [&](const Overlap&) { is_read = true; });
@@ -71,7 +71,7 @@ void MappedReader::verify_slice(std::size_t index, const Slice& slice) const {
 }
 
 std::vector<NonfiniteTensor> MappedReader::find_nonfinite(std::size_t index) const {
-  const Places& from = places_[index];
+  const TensorMap& from = maps_[index];
   const SavedTensor& tensor = tensors[index];
   std::vector<NonfiniteTensor> found;
   std::vector<std::byte> elements;
@@ -95,7 +95,7 @@ std::vector<NonfiniteTensor> MappedReader::find_nonfinite(std::size_t index) con
 }
 
 std::string MappedReader::stored_name(std::size_t index) const {
-  const Places& from = places_[index];
+  const TensorMap& from = maps_[index];
   return cat("'", printable_text(from.names[0]), "' in ", fs::path(from.files[0]->path()).filename().string());
 }
 

@@ -26,8 +26,8 @@ class MappedReader : public TensorReader {
   std::string stored_name(std::size_t index) const final;
 
  protected:
-  /// Where a canonical tensor's elements are stored. piece.file is an index into `contents` and `files`.
-  struct Places {
+  /// The pieces of a canonical tensor, and what contains them. piece.file is an index into `contents` and `files`.
+  struct TensorMap {
     std::vector<TensorPiece> pieces;
     std::vector<std::span<const std::byte>> contents;  // by piece: data of the file tensor that contains it
     std::vector<const TensorFile*> files;
@@ -38,12 +38,12 @@ class MappedReader : public TensorReader {
              std::string name);
   };
 
-  void add_tensor(SavedTensor tensor, Places places);
+  void add_tensor(SavedTensor tensor, TensorMap map);
 
  private:
-  void check_record(const Places& from, std::size_t piece, const std::byte* end) const;
+  void check_record(const TensorMap& from, std::size_t piece, const std::byte* end) const;
 
-  std::vector<Places> places_;          // parallel to `tensors`
+  std::vector<TensorMap> maps_;         // parallel to `tensors`
   mutable std::size_t unreleased_ = 0;  // bytes read since pages were last released
 };
 

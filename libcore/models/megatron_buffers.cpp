@@ -13,12 +13,12 @@ constexpr std::int64_t kBucketAlignment = 128;  // of the buckets in memory, wha
 
 std::int64_t align_up(std::int64_t at, std::int64_t alignment) { return (at + alignment - 1) / alignment * alignment; }
 
-/// Places parameters one after another. Counts within the current bucket, because alignment does.
+/// Lays parameters out one after another. Counts within the current bucket, because alignment does.
 class BufferFiller {
  public:
   explicit BufferFiller(std::int64_t alignment) : alignment_(alignment) {}
 
-  MegatronBufferPlace add(const MegatronBufferParam& param, std::optional<std::int64_t> bucket_size) {
+  MegatronBufferRange add(const MegatronBufferParam& param, std::optional<std::int64_t> bucket_size) {
     next_ = align_up(next_, alignment_);
     if (param.has_own_bucket && alignment_ == kMegatronNoAlignment && next_ % kBucketAlignment != 0)
       fail(Exit::bad_data,
@@ -28,11 +28,11 @@ class BufferFiller {
     if (param.has_own_bucket) end_bucket();
     if (param.elements < 0 || param.elements > kMostBufferElements - bucket_begin_ - next_ - alignment_)
       fail(Exit::bad_data, "a gradient buffer has more than 2^62 elements");
-    const MegatronBufferPlace place{bucket_begin_ + next_, bucket_begin_ + next_ + param.elements, buckets_.size()};
+    const MegatronBufferRange range{bucket_begin_ + next_, bucket_begin_ + next_ + param.elements, buckets_.size()};
     next_ += param.elements;
     is_empty_ = false;
     if (param.has_own_bucket || (bucket_size && next_ >= *bucket_size)) end_bucket();
-    return place;
+    return range;
   }
 
   std::vector<MegatronBucket> finish() {
@@ -75,8 +75,8 @@ MegatronBuffer megatron_buffer(std::span<const MegatronBufferParam> params, std:
                                std::int64_t alignment) {
   MegatronBuffer out;
   BufferFiller filler(alignment);
-  for (std::size_t i = params.size(); i-- > 0;) out.places.push_back(filler.add(params[i], bucket_size));
-  std::ranges::reverse(out.places);
+  for (std::size_t i = params.size(); i-- > 0;) out.ranges.push_back(filler.add(params[i], bucket_size));
+  std::ranges::reverse(out.ranges);
   out.buckets = filler.finish();
   return out;
 }

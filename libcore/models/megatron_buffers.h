@@ -30,7 +30,7 @@ struct MegatronBufferParam {
 };
 
 /// Where a buffer contains a parameter, in elements.
-struct MegatronBufferPlace {
+struct MegatronBufferRange {
   std::int64_t begin = 0, end = 0;  // in the buffer without padding between buckets
   std::size_t bucket = 0;           // index into MegatronBuffer::buckets
 };
@@ -40,7 +40,7 @@ struct MegatronBucket {
 };
 
 struct MegatronBuffer {
-  std::vector<MegatronBufferPlace> places;  // parallel to the parameters
+  std::vector<MegatronBufferRange> ranges;  // parallel to the parameters
   std::vector<MegatronBucket> buckets;      // in the order of the buffer: the last parameters are in the first bucket
   std::int64_t elements() const { return buckets.empty() ? 0 : buckets.back().end; }
 };

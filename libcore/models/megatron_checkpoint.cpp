@@ -96,10 +96,10 @@ class MegatronReader : public ShardedReader {
   }
 
   void add_parameter(const char* tensor_kind, const CanonicalTensor& canonical, const ShardedParameter& parameter) {
-    Places places;
-    add_pieces(places, canonical, parameter, rows_);
+    TensorMap map;
+    add_pieces(map, canonical, parameter, rows_);
     for (const StoredShard& copy : parameter.shards) check_dtype(parameter, copy);
-    add_tensor({tensor_kind + canonical.name, parameter.shards.front().dtype, canonical.shape}, std::move(places));
+    add_tensor({tensor_kind + canonical.name, parameter.shards.front().dtype, canonical.shape}, std::move(map));
   }
 
   static void check_copies(const ShardedParameter& parameter) {

@@ -91,9 +91,9 @@ MegatronCommon::MegatronCommon(const DcpFolder& folder) {
 
 void MegatronCommon::check_layout() const {
   const std::optional<PickleValue> metadata = root_->find("content_metadata"), optimizer = root_->find("optimizer");
-  const std::pair<std::optional<PickleValue>, const char*> places[] = {{metadata, "distrib_optim_sharding_type"},
-                                                                       {optimizer, "param_state_sharding_type"}};
-  for (const auto& [dict, key] : places) {
+  const std::pair<std::optional<PickleValue>, const char*> statements[] = {{metadata, "distrib_optim_sharding_type"},
+                                                                           {optimizer, "param_state_sharding_type"}};
+  for (const auto& [dict, key] : statements) {
     const std::optional<PickleValue> layout = dict ? dict->find(key) : std::nullopt;
     if (!layout || layout->is(PickleKind::none)) continue;
     const std::string name = layout->is(PickleKind::text) ? std::string(layout->as_text()) : layout->describe();

@@ -118,7 +118,7 @@ struct DistributedFile : RankStates<MegatronModel> {
              "; expected a tensor of F32 with ", count_of(buffer.elements(), "element"));
     const std::vector<std::string>& names = rank.chunks[chunk];
     for (std::size_t i = 0; i < names.size(); ++i)
-      add(to, names[i], {flat_segment(file, *flat, buffer.places[i].begin, weight(names[i]).count())});
+      add(to, names[i], {flat_segment(file, *flat, buffer.ranges[i].begin, weight(names[i]).count())});
   }
 };
 

@@ -40,7 +40,7 @@ const ShardedParameter& ShardedReader::required(const ShardedParameters& paramet
   return found->second;
 }
 
-void ShardedReader::add_pieces(Places& places, const CanonicalTensor& canonical, const ShardedParameter& parameter,
+void ShardedReader::add_pieces(TensorMap& map, const CanonicalTensor& canonical, const ShardedParameter& parameter,
                                const StoredShard& shard, int rank, const MegatronRows& rows) const {
   check_dtype(parameter, shard);
   const std::int64_t parts = parameter.split == MegatronSplit::none ? 1 : model().tensor_parallel;
@@ -73,17 +73,17 @@ void ShardedReader::add_pieces(Places& places, const CanonicalTensor& canonical,
         add_range(matrix, matrix.whole(), first - begin, last - begin, 0, first - segment_begin, pieces);
       }
       for (TensorPiece& piece : pieces)
-        places.add(std::move(piece), elements.data, segment.file, elements.record, parameter.name);
+        map.add(std::move(piece), elements.data, segment.file, elements.record, parameter.name);
       segment_begin += elements.count();
     }
     row += matrix.rows();
   }
 }
 
-void ShardedReader::add_pieces(Places& places, const CanonicalTensor& canonical, const ShardedParameter& parameter,
+void ShardedReader::add_pieces(TensorMap& map, const CanonicalTensor& canonical, const ShardedParameter& parameter,
                                const MegatronRows& rows) const {
   const int ranks = parameter.split == MegatronSplit::none ? 1 : model().tensor_parallel;
-  for (int rank = 0; rank < ranks; ++rank) add_pieces(places, canonical, parameter, parameter.shards[rank], rank, rows);
+  for (int rank = 0; rank < ranks; ++rank) add_pieces(map, canonical, parameter, parameter.shards[rank], rank, rows);
 }
 
 void ShardedReader::check_dtype(const ShardedParameter& parameter, const StoredShard& shard) const {

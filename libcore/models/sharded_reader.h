@@ -41,10 +41,10 @@ class ShardedReader : public MappedReader {
   /// Returns the parameter, or the state, that a canonical tensor has in the files. Throws if there is none.
   const ShardedParameter& required(const ShardedParameters& parameters, const std::string& canonical) const;
   /// Adds the pieces of one rank's shard. Throws if it does not fit the model.
-  void add_pieces(Places& places, const CanonicalTensor& canonical, const ShardedParameter& parameter,
+  void add_pieces(TensorMap& map, const CanonicalTensor& canonical, const ShardedParameter& parameter,
                   const StoredShard& shard, int rank, const MegatronRows& rows) const;
   /// Adds the pieces of all ranks' shards or, if they are copies, of rank 0's.
-  void add_pieces(Places& places, const CanonicalTensor& canonical, const ShardedParameter& parameter,
+  void add_pieces(TensorMap& map, const CanonicalTensor& canonical, const ShardedParameter& parameter,
                   const MegatronRows& rows) const;
   /// Throws unless a shard has a dtype that mtl reads, that of rank 0's.
   void check_dtype(const ShardedParameter& parameter, const StoredShard& shard) const;

@@ -60,7 +60,7 @@ class BufferList {
       DistBuffer& one = out[first + chunk];
       const auto bucket_size = megatron_bucket_size(args_, static_cast<int>(stage), chunk, elements);
       one.buffer = megatron_buffer(params[chunk], bucket_size, kMegatronAlignment);
-      for (std::size_t i = 0; i < one.params.size(); ++i) one.params[i].place = one.buffer.places[i];
+      for (std::size_t i = 0; i < one.params.size(); ++i) one.params[i].range = one.buffer.ranges[i];
     }
   }
 
@@ -111,7 +111,7 @@ class BufferList {
     const StoredMatrix matrix = megatron_matrices(canonical, whole_slice(canonical.shape), {}).front();
     const std::int64_t rows = matrix.rows(), columns = matrix.columns;
     const MegatronSplit split = parse_megatron_name(megatron_core_name(name, true))->split;
-    DistBufferParam out{.name = name, .place = {}, .parts = {}};
+    DistBufferParam out{.name = name, .range = {}, .parts = {}};
     const std::int64_t halves = matrix.factors.size() == 2 ? 2 : 1;  // of a gated MLP: gate and up
     if ((split == MegatronSplit::rows && rows % (halves * tensor_) != 0) ||
         (split == MegatronSplit::columns && columns % tensor_ != 0))

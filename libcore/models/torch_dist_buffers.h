@@ -19,7 +19,7 @@ namespace mtl {
 /// A parameter in a rank's buffer.
 struct DistBufferParam {
   std::string name;  // canonical; "" for the last stage's copy of a tied token embedding
-  MegatronBufferPlace place;
+  MegatronBufferRange range;
   /// The rank's part of the parameter, as rectangles of the whole matrix (megatron-core's), in order.
   std::vector<Rectangle> parts;
   bool is_replica = false;  // another tensor parallel rank has the same elements

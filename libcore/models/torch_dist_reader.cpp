@@ -82,7 +82,7 @@ class TorchDistReader : public DcpReader {
   }
 
  private:
-  using State = std::pair<SavedTensor, Places>;
+  using State = std::pair<SavedTensor, TensorMap>;
 
   void read_args(const ModelSupplement& given, Console& console) {
     constexpr double kVersion = 3;
@@ -235,18 +235,17 @@ class TorchDistReader : public DcpReader {
     std::vector<DistBuffer> buffers;
     with_prefix([&] { buffers = torch_dist_buffers(config, *common_.args(), rows); }, folder, ": ");
     for (const char* kind : {"exp_avg", "exp_avg_sq", "param"}) {
-      std::map<std::string, Places> places;
+      std::map<std::string, TensorMap> maps;
       for (const DistBuffer& buffer : buffers) {
         const std::vector<BufferSegment> segments = segments_.of(buffer, kind);
         for (const DistBufferParam& param : buffer.params) {
           if (param.is_replica || param.name.empty()) continue;
-          add_segments(segments, param, matrices.at(param.name), places[param.name]);
+          add_segments(segments, param, matrices.at(param.name), maps[param.name]);
         }
       }
       std::vector<State>& to = std::string_view(kind) == "param" ? main : states;
       for (const CanonicalTensor& one : canonical)
-        to.emplace_back(SavedTensor{cat(kind, ".", one.name), StoredDType::f32, one.shape},
-                        std::move(places[one.name]));
+        to.emplace_back(SavedTensor{cat(kind, ".", one.name), StoredDType::f32, one.shape}, std::move(maps[one.name]));
     }
     optimizer_steps_ = segments_.optimizer_steps();
   }
@@ -256,13 +255,13 @@ class TorchDistReader : public DcpReader {
   void compare_main(const std::vector<State>& weights, const std::vector<State>& main) const {
     constexpr std::int64_t kElements = 64;
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      const auto& [tensor, places] = weights[i];
+      const auto& [tensor, map] = weights[i];
       if (!is_model_dtype(tensor.dtype)) continue;
       Slice slice = whole_slice(tensor.shape);
       slice.end = std::min(slice.end, kElements);
       std::vector<std::byte> stored(slice.count() * bits_of(tensor.dtype) / 8);
       std::vector<std::byte> wide(slice.count() * sizeof(float));
-      gather(places, tensor.dtype, slice, stored);
+      gather(map, tensor.dtype, slice, stored);
       gather(main[i].second, StoredDType::f32, slice, wide);
       if (!rounds_to(StoredDType::f32, wide, tensor.dtype, stored))
         fail_at(Exit::bad_data, folder, "the optimizer's main weights of '", tensor.name, "' differ from its weights, ",
@@ -272,23 +271,23 @@ class TorchDistReader : public DcpReader {
   }
 
   void add_segments(const std::vector<BufferSegment>& segments, const DistBufferParam& param,
-                    const StoredMatrix& matrix, Places& places) const {
+                    const StoredMatrix& matrix, TensorMap& map) const {
     std::int64_t copied = 0;
-    const auto first = std::ranges::upper_bound(segments, param.place.begin, {}, &BufferSegment::end);
-    for (auto segment = first; segment != segments.end() && segment->begin < param.place.end; ++segment) {
-      const std::int64_t begin = std::max(segment->begin, param.place.begin),
-                         end = std::min(segment->end, param.place.end);
+    const auto first = std::ranges::upper_bound(segments, param.range.begin, {}, &BufferSegment::end);
+    for (auto segment = first; segment != segments.end() && segment->begin < param.range.end; ++segment) {
+      const std::int64_t begin = std::max(segment->begin, param.range.begin),
+                         end = std::min(segment->end, param.range.end);
       if (!segment->may_span && end - begin != segment->end - segment->begin)
         refuse_key(*segment->source.key, "has a chunk that belongs to several parameters, as if the modules were in ",
                    "another order than args.transformer_impl says");
-      add_rank_range(matrix, param.parts, begin - param.place.begin, end - param.place.begin, places.sources.size(),
-                     begin - segment->begin, places.pieces);
-      places.sources.push_back(segment->source);
+      add_rank_range(matrix, param.parts, begin - param.range.begin, end - param.range.begin, map.sources.size(),
+                     begin - segment->begin, map.pieces);
+      map.sources.push_back(segment->source);
       copied += end - begin;
     }
-    if (copied != param.place.end - param.place.begin)
+    if (copied != param.range.end - param.range.begin)
       fail_at(Exit::bad_data, folder, "the optimizer state has ", copied, " of the ",
-              param.place.end - param.place.begin, " elements of '", param.name, "' on a model parallel rank");
+              param.range.end - param.range.begin, " elements of '", param.name, "' on a model parallel rank");
   }
 
   DistTensor state_tensor(const char* kind, const DistTensor& weight) const {
@@ -318,10 +317,10 @@ class TorchDistReader : public DcpReader {
   /// Returns a parameter or a state that is stored in its own shape.
   State boxes_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& stored) {
     const StoredMatrix matrix = checked_matrix(canonical, stored);
-    Places places;
+    TensorMap map;
     for (const DcpBox* box : boxes_in_layer(stored))
-      add_box(matrix, {.key = stored.key, .tensor = stored.tensor, .box = box}, stored.layer, places);
-    return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
+      add_box(matrix, {.key = stored.key, .tensor = stored.tensor, .box = box}, stored.layer, map);
+    return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(map)};
   }
 
   /// Returns a state of the layout fully_sharded_model_space: a weight of shape G is cut into pieces[i] equal parts
@@ -343,17 +342,17 @@ class TorchDistReader : public DcpReader {
     const std::size_t axis = stored.layer ? 1 : 0;
     const std::int64_t rows = whole[axis] / pieces[axis];
     const std::int64_t columns = matrix.column_axis >= 0 ? whole[axis + 1] / pieces[axis + 1] : 1;
-    Places places;
+    TensorMap map;
     for (const DcpBox* box : boxes_in_layer(stored)) {
       const std::vector<std::int64_t>& at = box->slice.offset;
       const std::int64_t row = at[axis] * rows, column = matrix.column_axis >= 0 ? at[axis + 1] * columns : 0;
       if (box->slice.count() != box->slice.size.back())
         refuse_key(*stored.key, "has a chunk that contains several parts of the weight");
       const Rectangle part{row, row + rows, column, column + columns};
-      add_range(matrix, part, at.back(), at.back() + box->slice.count(), places.sources.size(), 0, places.pieces);
-      places.sources.push_back({.key = stored.key, .tensor = stored.tensor, .box = box});
+      add_range(matrix, part, at.back(), at.back() + box->slice.count(), map.sources.size(), 0, map.pieces);
+      map.sources.push_back({.key = stored.key, .tensor = stored.tensor, .box = box});
     }
-    return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(places)};
+    return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(map)};
   }
 
   /// Returns the boxes that contain elements of a layer or, outside stacks, all boxes.

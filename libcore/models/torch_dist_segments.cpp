@@ -62,16 +62,16 @@ std::int64_t BufferSegments::stated_size(const DistBuffer& buffer, std::size_t b
   return sizes.at(bucket).is(PickleKind::integer) ? sizes.at(bucket).as_int() : 0;
 }
 
-PickleValue BufferSegments::object_root(const std::string& key, const DcpPlace& place) {
+PickleValue BufferSegments::object_root(const std::string& key, const DcpRange& range) {
   std::unique_ptr<TorchArchive>& archive = archives_[key];
-  if (!archive) archive = folder_.open_object(key, place);
+  if (!archive) archive = folder_.open_object(key, range);
   const PickleValue root = archive->root();
   return root.is(PickleKind::list) && root.size() == 1 ? root.at(0) : root;
 }
 
-BufferSegment BufferSegments::object_segment(const std::string& key, const DcpPlace& place, const DistBuffer& buffer,
+BufferSegment BufferSegments::object_segment(const std::string& key, const DcpRange& range, const DistBuffer& buffer,
                                              const std::string& kind) {
-  const PickleValue root = object_root(key, place);
+  const PickleValue root = object_root(key, range);
   const TorchArchive* archive = archives_.at(key).get();
   std::optional<PickleValue> tensors;
   for (std::size_t i = 0; root.is(PickleKind::dict) && i < root.size(); ++i) {
@@ -88,13 +88,13 @@ BufferSegment BufferSegments::object_segment(const std::string& key, const DcpPl
       !flat->is_contiguous())
     refuse_key(folder_, key, "has no contiguous F32 tensor '", kind, "' with the ", elements,
                " elements of the model's gradient buffer");
-  return {0, elements, {.key = &key, .archive = archive, .view = flat, .object = place}, true};
+  return {0, elements, {.key = &key, .archive = archive, .view = flat, .object = range}, true};
 }
 
 std::int64_t BufferSegments::optimizer_steps() const {
-  for (const auto& [key, place] : folder_.objects()) {
+  for (const auto& [key, range] : folder_.objects()) {
     if (!starts_with(key, kBufferKey) || key.find(".optimizer/") == std::string::npos) continue;
-    const std::unique_ptr<TorchArchive> archive = folder_.open_object(key, place);
+    const std::unique_ptr<TorchArchive> archive = folder_.open_object(key, range);
     PickleValue root = archive->root();
     if (root.is(PickleKind::list) && root.size() == 1) root = root.at(0);
     return steps_in_optimizer(*archive, root);

@@ -42,9 +42,9 @@ class BufferSegments {
   /// [[{dtypes: [size, ...]} for each chunk]]. Returns 0 if there is none.
   std::int64_t stated_size(const DistBuffer& buffer, std::size_t bucket);
   /// Opens an object, or finds it opened. Megatron-LM stores every object as the only item of a list.
-  PickleValue object_root(const std::string& key, const DcpPlace& place);
+  PickleValue object_root(const std::string& key, const DcpRange& range);
   /// Opens the object with a rank's whole buffers: [{buckets_coalesced: True, CHUNK: {dtypes: {param, exp_avg, ...}}}].
-  BufferSegment object_segment(const std::string& key, const DcpPlace& place, const DistBuffer& buffer,
+  BufferSegment object_segment(const std::string& key, const DcpRange& range, const DistBuffer& buffer,
                                const std::string& kind);
 
   const DcpFolder& folder_;

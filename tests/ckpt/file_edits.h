@@ -23,7 +23,7 @@ inline std::string unhex(const std::string& digits) {
 }
 
 /// Replaces `cut` bytes from byte `at` of the file FOLDER/`file` by the bytes `put` (hexadecimal), `times` times, for
-/// each edit in a list, whose places are those in the unchanged files, in order.
+/// each edit in a list, whose `at` are those in the unchanged files, in order.
 inline void apply_edits(const std::string& folder, const Json& list) {
   std::map<std::string, std::string> files;
   const Json::Array& edits = list.as_array();

@@ -17,7 +17,7 @@ constexpr const char* kModule = "torch.distributed.checkpoint.metadata";
 /// Writes an index as a pickle of protocol 2. A test may change what an index cannot express.
 struct IndexWriter {
   const DcpMetadata& index;
-  bool is_transformed = false, drops_places = false;
+  bool is_transformed = false, drops_ranges = false;
   PickleWriter pickle = {};
 
   std::string write() {
@@ -25,17 +25,17 @@ struct IndexWriter {
     pickle.begin_dict();
     pickle.text("state_dict_metadata"), pickle.begin_dict();
     for (const auto& [key, tensor] : index.tensors) pickle.text(key), write_tensor(tensor);
-    for (const auto& [key, place] : index.objects) {
+    for (const auto& [key, range] : index.objects) {
       pickle.text(key), object(kModule, "BytesStorageMetadata");
     }
     pickle.end_dict();
     pickle.text("storage_data"), pickle.begin_dict();
     for (const auto& [key, tensor] : index.tensors) {
       for (const DcpBox& box : tensor.boxes) {
-        if (!drops_places || key != kKey) write_place(key, &box.slice.offset, box.place);
+        if (!drops_ranges || key != kKey) write_range(key, &box.slice.offset, box.range);
       }
     }
-    for (const auto& [key, place] : index.objects) write_place(key, nullptr, place);
+    for (const auto& [key, range] : index.objects) write_range(key, nullptr, range);
     pickle.end_dict();
     pickle.end_dict(), pickle.build();
     return pickle.finish();
@@ -62,13 +62,13 @@ struct IndexWriter {
     }
     pickle.end_list(), pickle.end_dict(), pickle.build();
   }
-  void write_place(const std::string& key, const std::vector<std::int64_t>* offset, const DcpPlace& place) {
+  void write_range(const std::string& key, const std::vector<std::int64_t>* offset, const DcpRange& range) {
     object(kModule, "MetadataIndex"), pickle.begin_dict(), pickle.text("fqn"), pickle.text(key);
     if (offset != nullptr) pickle.text("offset"), sizes(*offset);
     pickle.end_dict(), pickle.build();
     object("torch.distributed.checkpoint.filesystem", "_StorageInfo"), pickle.begin_dict();
-    pickle.text("relative_path"), pickle.text(index.files[place.file]);
-    pickle.text("offset"), pickle.integer(place.offset), pickle.text("length"), pickle.integer(place.length);
+    pickle.text("relative_path"), pickle.text(index.files[range.file]);
+    pickle.text("offset"), pickle.integer(range.offset), pickle.text("length"), pickle.integer(range.length);
     if (is_transformed)
       pickle.text("transform_descriptors"), pickle.begin_list(), pickle.text("zstd"), pickle.end_list();
     pickle.end_dict(), pickle.build();
@@ -120,17 +120,17 @@ TEST_CASE("dcp folder: boxes are found by key and offset, and their archives hol
   CHECK(error_with([](DcpMetadata&, IndexWriter&) {}).empty());  // the tests' own writer
 }
 
-TEST_CASE("dcp folder: places outside the file or the folder are refused") {
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.place.offset = 1 << 30; }), "but the file only"));
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.place.length = INT64_MAX; }), "but the file only"));
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.place.offset = -1; }), "not a number of bytes"));
-  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.place.offset += 64; }), "the archive of"));
+TEST_CASE("dcp folder: ranges outside the file or the folder are refused") {
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.range.offset = 1 << 30; }), "but the file only"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.range.length = INT64_MAX; }), "but the file only"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.range.offset = -1; }), "not a number of bytes"));
+  CHECK(contains(error_with_tensor([](DcpTensor&, DcpBox& b) { b.range.offset += 64; }), "the archive of"));
   for (const char* name : {"../x", "/dev/zero", "a/b", "..", ""}) {
     CAPTURE(name);
     CHECK(contains(error_with([&](DcpMetadata& index, IndexWriter&) { index.files[0] = name; }), "not a name in the"));
   }
   CHECK(contains(error_with([&](DcpMetadata& index, IndexWriter&) { index.files[0] = "__9_0.distcp"; }), "is missing"));
-  CHECK(contains(error_with([](DcpMetadata&, IndexWriter& writer) { writer.drops_places = true; }), "has no place"));
+  CHECK(contains(error_with([](DcpMetadata&, IndexWriter& writer) { writer.drops_ranges = true; }), "has no place"));
   CHECK(contains(error_with([](DcpMetadata&, IndexWriter& writer) { writer.is_transformed = true; }), "transformed"));
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("dcp: the index of a large model on many ranks is read, in memory that
       DcpBox& box = tensor.boxes.emplace_back();
       box.slice.offset = {rank, 0};
       box.slice.size = {1, 8};
-      box.place = {.file = static_cast<std::uint32_t>(rank), .offset = 1000 * i, .length = 1000};
+      box.range = {.file = static_cast<std::uint32_t>(rank), .offset = 1000 * i, .length = 1000};
     }
   }
   const std::string stream = IndexWriter{index}.write();
@@ -181,8 +181,8 @@ TEST_CASE("dcp: the index of a large model on many ranks is read, in memory that
   const DcpTensor& last = read.tensors.at("layers.127.attention.wq.weight");
   REQUIRE(last.boxes.size() == kRanks);
   CHECK(last.boxes.back().slice.offset == std::vector<std::int64_t>{kRanks - 1, 0});
-  CHECK(last.boxes.back().place.offset == 127000);
-  CHECK(read.files[last.boxes.back().place.file] == "__511_0.distcp");
+  CHECK(last.boxes.back().range.offset == 127000);
+  CHECK(read.files[last.boxes.back().range.file] == "__511_0.distcp");
 }
 
 TEST_CASE("dcp folder: an index whose classes, attributes or values are others is refused by name") {

@@ -36,14 +36,14 @@ struct Stored {
 std::vector<Stored> stored_in(PickleValue storage, const std::string& data) {
   std::vector<Stored> out;
   for (std::size_t i = 0; i < storage.size(); ++i) {
-    const PickleValue index = storage.key(i), place = storage.value(i);
+    const PickleValue index = storage.key(i), info = storage.value(i);
     CHECK(index.global() == "torch.distributed.checkpoint.metadata.MetadataIndex");
-    CHECK(place.global() == "torch.distributed.checkpoint.filesystem._StorageInfo");
-    CHECK(place.find("relative_path")->as_text() == "__0_0.distcp");
+    CHECK(info.global() == "torch.distributed.checkpoint.filesystem._StorageInfo");
+    CHECK(info.find("relative_path")->as_text() == "__0_0.distcp");
     Stored& one = out.emplace_back();
     one.fqn = std::string(index.find("fqn")->as_text());
     if (const PickleValue offset = *index.find("offset"); !offset.is(PickleKind::none)) one.offset = sizes_in(offset);
-    one.archive = data.substr(place.find("offset")->as_int(), place.find("length")->as_int());
+    one.archive = data.substr(info.find("offset")->as_int(), info.find("length")->as_int());
   }
   return out;
 }
@@ -129,7 +129,7 @@ TEST_CASE("dcp writer: all of .metadata") {
       "False, _MEM_FORMAT_ENCODING(0)None, False), 'size': Size((2, 1))None, 'chunks': [ChunkStorageMetadata()"
       "{'offsets': Size((0, 0))None, 'sizes': Size((1, 1))None}, ChunkStorageMetadata(){'offsets': Size((1, 0))None, "
       "'sizes': Size((1, 1))None}]}";
-  const auto place = [](const char* key, const char* offset, int at, int length) {
+  const auto range = [](const char* key, const char* offset, int at, int length) {
     return cat("MetadataIndex(){'fqn': '", key, "', 'offset': ", offset,
                ", 'index': None}: filesystem._StorageInfo()"
                "{'relative_path': '__0_0.distcp', 'offset': ",
@@ -138,8 +138,8 @@ TEST_CASE("dcp writer: all of .metadata") {
   const char *first = "Size((0, 0))None", *second = "Size((1, 0))None";
   CHECK(text == cat("Metadata(){'state_dict_metadata': {'a': ", tensor, ", 'b': ", tensor,
                     ", 'c': BytesStorageMetadata()None}, 'planner_data': None, 'storage_data': {",
-                    place("a", first, 0, 718), ", ", place("a", second, 718, 718), ", ", place("b", first, 0, 718),
-                    ", ", place("b", second, 718, 718), ", ", place("c", "None", 1436, 402),
+                    range("a", first, 0, 718), ", ", range("a", second, 718, 718), ", ", range("b", first, 0, 718),
+                    ", ", range("b", second, 718, 718), ", ", range("c", "None", 1436, 402),
                     "}, 'storage_meta': None}"));
   const auto object = read_dcp_metadata(stream).objects.at("c");
   const std::string bytes = read_file(scratch / "__0_0.distcp").substr(object.offset, object.length);

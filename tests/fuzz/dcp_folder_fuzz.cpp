@@ -66,8 +66,8 @@ void open_archives(const std::string& path) {
     for (const DcpBox& box : tensor.boxes)
       run_reader([&, &key = key, &tensor = tensor] { folder.open_box(key, tensor, box).archive->verify(); });
   }
-  for (const auto& [key, place] : folder.objects())
-    run_reader([&, &key = key, &place = place] { folder.open_object(key, place)->verify(); });
+  for (const auto& [key, range] : folder.objects())
+    run_reader([&, &key = key, &range = range] { folder.open_object(key, range)->verify(); });
 }
 
 void open_and_read(const std::string& path) {

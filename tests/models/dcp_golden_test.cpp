@@ -247,16 +247,16 @@ TEST_CASE("dcp: a damaged archive is refused, whether its tensor is read at once
     const DcpBox& box = tensor->boxes.at(0);
     const DcpFolder::OpenBox open = dcp.open_box(key, *tensor, box);
     const std::span<const std::byte> data = open.tensor->data;
-    std::string text = read_file(dcp.file_of(box.place));
+    std::string text = read_file(dcp.file_of(box.range));
     const std::string_view stored(reinterpret_cast<const char*>(data.data()), data.size());
-    const std::size_t at = text.find(stored, box.place.offset);
+    const std::size_t at = text.find(stored, box.range.offset);
     REQUIRE(at != std::string::npos);
     text[is_last ? at + data.size() - 1 : at] ^= 1;
-    write_text(dcp.file_of(box.place), text);
+    write_text(dcp.file_of(box.range), text);
 
     const auto expect_refused = [&](const auto& work) {
       const std::string error = error_of(work, Exit::bad_data);
-      CHECK(contains(error, cat("the archive of '", key, "' at offset ", box.place.offset)));
+      CHECK(contains(error, cat("the archive of '", key, "' at offset ", box.range.offset)));
       CHECK(contains(error, "CRC-32"));
     };
     const ModelSource unread = open_dist_case(damaged, given);

@@ -294,10 +294,10 @@ TEST_CASE("hf weights: NaN is refused with the tensor's name in the file") {
     const SafetensorsFile file(scratch / "m/model.safetensors");
     int found = 0;
     for (const SavedTensor& parameter : source.tensors()) {
-      for (const NonfiniteTensor& place : source.find_nonfinite(parameter.name)) {
-        CHECK(place.name == tensor);
-        CHECK(place.nonfinite == 1);
-        CHECK(place.elements * bits_of(parameter.dtype) / 8 == file.data(*file.find(tensor)).size());
+      for (const NonfiniteTensor& nonfinite : source.find_nonfinite(parameter.name)) {
+        CHECK(nonfinite.name == tensor);
+        CHECK(nonfinite.nonfinite == 1);
+        CHECK(nonfinite.elements * bits_of(parameter.dtype) / 8 == file.data(*file.find(tensor)).size());
         ++found;
       }
     }

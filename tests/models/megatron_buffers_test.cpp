@@ -1,4 +1,4 @@
-// The places of parameters in Megatron-LM's flat gradient buffers equal those that megatron-core computes.
+// The ranges of parameters in Megatron-LM's flat gradient buffers equal those that megatron-core computes.
 #include "models/megatron_buffers.h"
 
 #include <doctest/doctest.h>
@@ -65,10 +65,10 @@ TEST_CASE("megatron buffers: every parameter is where megatron-core puts it") {
       continue;
     }
     const MegatronBuffer buffer = megatron_buffer(params, bucket_size, alignment);
-    REQUIRE(buffer.places.size() == params.size());
+    REQUIRE(buffer.ranges.size() == params.size());
     for (std::size_t i = 0; i < params.size(); ++i) {
-      const MegatronBufferPlace& place = buffer.places[i];
-      CHECK(std::vector<std::int64_t>{place.begin, place.end, static_cast<std::int64_t>(place.bucket)} ==
+      const MegatronBufferRange& range = buffer.ranges[i];
+      CHECK(std::vector<std::int64_t>{range.begin, range.end, static_cast<std::int64_t>(range.bucket)} ==
             integers(row.at("places").as_array()[i]));
     }
     std::vector<std::int64_t> ends;

@@ -70,7 +70,7 @@ std::vector<float> golden_flat(const TorchFile& file, const char* key) {
   return {};
 }
 
-/// Moves the parameters from their aligned places to those without alignment.
+/// Moves the parameters from their aligned ranges to those without alignment.
 std::vector<float> without_alignment(const std::vector<float>& aligned) {
   const TorchFile model(kDistributed + kOne + "/iter_0000030/mp_rank_00/model_optim_rng.pt");
   std::vector<MegatronBufferParam> params;
@@ -83,7 +83,7 @@ std::vector<float> without_alignment(const std::vector<float>& aligned) {
   REQUIRE(to.elements() < from.elements());
   std::vector<float> out(to.elements());
   for (std::size_t i = 0; i < params.size(); ++i)
-    std::copy_n(aligned.begin() + from.places[i].begin, params[i].elements, out.begin() + to.places[i].begin);
+    std::copy_n(aligned.begin() + from.ranges[i].begin, params[i].elements, out.begin() + to.ranges[i].begin);
   return out;
 }
 

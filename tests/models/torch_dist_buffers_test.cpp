@@ -59,7 +59,7 @@ TEST_CASE("dist buffers: the module order is that of the implementation") {
   CHECK(names_of(b[0]).at(4) == "layers.0.norm1.weight");
   CHECK(names_of(a[0]).back() == "final_norm.bias");  // the output layer is tied
   CHECK(a[0].params[0].parts.at(0).row_end == 12);
-  CHECK(a[0].params.back().place.begin == 0);  // the last parameter comes first
+  CHECK(a[0].params.back().range.begin == 0);  // the last parameter comes first
 }
 
 TEST_CASE("dist buffers: stages and tensor parallel ranks have their parts") {
@@ -73,7 +73,7 @@ TEST_CASE("dist buffers: stages and tensor parallel ranks have their parts") {
   CHECK(names_of(buffers[0]).front() == "embedding.tokens.weight");
   CHECK(names_of(buffers[2]).front() == "layers.1.norm1.weight");
   CHECK(names_of(buffers[2]).back().empty());  // the copy of the token embedding, in a bucket of its own
-  CHECK(buffers[2].params.back().place.bucket == 0);
+  CHECK(buffers[2].params.back().range.bucket == 0);
   CHECK(buffers[2].buffer.buckets.size() == 2);
   CHECK(buffers[3].params[0].is_replica);
   for (const DistBufferParam& param : buffers[3].params) {
@@ -85,7 +85,7 @@ TEST_CASE("dist buffers: stages and tensor parallel ranks have their parts") {
   }
 }
 
-TEST_CASE("dist buffers: the places and parts of all parameters on a tensor parallel rank") {
+TEST_CASE("dist buffers: the ranges and parts of all parameters on a tensor parallel rank") {
   GptConfig config = tiny_config();
   config.gated_mlp = true;
   config.ffn_hidden_size = 6;
@@ -93,7 +93,7 @@ TEST_CASE("dist buffers: the places and parts of all parameters on a tensor para
   std::string text = "\n";
   const std::vector<DistBuffer> buffers = torch_dist_buffers(config, args.root(), 12);
   for (const DistBufferParam& param : buffers.at(1).params) {
-    text += cat(param.name, " ", param.place.begin, "-", param.place.end, param.is_replica ? " replica" : "");
+    text += cat(param.name, " ", param.range.begin, "-", param.range.end, param.is_replica ? " replica" : "");
     for (const Rectangle& part : param.parts)
       text += cat(" [", part.row_begin, ":", part.row_end, ", ", part.column_begin, ":", part.column_end, "]");
     text += "\n";

@@ -162,7 +162,7 @@ content_metadata ( chained_optim_avoid_prefix=True singleton_local_shards=False 
     CHECK(args.find("consumed_valid_samples")->as_int() == (is_trained ? 3 : 0));
     const DcpFolder dcp(cat(folder, "/", name));
     std::string objects;
-    for (const auto& [key, place] : dcp.objects()) objects += key + "\n";
+    for (const auto& [key, range] : dcp.objects()) objects += key + "\n";
     if (is_trained)
       CHECK("\n" + objects == R"(
 decoder.layers.mlp.linear_fc1._extra_state/shard_0_2
