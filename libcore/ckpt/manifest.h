@@ -14,8 +14,7 @@
 
 namespace mtl {
 
-/// A slice of a tensor. One file stores the slice, under the tensor's name and in the shape that stored_shape()
-/// returns.
+/// The slice of a tensor that one file contains, under the tensor's name and in the shape that stored_shape() returns.
 struct ManifestPiece {
   std::string file;
   Slice slice;

@@ -55,8 +55,8 @@ class SafetensorsFile : public TensorFile {
 };
 
 /// Writes a safetensors file. The constructor writes the header. write() then appends all tensors' data in the order of
-/// `plan`, in pieces of any size. Names in `plan` must be unique. `begin` and `end` in `plan` are ignored, because the
-/// order determines them.
+/// `plan`, over any number of calls. Names in `plan` must be unique. `begin` and `end` in `plan` are ignored, because
+/// the order determines them.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(OutputFile& out, const std::vector<StoredTensor>& plan,

@@ -1,6 +1,6 @@
 // Maps a canonical tensor's elements to tensors in files, and copies elements in both directions.
 //
-// A canonical tensor is cut into pieces. A piece is a box in the canonical tensor that a single file tensor holds.
+// A canonical tensor is cut into pieces. A piece is a box in the canonical tensor that one file tensor contains.
 // Along each axis of the box, elements have a constant stride in the file. Pieces can describe transposed linears;
 // queries, keys and values in one tensor or in three, in any order; tensor parallel shards; and extra padding rows in
 // the file. Elements are copied bit for bit, and only the elements in the requested slice are read.

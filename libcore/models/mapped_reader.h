@@ -1,4 +1,4 @@
-// Base class for readers whose tensors consist of pieces of memory-mapped files, which are those for Hugging Face
+// Base class for readers whose tensors consist of pieces in memory-mapped files, which are those for Hugging Face
 // folders and for checkpoints of Megatron-LM and DeepSpeed.
 #pragma once
 

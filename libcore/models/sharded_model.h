@@ -81,7 +81,7 @@ struct ShardedModel {
   void check_ranks() const;
 };
 
-/// Adds one rank's shard of a matrix that tensor parallelism cuts, if it is in one piece. Ignores other parameters.
+/// Adds one rank's shard of a matrix that tensor parallelism cuts, if it is a single segment. Ignores other parameters.
 void add_matrix(RankMatrices& matrices, const std::string& name, const ShardedParameter& parameter, std::size_t rank);
 
 /// What an optimizer has of every parameter: fp32 weights, if they are not the parameters themselves, and Adam's

@@ -323,25 +323,25 @@ class TorchDistReader : public DcpReader {
     return {SavedTensor{kind + canonical.name, stored.tensor->dtype, canonical.shape}, std::move(map)};
   }
 
-  /// Returns a state of the layout fully_sharded_model_space: a weight of shape G is cut into pieces[i] equal parts
-  /// along each axis i, and each part is flattened. The state has the shape (pieces..., elements of a part). Boxes cut
+  /// Returns a state of the layout fully_sharded_model_space: a weight of shape G is cut into counts[i] equal parts
+  /// along each axis i, and each part is flattened. The state has the shape (counts..., elements of a part). Boxes cut
   /// the last axis anywhere.
   State parts_of(const std::string& kind, const CanonicalTensor& canonical, const DistTensor& weight,
                  const DistTensor& stored) {
     const StoredMatrix matrix = checked_matrix(canonical, weight);
-    const std::vector<std::int64_t>&whole = weight.tensor->shape, &pieces = stored.tensor->shape;
+    const std::vector<std::int64_t>&whole = weight.tensor->shape, &counts = stored.tensor->shape;
     std::int64_t length = 1;
-    bool fits = pieces.size() == whole.size() + 1;
+    bool fits = counts.size() == whole.size() + 1;
     for (std::size_t axis = 0; fits && axis < whole.size(); ++axis) {
-      fits = pieces[axis] > 0 && whole[axis] % pieces[axis] == 0;
-      if (fits) length *= whole[axis] / pieces[axis];
+      fits = counts[axis] > 0 && whole[axis] % counts[axis] == 0;
+      if (fits) length *= whole[axis] / counts[axis];
     }
-    if (!fits || pieces.back() != length || (stored.layer && pieces[0] != whole[0]))
-      refuse_key(*stored.key, "has shape ", shape_text(pieces), ", which does not fit the weight's, ",
+    if (!fits || counts.back() != length || (stored.layer && counts[0] != whole[0]))
+      refuse_key(*stored.key, "has shape ", shape_text(counts), ", which does not fit the weight's, ",
                  shape_text(whole));
     const std::size_t axis = stored.layer ? 1 : 0;
-    const std::int64_t rows = whole[axis] / pieces[axis];
-    const std::int64_t columns = matrix.column_axis >= 0 ? whole[axis + 1] / pieces[axis + 1] : 1;
+    const std::int64_t rows = whole[axis] / counts[axis];
+    const std::int64_t columns = matrix.column_axis >= 0 ? whole[axis + 1] / counts[axis + 1] : 1;
     TensorMap map;
     for (const DcpBox* box : boxes_in_layer(stored)) {
       const std::vector<std::int64_t>& at = box->slice.offset;
