@@ -159,13 +159,13 @@ void SaveDirectory::finish_commit(std::int64_t iteration, std::int64_t keep_last
   remove_superseded(path_, iteration, keep_last, warn_);
 }
 
-std::string SaveDirectory::save(const GptConfig& config, const ParamMemory& store, const TrainState& state,
+std::string SaveDirectory::save(const GptConfig& config, const ParamMemory& params, const TrainState& state,
                                 const SaveOptions& options, Communicator& world) const {
   work_on_first_rank(world, [&] {
     if (lock_) lock_->check_held();
     return std::string();
   });
-  CheckpointContent content{config, state, [&] { return tensors_to_save(store); }};
+  CheckpointContent content{config, state, [&] { return tensors_to_save(params); }};
   work_on_every_rank(world, [&] {
     const std::string broken = find_nonfinite(content.tensors());
     if (!broken.empty()) {

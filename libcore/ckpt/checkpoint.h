@@ -96,13 +96,13 @@ class SaveDirectory {
   SaveDirectory& operator=(SaveDirectory&& other) noexcept;
 
   const std::string& path() const { return path_; }
-  /// Returns the id that identifies the run in its logs. The first call creates the id and stores it in PATH/run_id.
+  /// Returns the id that identifies the run in its logs. The first call creates the id and writes it to PATH/run_id.
   /// Later calls, also in later jobs, read that file. Rank 0 only.
   std::string run_id() const;
-  /// Collective: commits the store's parameters and optimizer states. Every rank writes the elements it owns. Returns
-  /// the checkpoint's path. If rank 0 has lost the lock, or if an element is NaN or infinite, commits nothing and
-  /// throws Error(failure); in the latter case, the message includes the rank and the tensor.
-  std::string save(const GptConfig& config, const ParamMemory& store, const TrainState& state,
+  /// Collective: commits the parameters and optimizer states in `params`. Every rank writes the elements it owns.
+  /// Returns the checkpoint's path. If rank 0 has lost the lock, or if an element is NaN or infinite, commits nothing
+  /// and throws Error(failure); in the latter case, the message includes the rank and the tensor.
+  std::string save(const GptConfig& config, const ParamMemory& params, const TrainState& state,
                    const SaveOptions& options, Communicator& world) const;
   /// Collective: atomically replaces the training state in the committed checkpoint of `state.iteration`. Does not
   /// change its other files. Before that, calls finish_commit().

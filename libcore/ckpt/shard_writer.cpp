@@ -38,20 +38,20 @@ ManifestPiece write_piece(SafetensorsWriter& writer, const std::string& file, co
 
 }  // namespace
 
-std::vector<TensorToSave> tensors_to_save(const ParamMemory& store) {
+std::vector<TensorToSave> tensors_to_save(const ParamMemory& params) {
   std::vector<TensorToSave> tensors;
   auto view = std::make_shared<std::optional<HostView>>();  // view of the tensor whose `bytes` was called last
-  for (std::size_t row = 0; row < store.table().size(); ++row) {
-    const std::string& kind = store.table()[row].kind;
+  for (std::size_t row = 0; row < params.table().size(); ++row) {
+    const std::string& kind = params.table()[row].kind;
     if (kind.empty()) continue;
-    for (int i = 0; i < store.size(); ++i) {
-      const ParamSpec& spec = store.specs()[i];
-      Slice slice = store.owned_slice(i);
-      if (!store.writes(i) || slice.count() == 0) continue;
-      Tensor memory = store.owned(i, row).flat(0, slice.count());  // without padding rows
+    for (int i = 0; i < params.size(); ++i) {
+      const ParamSpec& spec = params.specs()[i];
+      Slice slice = params.owned_slice(i);
+      if (!params.writes(i) || slice.count() == 0) continue;
+      Tensor memory = params.owned(i, row).flat(0, slice.count());  // without padding rows
       tensors.push_back({{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape},
                          std::move(slice),
-                         [view, memory, location = store.location_of(row)] {
+                         [view, memory, location = params.location_of(row)] {
                            view->emplace(location, memory).receive();
                            return (*view)->bytes();
                          }});

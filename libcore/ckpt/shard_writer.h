@@ -9,9 +9,9 @@
 
 namespace mtl {
 
-/// Returns the slices that this rank writes: the elements it owns, in each row of the store's table that checkpoints
+/// Returns the slices that this rank writes: the elements it owns, in each row of ParamMemory::table() that checkpoints
 /// save. If multiple ranks own the same elements, only the first of them writes them. Can be empty.
-std::vector<TensorToSave> tensors_to_save(const ParamMemory& store);
+std::vector<TensorToSave> tensors_to_save(const ParamMemory& params);
 
 /// Returns the name of the first tensor with a NaN or infinite element, or "" if all elements are finite. Throws if a
 /// tensor's dtype is not a model dtype (is_model_dtype()).

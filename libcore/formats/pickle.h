@@ -8,7 +8,7 @@
 //
 // Memory use is bounded by the size of the stream. Text and bytes are views of the stream, except that escaped text is
 // decoded into a copy. An opcode creates at most two values, a memo index must be smaller than the offset of the opcode
-// that stores it, and a stream has at most kMaxPickleValues values, or one for every kPickleBytesPerValue bytes.
+// that sets it, and a stream has at most kMaxPickleValues values, or one for every kPickleBytesPerValue bytes.
 // Violations throw Error(bad_data) with the offset and the reason.
 #pragma once
 

@@ -60,7 +60,7 @@ T load(std::span<const std::byte> stored, std::size_t i) {
 }
 
 template <class T>
-void store(std::span<std::byte> out, std::size_t i, T value) {
+void put(std::span<std::byte> out, std::size_t i, T value) {
   std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
 }
 
@@ -163,7 +163,7 @@ void convert_elements(StoredDType from, std::span<const std::byte> source, Store
   }
   with_model_type(from, [&]<class From>(From) {
     with_model_type(to, [&]<class To>(To) {
-      for (std::size_t i = 0; i < count; ++i) store(out, i, converted<To>(load<From>(source, i)));
+      for (std::size_t i = 0; i < count; ++i) put(out, i, converted<To>(load<From>(source, i)));
     });
   });
 }

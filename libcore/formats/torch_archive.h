@@ -5,6 +5,8 @@
 //   stream   five pickles (magic number, protocol 1001, system, object, storage keys); then, for each storage, the
 //            number of elements (i64) and the elements
 //
+// A storage is torch's flat memory, which the elements of one tensor or of several are in.
+//
 // The saved object is a Pickle (pickle.h). Opening an archive checks every tensor: its storage must have the stated
 // size and contain all of its elements. Tensors are strided views of the archive's bytes, which are not read. Rejects
 // compressed entries, big-endian archives, globals that torch_globals.h does not allow, and tensors that expand to more

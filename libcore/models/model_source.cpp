@@ -78,7 +78,7 @@ void ModelSource::read(const std::string& name, const Slice& slice, std::span<st
 
 namespace {
 
-/// Where one parameter's elements go in a store.
+/// Where one parameter's elements go in memory.
 struct Target {
   std::string name;  // including the kind: "param.NAME"
   Slice slice;
@@ -112,11 +112,11 @@ void convert_target(const TensorReader& reader, std::size_t at, const Target& ta
 }
 
 /// First checks all targets' names and shapes, then verifies the hashes of their slices, and then copies the elements.
-void load_targets(const TensorReader& reader, const ParamMemory& store, const std::vector<Target>& targets) {
+void load_targets(const TensorReader& reader, const ParamMemory& params, const std::vector<Target>& targets) {
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < reader.tensors.size(); ++i) index[reader.tensors[i].name] = i;
   std::map<std::string, const ParamSpec*> specs;
-  for (const ParamSpec& spec : store.specs()) specs[spec.name] = &spec;
+  for (const ParamSpec& spec : params.specs()) specs[spec.name] = &spec;
   std::vector<std::string> problems;
   for (const Target& target : targets) {
     auto found = index.find(target.name);
@@ -152,58 +152,58 @@ void load_targets(const TensorReader& reader, const ParamMemory& store, const st
 }  // namespace
 
 struct ModelSource::Row {
-  std::size_t row;                // a row in the store's table
+  std::size_t row;                // a row in ParamMemory::table()
   std::string kind;               // of the tensors that fill the row
   std::vector<StoredDType> path;  // Target::path
 };
 
-void ModelSource::load(ParamMemory& store, const std::vector<Row>& rows) const {
+void ModelSource::load(ParamMemory& params, const std::vector<Row>& rows) const {
   std::vector<Target> targets;
   for (const Row& from : rows) {
-    for (int i = 0; i < store.size(); ++i) {
-      Slice slice = store.row_slice(i, from.row);
+    for (int i = 0; i < params.size(); ++i) {
+      Slice slice = params.row_slice(i, from.row);
       if (slice.count() == 0) continue;
-      const std::string& name = store.specs()[i].name;
+      const std::string& name = params.specs()[i].name;
       targets.push_back({.name = cat(from.kind, ".", name),
                          .slice = std::move(slice),
-                         .memory = store.row_part(i, from.row),
-                         .location = store.location_of(from.row),
+                         .memory = params.row_part(i, from.row),
+                         .location = params.location_of(from.row),
                          .path = from.path});
     }
   }
-  read_mapped([&] { load_targets(*reader_, store, targets); });
+  read_mapped([&] { load_targets(*reader_, params, targets); });
 }
 
 /// Loads the main weights, if there are any, and the values. Rounds elements to each dtype in `path`, then to the main
 /// weights' dtype and, for the values, then to their dtype. An update rounds in the same way.
-void ModelSource::load_weights(ParamMemory& store, std::vector<StoredDType> path) const {
+void ModelSource::load_weights(ParamMemory& params, std::vector<StoredDType> path) const {
   std::vector<Row> rows;
   auto add = [&](std::size_t row) {
-    path.push_back(stored_dtype_of(store.table()[row].dtype));
+    path.push_back(stored_dtype_of(params.table()[row].dtype));
     rows.push_back({row, kParamKind, path});
   };
-  add(store.main_row());
-  if (store.main_row() != kValues) add(kValues);
-  load(store, rows);
+  add(params.main_row());
+  if (params.main_row() != kValues) add(kValues);
+  load(params, rows);
 }
 
-void ModelSource::load_values(ParamMemory& store) const { load_weights(store, {}); }
+void ModelSource::load_values(ParamMemory& params) const { load_weights(params, {}); }
 
-void ModelSource::load_initial_values(ParamMemory& store) const {
-  const DType dtype = store.precision().load;
-  if (dtype == DType::f32) return load_values(store);
-  load_weights(store, {stored_dtype_of(dtype)});
+void ModelSource::load_initial_values(ParamMemory& params) const {
+  const DType dtype = params.precision().load;
+  if (dtype == DType::f32) return load_values(params);
+  load_weights(params, {stored_dtype_of(dtype)});
 }
 
-void ModelSource::load_optimizer(ParamMemory& store) const {
+void ModelSource::load_optimizer(ParamMemory& params) const {
   if (!has_optimizer())
     fail_at(Exit::bad_data, folder(), "the model has only weights; start from them with --finetune");
   std::vector<Row> rows;
-  for (std::size_t row = 0; row < store.table().size(); ++row) {
-    const Storage& storage = store.table()[row];
+  for (std::size_t row = 0; row < params.table().size(); ++row) {
+    const Storage& storage = params.table()[row];
     if (storage.role == StorageRole::states) rows.push_back({row, storage.kind, {stored_dtype_of(storage.dtype)}});
   }
-  load(store, rows);
+  load(params, rows);
 }
 
 }  // namespace mtl

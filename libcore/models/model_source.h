@@ -62,20 +62,20 @@ class ModelSource {
   /// Returns the dropout that the model was trained with. Empty if the files do not state it.
   const std::optional<ModelDropout>& dropout() const;
 
-  /// Loads this rank's part of every parameter in the store. If the store has main weights, rounds the stored elements
+  /// Loads this rank's part of every parameter in `params`. If it has main weights, rounds the stored elements
   /// to the main weights' dtype, and then rounds the main weights to the values' dtype. Otherwise, rounds the stored
   /// elements to the values' dtype. Does not change padding rows. Throws Error(bad_data) if an element is NaN or
   /// infinite in the file, or overflows one of the dtypes.
-  void load_values(ParamMemory& store) const;
-  /// Like load_values(), for a run that starts from these weights: if store.precision().load is not f32, first rounds
+  void load_values(ParamMemory& params) const;
+  /// Like load_values(), for a run that starts from these weights: if params.precision().load is not f32, first rounds
   /// the stored elements to it.
-  void load_initial_values(ParamMemory& store) const;
+  void load_initial_values(ParamMemory& params) const;
   bool has_optimizer() const;
   /// Returns why a run cannot resume with the optimizer state in the files. Empty if it can, or if they have none.
   const std::string& optimizer_problem() const;
   /// Loads the update rule's states for the elements that this rank owns. Throws Error(bad_data) if has_optimizer() is
   /// false.
-  void load_optimizer(ParamMemory& store) const;
+  void load_optimizer(ParamMemory& params) const;
 
   /// Returns all stored tensors. A name consists of the kind and the canonical name: "param.NAME".
   const std::vector<SavedTensor>& tensors() const;
@@ -98,8 +98,8 @@ class ModelSource {
 
  private:
   struct Row;
-  void load(ParamMemory& store, const std::vector<Row>& rows) const;
-  void load_weights(ParamMemory& store, std::vector<StoredDType> path) const;
+  void load(ParamMemory& params, const std::vector<Row>& rows) const;
+  void load_weights(ParamMemory& params, std::vector<StoredDType> path) const;
   std::unique_ptr<TensorReader> reader_;
 };
 

@@ -15,8 +15,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 void save_one(const SaveDirectory& save, int iteration, const SaveOptions& options = {}) {
-  TestStore model(tiny_config());
-  save_alone(save, tiny_config(), model.store, state_at(iteration), options);
+  TestParams model(tiny_config());
+  save_alone(save, tiny_config(), model.params, state_at(iteration), options);
 }
 
 /// Makes a save folder with checkpoints of iterations 1 to `count`.

@@ -12,10 +12,10 @@ namespace {
 
 /// Saves iteration 1 of the tiny model, with a file merges.txt, and returns the checkpoint's folder.
 std::string save_tiny(const ScratchFolder& scratch, const TrainState& state = state_at(1)) {
-  TestStore model(tiny_config(), false);
-  fill(model.store, 1);
+  TestParams model(tiny_config(), false);
+  fill(model.params, 1);
   fs::remove_all(scratch / "s");
-  return save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state,
+  return save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state,
                     {.add_files = [](const std::string& folder) { write_text(folder + "/merges.txt", "a b"); }});
 }
 

@@ -24,9 +24,9 @@ std::optional<std::string> newest(const std::string& directory) {
 void save_iterations(const std::string& directory, int count, std::int64_t keep_last = 0) {
   SaveDirectory save(directory);
   for (int i = 1; i <= count; ++i) {
-    TestStore model(tiny_config());
-    fill(model.store, static_cast<float>(i));
-    save_alone(save, tiny_config(), model.store, state_at(i),
+    TestParams model(tiny_config());
+    fill(model.params, static_cast<float>(i));
+    save_alone(save, tiny_config(), model.params, state_at(i),
                {.command_line = "mtl-train --x", .keep_last = keep_last});
   }
 }
@@ -43,14 +43,14 @@ std::vector<std::string> entries_of(const std::string& directory) {
 TEST_CASE("checkpoint: values, moments, state and configuration round-trip; padding rows are not saved") {
   ScratchFolder scratch;
   GptConfig config = tiny_config(2);
-  TestStore saved(config, true, 16), loaded(config, true, 32);
-  fill(saved.store, 0.5f);
+  TestParams saved(config, true, 16), loaded(config, true, 32);
+  fill(saved.params, 0.5f);
   SaveDirectory save(scratch / "s");
   CHECK_FALSE(newest(save.path()).has_value());
   SaveOptions options;
   options.command_line = "mtl-train --save s";
   options.add_files = [](const std::string& folder) { write_file_atomic(folder + "/tokenizer.json", "{}"); };
-  std::string path = save_alone(save, config, saved.store, state_at(7), options);
+  std::string path = save_alone(save, config, saved.params, state_at(7), options);
   CHECK(path == scratch / "s/iter_0000007");
   CHECK(read_file(scratch / "s/latest_checkpointed_iteration.txt") == "7\n");
   for (const std::string& where : {scratch / "s", path}) {
@@ -59,10 +59,10 @@ TEST_CASE("checkpoint: values, moments, state and configuration round-trip; padd
     CHECK(source.folder() == path);
     CHECK(source.config() == config);
     CHECK(source.state().value() == state_at(7));
-    source.load_values(loaded.store);
-    source.load_optimizer(loaded.store);
-    CHECK(same_tensors(saved.store, loaded.store));
-    CHECK(loaded.store.value(0).data<float>()[11 * 8] == 0);
+    source.load_values(loaded.params);
+    source.load_optimizer(loaded.params);
+    CHECK(same_tensors(saved.params, loaded.params));
+    CHECK(loaded.params.value(0).data<float>()[11 * 8] == 0);
   }
   SafetensorsFile shard(path + "/shard_00000.safetensors");
   CHECK(shard.find("param.embedding.tokens.weight")->shape == std::vector<std::uint64_t>{11, 8});
@@ -72,14 +72,14 @@ TEST_CASE("checkpoint: values, moments, state and configuration round-trip; padd
 
 TEST_CASE("checkpoint: without optimizer state only the weights load") {
   ScratchFolder scratch;
-  TestStore model(tiny_config(), false), trained(tiny_config());
-  fill(model.store, 1);
-  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state_at(0), {});
+  TestParams model(tiny_config(), false), trained(tiny_config());
+  fill(model.params, 1);
+  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(0), {});
   ModelSource source = open_quietly(scratch / "s");
   CHECK_FALSE(source.has_optimizer());
-  source.load_values(trained.store);
-  CHECK(same_tensors(model.store, trained.store));
-  CHECK(contains(error_of([&] { source.load_optimizer(trained.store); }), "only weights"));
+  source.load_values(trained.params);
+  CHECK(same_tensors(model.params, trained.params));
+  CHECK(contains(error_of([&] { source.load_optimizer(trained.params); }), "only weights"));
 }
 
 TEST_CASE("checkpoint: a model of another shape is refused, and nothing is copied") {
@@ -87,10 +87,10 @@ TEST_CASE("checkpoint: a model of another shape is refused, and nothing is copie
   save_iterations(scratch / "s", 1);
   GptConfig other = tiny_config();
   other.vocab_size = 12;
-  TestStore model(other);
-  std::string error = error_of([&] { open_quietly(scratch / "s").load_values(model.store); });
+  TestParams model(other);
+  std::string error = error_of([&] { open_quietly(scratch / "s").load_values(model.params); });
   CHECK(contains(error, "tensor 'param.embedding.tokens.weight' has shape (11, 8), but this model needs (12, 8)"));
-  CHECK(model.store.value(2).data<float>()[0] == 0);
+  CHECK(model.params.value(2).data<float>()[0] == 0);
 }
 
 TEST_CASE("checkpoint: finishing an interrupted commit removes what the commit would have removed") {
@@ -109,9 +109,9 @@ TEST_CASE("checkpoint: a commit removes all but the last keep_last, which must b
   save_iterations(scratch / "s", 4, 2);
   CHECK(entries_of(scratch / "s") ==
         std::vector<std::string>{"iter_0000003", "iter_0000004", "latest_checkpointed_iteration.txt", "lock"});
-  TestStore model(tiny_config());
+  TestParams model(tiny_config());
   CHECK(contains(error_of([&] {
-                   save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state_at(9), {.keep_last = 1});
+                   save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(9), {.keep_last = 1});
                  }),
                  "at least 2"));
 }
@@ -120,8 +120,8 @@ TEST_CASE("checkpoint: a damaged one is neither counted nor removed as one of th
   ScratchFolder scratch;
   save_iterations(scratch / "s", 3);
   fs::remove(scratch / "s/iter_0000003/manifest.json");
-  TestStore model(tiny_config());
-  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state_at(4), {.keep_last = 2});
+  TestParams model(tiny_config());
+  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(4), {.keep_last = 2});
   CHECK(entries_of(scratch / "s") == std::vector<std::string>{"iter_0000002", "iter_0000003", "iter_0000004",
                                                               "latest_checkpointed_iteration.txt", "lock"});
 }
@@ -130,15 +130,15 @@ TEST_CASE("checkpoint: saving an iteration again replaces it, sound or damaged; 
   ScratchFolder scratch;
   save_iterations(scratch / "s", 2);
   fs::create_directories(scratch / "s/iter_0000001.tmp.999");
-  TestStore model(tiny_config()), loaded(tiny_config());
-  fill(model.store, 77);
+  TestParams model(tiny_config()), loaded(tiny_config());
+  fill(model.params, 77);
   SaveDirectory save(scratch / "s");
   for (bool damaged : {false, true}) {
     if (damaged) fs::remove(scratch / "s/iter_0000002/manifest.json");
-    save_alone(save, tiny_config(), model.store, state_at(2), {});
-    open_quietly(scratch / "s").load_values(loaded.store);
-    open_quietly(scratch / "s").load_optimizer(loaded.store);
-    CHECK(same_tensors(model.store, loaded.store));
+    save_alone(save, tiny_config(), model.params, state_at(2), {});
+    open_quietly(scratch / "s").load_values(loaded.params);
+    open_quietly(scratch / "s").load_optimizer(loaded.params);
+    CHECK(same_tensors(model.params, loaded.params));
     CHECK(entries_of(scratch / "s").size() == 4);
   }
 }
@@ -205,26 +205,28 @@ TEST_CASE("checkpoint: a flipped bit anywhere in a shard is found and named") {
   for (std::size_t t = 0; t < file.tensors().size(); t += 7) {
     const StoredTensor& tensor = file.tensors()[t];
     flip_bit(shard, data_begin + tensor.end - 3);
-    TestStore model(tiny_config());
+    TestParams model(tiny_config());
     ModelSource source = open_quietly(scratch / "s");
     bool of_values = starts_with(tensor.name, "param.");
     std::string error =
-        error_of([&] { of_values ? source.load_values(model.store) : source.load_optimizer(model.store); });
+        error_of([&] { of_values ? source.load_values(model.params) : source.load_optimizer(model.params); });
     CHECK(
         contains(error, shard + " does not match its hash in the manifest (tensor '" + tensor.name + "', bytes 0 to "));
-    for (int i = 0; i < model.store.size(); ++i) {
-      CHECK(model.store.value(i).data<float>()[0] == 0);
-      CHECK(model.store.row_part(i, kFirstState).data<float>()[0] == 0);
+    for (int i = 0; i < model.params.size(); ++i) {
+      CHECK(model.params.value(i).data<float>()[0] == 0);
+      CHECK(model.params.row_part(i, kFirstState).data<float>()[0] == 0);
     }
-    CHECK(error_of([&] { of_values ? source.load_optimizer(model.store) : source.load_values(model.store); }).empty());
+    CHECK(
+        error_of([&] { of_values ? source.load_optimizer(model.params) : source.load_values(model.params); }).empty());
     CHECK(contains(error_of([&] { source.verify(); }), "(tensor '" + tensor.name + "')"));
     write_text(shard, content);
   }
   // Damage to the header makes it invalid or changes the hash.
   for (std::size_t byte = 0; byte < data_begin; byte += 5) {
     flip_bit(shard, byte);
-    TestStore model(tiny_config());
-    CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(model.store); }), "shard_00000.safetensors"));
+    TestParams model(tiny_config());
+    CHECK(
+        contains(error_of([&] { open_quietly(scratch / "s").load_values(model.params); }), "shard_00000.safetensors"));
     write_text(shard, content);
   }
 }
@@ -260,8 +262,8 @@ TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoi
   CHECK(contains(error("s/iter_0000002"), "shard_00001.safetensors is not in the manifest"));
   fs::remove(scratch / "s/iter_0000002/shard_00001.safetensors");
   fs::copy_file(scratch / "s/iter_0000001/shard_00000.safetensors", shard, fs::copy_options::overwrite_existing);
-  TestStore model(tiny_config());
-  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(model.store); }),
+  TestParams model(tiny_config());
+  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(model.params); }),
                  shard + " does not match its hash"));
   fs::remove(scratch / "s/iter_0000001/manifest.json");
   fs::remove(shard);
@@ -270,38 +272,38 @@ TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoi
 
 TEST_CASE("checkpoint: a recorded dropout that is no probability names the manifest and the key") {
   ScratchFolder scratch;
-  TestStore model(tiny_config());
+  TestParams model(tiny_config());
   TrainState state = state_at(1);
   state.extra.set("dropout", Json::object({{"hidden", 0.1}, {"attention", 1.5}, {"embedding", 0.1}}));
-  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state);
+  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state);
   CHECK(contains(error_of([&] { open_quietly(scratch / "s"); }), "manifest.json: dropout.attention is 1.5; "));
 }
 
 TEST_CASE("checkpoint: a shard that is removed while it is open stays readable") {
   ScratchFolder scratch;
   save_iterations(scratch / "s", 1);
-  TestStore before(tiny_config()), after(tiny_config());
+  TestParams before(tiny_config()), after(tiny_config());
   const ModelSource source = open_quietly(scratch / "s");
-  source.load_values(before.store);
+  source.load_values(before.params);
   fs::remove_all(scratch / "s");
-  source.load_values(after.store);
-  CHECK(same_tensors(before.store, after.store));
-  CHECK(after.store.value(0).data<float>()[0] != 0);
+  source.load_values(after.params);
+  CHECK(same_tensors(before.params, after.params));
+  CHECK(after.params.value(0).data<float>()[0] != 0);
 }
 
 TEST_CASE("checkpoint: a tensor divided in any way into slices and shards loads as the whole") {
   // Three shards: matrices are split by columns or rows, and vectors by element ranges, as in a sharded optimizer.
   ScratchFolder scratch;
   GptConfig config = tiny_config();
-  TestStore saved(config, false), loaded(config, false);
-  fill(saved.store, 3);
+  TestParams saved(config, false), loaded(config, false);
+  fill(saved.params, 3);
   std::string folder = scratch / "s/iter_0000005";
   fs::create_directories(folder);
   Manifest manifest{.config = config, .state = state_at(5), .tensors = {}, .files = {}, .provenance = Json::object()};
   std::vector<std::vector<std::vector<float>>> data(3);
   std::vector<std::vector<StoredTensor>> plans(3);
-  for (int p = 0; p < saved.store.size(); ++p) {
-    const ParamSpec& spec = saved.store.specs()[static_cast<std::size_t>(p)];
+  for (int p = 0; p < saved.params.size(); ++p) {
+    const ParamSpec& spec = saved.params.specs()[static_cast<std::size_t>(p)];
     ManifestTensor entry{{"param." + spec.name, StoredDType::f32, spec.shape}, {}};
     std::int64_t count = spec.numel(), rows = spec.shape[0];
     for (int rank = 0; rank < 3; ++rank) {
@@ -318,7 +320,7 @@ TEST_CASE("checkpoint: a tensor divided in any way into slices and shards loads 
       }
       std::vector<float> piece(static_cast<std::size_t>(slice.count()));
       for_each_overlap(whole_slice(spec.shape), slice, [&](const Overlap& run) {
-        std::memcpy(piece.data() + run.in_b, saved.store.value(p).data<float>() + run.in_a,
+        std::memcpy(piece.data() + run.in_b, saved.params.value(p).data<float>() + run.in_a,
                     static_cast<std::size_t>(run.count) * 4);
       });
       std::string file = cat("shard_0000", rank, ".safetensors");
@@ -338,8 +340,8 @@ TEST_CASE("checkpoint: a tensor divided in any way into slices and shards loads 
     manifest.files.push_back({cat("shard_0000", rank, ".safetensors"), out.bytes(), hash_text(out.hash())});
   }
   write_text(folder + "/manifest.json", manifest_text(manifest));
-  open_quietly(scratch / "s").load_values(loaded.store);
-  CHECK(same_tensors(saved.store, loaded.store));
+  open_quietly(scratch / "s").load_values(loaded.params);
+  CHECK(same_tensors(saved.params, loaded.params));
 
   SUBCASE("overlapping pieces, which leave a gap, are refused") {
     manifest.tensors[1].pieces[1].slice.offset = manifest.tensors[1].pieces[0].slice.offset;
@@ -349,7 +351,7 @@ TEST_CASE("checkpoint: a tensor divided in any way into slices and shards loads 
   SUBCASE("two swapped shards are refused") {
     std::string first = folder + "/shard_00000.safetensors", second = folder + "/shard_00001.safetensors";
     fs::rename(first, folder + "/x"), fs::rename(second, first), fs::rename(folder + "/x", second);
-    CHECK(contains(error_of([&] { open_quietly(folder).load_values(loaded.store); }), "shard_0000"));
+    CHECK(contains(error_of([&] { open_quietly(folder).load_values(loaded.params); }), "shard_0000"));
   }
 }
 

@@ -1,4 +1,4 @@
-// Fixtures for the checkpoint tests: tiny models, and parameter stores filled with known numbers.
+// Fixtures for the checkpoint tests: tiny models, and parameters filled with known numbers.
 #pragma once
 
 #include <sys/wait.h>
@@ -46,29 +46,29 @@ inline std::vector<float> elements_of(const ModelSource& source, const std::stri
 }
 
 /// A model's parameters, without the layers that use them.
-struct TestStore {
-  explicit TestStore(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0,
-                     const Precision& precision = kPrecisionFp32)
-      : params(canonical_tensors(config).size()),
-        store(Device::cpu, precision, with_gradients ? std::optional(AdamW::states(precision)) : std::nullopt,
-              [&](const ParamVisitor& visit) {
-                std::size_t next = 0;
-                for (const CanonicalTensor& tensor : canonical_tensors(config)) {
-                  ParamSpec spec;
-                  spec.name = tensor.name;
-                  spec.shape = tensor.shape;
-                  if (tensor.name == "embedding.tokens.weight") spec.padded_rows = padded_vocab;
-                  visit(params[next++], spec);
-                }
-              }) {}
+struct TestParams {
+  explicit TestParams(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0,
+                      const Precision& precision = kPrecisionFp32)
+      : handles(canonical_tensors(config).size()),
+        params(Device::cpu, precision, with_gradients ? std::optional(AdamW::states(precision)) : std::nullopt,
+               [&](const ParamVisitor& visit) {
+                 std::size_t next = 0;
+                 for (const CanonicalTensor& tensor : canonical_tensors(config)) {
+                   ParamSpec spec;
+                   spec.name = tensor.name;
+                   spec.shape = tensor.shape;
+                   if (tensor.name == "embedding.tokens.weight") spec.padded_rows = padded_vocab;
+                   visit(handles[next++], spec);
+                 }
+               }) {}
 
-  std::vector<Param> params;
-  ParamMemory store;
+  std::vector<Param> handles;
+  ParamMemory params;
 };
 
 /// Fills values and moments, including padding. Each element depends on the seed, the parameter, its index, and whether
 /// it belongs to the value or to one of the moments.
-inline void fill(ParamMemory& store, float seed) {
+inline void fill(ParamMemory& params, float seed) {
   auto fill_tensor = [&](Tensor tensor, int role, int param) {
     for (std::int64_t i = 0; i < tensor.numel(); ++i) {
       tensor.data<float>()[i] = seed + 0.001f * static_cast<float>(i) + 10.0f * static_cast<float>(param) +
@@ -76,14 +76,14 @@ inline void fill(ParamMemory& store, float seed) {
     }
   };
   int role = 0;
-  for (std::size_t row = 0; row < store.table().size(); ++row) {
-    if (store.table()[row].kind.empty()) continue;
-    for (int i = 0; i < store.size(); ++i) fill_tensor(store.row_part(i, row), role, i);
+  for (std::size_t row = 0; row < params.table().size(); ++row) {
+    if (params.table()[row].kind.empty()) continue;
+    for (int i = 0; i < params.size(); ++i) fill_tensor(params.row_part(i, row), role, i);
     ++role;
   }
 }
 
-/// Returns true if the values have the same bits in both stores. Also compares the moments if both stores have them.
+/// Returns true if the values of `a` and `b` have the same bits. Also compares the moments if both have them.
 /// Padding is ignored.
 inline bool same_tensors(const ParamMemory& a, const ParamMemory& b) {
   for (std::size_t row = 0; row < std::min(a.table().size(), b.table().size()); ++row) {
@@ -109,9 +109,9 @@ inline TrainState state_at(std::int64_t iteration) {
 }
 
 /// Saves as the only process of a job.
-inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamMemory& store,
+inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamMemory& params,
                               const TrainState& state, const SaveOptions& options = {}) {
-  return save.save(config, store, state, options, ProcessGroups().world());
+  return save.save(config, params, state, options, ProcessGroups().world());
 }
 
 inline ModelSource open_quietly(const std::string& path) {

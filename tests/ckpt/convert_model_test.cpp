@@ -50,8 +50,8 @@ TEST_CASE("convert: sizes have decimal and binary units, and limits") {
 
 TEST_CASE("convert: the report, and what a checkpoint records") {
   const ScratchFolder scratch;
-  TestStore model(tiny_config(), false);
-  fill(model.store, 1);
+  TestParams model(tiny_config(), false);
+  fill(model.params, 1);
   for (const char* kind : {"trained", "trained in bf16", "model"}) {
     CAPTURE(kind);
     fs::remove_all(scratch / "s");
@@ -61,7 +61,7 @@ TEST_CASE("convert: the report, and what a checkpoint records") {
       state.extra = Json::object({{"precision", Json::object({{"exp_avg", "x"}})}});
     if (kind == std::string("model")) state.extra = Json::object();
     state.extra.set("dropout", dropout_to_json({0.25, 0.5, 0}));
-    const std::string from = save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state);
+    const std::string from = save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state);
     ConvertOptions options = options_for(from, scratch / "out");
     options.to = "mtl", options.dtype = "bfloat16", options.command_line = "mtl-convert --x";
     int checks = 0;
@@ -111,9 +111,9 @@ TEST_CASE("convert: logits may differ only if the conversion rounds") {
 
 TEST_CASE("convert: of many tensors with infinite elements, eight are listed, and a verification fails") {
   const ScratchFolder scratch;
-  TestStore model(tiny_config(2), false);
-  fill(model.store, 1e6F);  // beyond fp16
-  const std::string from = save_alone(SaveDirectory(scratch / "s"), tiny_config(2), model.store, state_at(1));
+  TestParams model(tiny_config(2), false);
+  fill(model.params, 1e6F);  // beyond fp16
+  const std::string from = save_alone(SaveDirectory(scratch / "s"), tiny_config(2), model.params, state_at(1));
   for (const char* to : {"hf", "mtl", "megatron"}) {
     CAPTURE(to);
     ConvertOptions options = options_for(from, scratch / "out");
@@ -193,9 +193,9 @@ TEST_CASE("convert: config.json, its dropout and the size of the vocabulary are 
 
 TEST_CASE("convert: Megatron-LM's distributed format keeps unrounded main weights, and needs Adam's settings") {
   const ScratchFolder scratch;
-  TestStore model(tiny_config());
-  fill(model.store, 1.001F);
-  const std::string from = save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state_at(1));
+  TestParams model(tiny_config());
+  fill(model.params, 1.001F);
+  const std::string from = save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(1));
   ConvertOptions options = options_for(from, scratch / "out");
   options.to = "megatron", options.ckpt_format = "torch_dist", options.dtype = "bfloat16";
   const auto warning_of = [&] {

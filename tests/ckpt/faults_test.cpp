@@ -14,12 +14,12 @@ using namespace mtl::test;
 namespace {
 
 void save_iteration(const std::string& directory, int iteration) {
-  TestStore model(tiny_config());
-  fill(model.store, static_cast<float>(iteration));
+  TestParams model(tiny_config());
+  fill(model.params, static_cast<float>(iteration));
   SaveOptions options;
   options.keep_last = 2;
   options.add_files = [](const std::string& folder) { write_file_atomic(folder + "/vocab.json", "{}"); };
-  save_alone(SaveDirectory(directory), tiny_config(), model.store, state_at(iteration), options);
+  save_alone(SaveDirectory(directory), tiny_config(), model.params, state_at(iteration), options);
 }
 
 /// Returns the iteration that a restart loads, or -1 if any bit differs from what was saved.
@@ -27,11 +27,11 @@ std::int64_t loaded_iteration(const std::string& directory) {
   Console console = quiet_console();
   ModelSource source = open_model(directory, console);
   std::int64_t iteration = source.state()->iteration;
-  TestStore expected(tiny_config()), loaded(tiny_config());
-  fill(expected.store, static_cast<float>(iteration));
-  source.load_values(loaded.store);
-  source.load_optimizer(loaded.store);
-  return same_tensors(expected.store, loaded.store) ? iteration : -1;
+  TestParams expected(tiny_config()), loaded(tiny_config());
+  fill(expected.params, static_cast<float>(iteration));
+  source.load_values(loaded.params);
+  source.load_optimizer(loaded.params);
+  return same_tensors(expected.params, loaded.params) ? iteration : -1;
 }
 
 }  // namespace
@@ -120,14 +120,14 @@ TEST_CASE("checkpoint: non-finite weights and moments are not committed") {
   save_iteration(scratch / "s", 1);
   for (bool is_moment : {false, true}) {
     for (float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
-      TestStore model(tiny_config());
-      fill(model.store, 2);
-      const int param = model.store.size() - 1;
-      Tensor tensor = is_moment ? model.store.row_part(param, kFirstState + 1) : model.store.value(param);
+      TestParams model(tiny_config());
+      fill(model.params, 2);
+      const int param = model.params.size() - 1;
+      Tensor tensor = is_moment ? model.params.row_part(param, kFirstState + 1) : model.params.value(param);
       tensor.data<float>()[tensor.numel() - 1] = bad;
-      const std::string name = model.store.specs().back().name;
+      const std::string name = model.params.specs().back().name;
       const SaveDirectory directory(scratch / "s");
-      CHECK_THROWS_WITH_AS(save_alone(directory, tiny_config(), model.store, state_at(2), {}),
+      CHECK_THROWS_WITH_AS(save_alone(directory, tiny_config(), model.params, state_at(2), {}),
                            doctest::Contains((name + "' contains NaN or infinity").c_str()), Error);
       CHECK(loaded_iteration(scratch / "s") == 1);
       CHECK(!file_exists(scratch / "s/iter_0000002"));

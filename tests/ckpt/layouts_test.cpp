@@ -31,10 +31,10 @@ std::vector<std::string> shards_in(const std::string& folder) {
   return names;
 }
 
-/// Returns the total size of the blocks that a store needs.
-std::uint64_t bytes_of_needed_blocks(const ParamMemory& store, const Manifest& manifest) {
+/// Returns the total size of the blocks that `params` needs.
+std::uint64_t bytes_of_needed_blocks(const ParamMemory& params, const Manifest& manifest) {
   std::uint64_t bytes = 0;
-  visit_tensors(store, [&](const std::string& name, const auto&, const Slice& slice, Tensor) {
+  visit_tensors(params, [&](const std::string& name, const auto&, const Slice& slice, Tensor) {
     for (const ManifestTensor& entry : manifest.tensors) {
       if (entry.tensor.name != name) continue;
       for (const ManifestPiece& piece : entry.pieces) {
@@ -51,9 +51,9 @@ std::uint64_t bytes_of_needed_blocks(const ParamMemory& store, const Manifest& m
   return bytes;
 }
 
-std::uint64_t bytes_held(const ParamMemory& store) {
+std::uint64_t bytes_held(const ParamMemory& params) {
   std::uint64_t bytes = 0;
-  visit_tensors(store, [&](const std::string&, const auto&, const Slice& slice, Tensor) {
+  visit_tensors(params, [&](const std::string&, const auto&, const Slice& slice, Tensor) {
     bytes += static_cast<std::uint64_t>(slice.count()) * 4;
   });
   return bytes;
@@ -75,10 +75,10 @@ void check_every_layout_reads(const TestLayout& writer, const GptConfig& config)
   for (const TestLayout& reader : kTestLayouts) {
     CAPTURE(reader.name);
     std::atomic<int> wrong = 0, wrong_reads = 0, more_than_held = 0;
-    auto compare = [&](int, const ParamMemory& store, const ModelSource& source) {
-      wrong += count_wrong(store, 7);
-      wrong_reads += source.bytes_read() != bytes_of_needed_blocks(store, manifest);
-      more_than_held += source.bytes_read() != bytes_held(store);
+    auto compare = [&](int, const ParamMemory& params, const ModelSource& source) {
+      wrong += count_wrong(params, 7);
+      wrong_reads += source.bytes_read() != bytes_of_needed_blocks(params, manifest);
+      more_than_held += source.bytes_read() != bytes_held(params);
     };
     CHECK(load_into(reader, folder, compare, config) == no_errors(reader));
     CHECK(wrong == 0);
@@ -174,11 +174,11 @@ TEST_CASE("layouts: every rank reads its part of a Hugging Face folder") {
     for (const TestLayout& reader : kTestLayouts) {
       CAPTURE(reader.name);
       std::atomic<int> wrong = 0, wrong_reads = 0;
-      auto compare = [&](int, const ParamMemory& store, const ModelSource& source) {
-        wrong += count_wrong(store, 5, source.has_optimizer());
+      auto compare = [&](int, const ParamMemory& params, const ModelSource& source) {
+        wrong += count_wrong(params, 5, source.has_optimizer());
         std::uint64_t needed = 0;
-        for (int i = 0; i < store.size(); ++i)
-          needed += static_cast<std::uint64_t>(store.row_slice(i, kValues).count()) * 4;
+        for (int i = 0; i < params.size(); ++i)
+          needed += static_cast<std::uint64_t>(params.row_slice(i, kValues).count()) * 4;
         wrong_reads += source.bytes_read() != needed;
       };
       CHECK(load_into(reader, scratch / "hf", compare, config) == no_errors(reader));
@@ -198,7 +198,7 @@ TEST_CASE("layouts: ranks that lack a part of the model do not commit") {
     RankModel model(layout, grid, 0);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       SaveDirectory save = open_save(rank, scratch / "s");
-      save.save(layouts_config(), model.store, state_at(1), {}, groups.world());
+      save.save(layouts_config(), model.params, state_at(1), {}, groups.world());
     });
   });
   CHECK(contains(errors[0], "cannot save tensor 'param."));

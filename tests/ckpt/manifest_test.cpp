@@ -190,8 +190,8 @@ TEST_CASE("manifest: the parts of all ranks are joined in the model's order, if 
 
 TEST_CASE("manifest: a checkpoint whose tensors are not exactly the model's is refused, with at most eight of them") {
   const ScratchFolder scratch;
-  TestStore model(tiny_config(), false);
-  const std::string folder = save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state_at(1));
+  TestParams model(tiny_config(), false);
+  const std::string folder = save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(1));
   const Manifest good = read_sound_manifest(folder);
   const auto error = [&](const auto& change) {
     Manifest manifest = good;

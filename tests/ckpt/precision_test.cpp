@@ -90,8 +90,8 @@ TEST_CASE("precision: a checkpoint loads into any precision and layout as its ex
         CAPTURE(from->name);
         CAPTURE(into->name);
         std::atomic<int> wrong = 0, loads = 0;
-        auto count = [&](int, const ParamMemory& store, const ModelSource&) {
-          wrong += count_wrong(store, saved_by(writer.precision, 7));
+        auto count = [&](int, const ParamMemory& params, const ModelSource&) {
+          wrong += count_wrong(params, saved_by(writer.precision, 7));
           ++loads;
         };
         load_into(*into, scratch / "s", count, layouts_config(), reader.precision);
@@ -112,11 +112,11 @@ TEST_CASE("precision: a run that starts from weights rounds them to its load dty
       CAPTURE(folder);
       CAPTURE(reader.name);
       std::atomic<int> wrong = 0, loads = 0;
-      auto count = [&](int, const ParamMemory& store, const ModelSource&) {
+      auto count = [&](int, const ParamMemory& params, const ModelSource&) {
         auto element = [&](const std::string& name, std::int64_t at) {
           return rounded(true_element(name, at, 7), reader.precision.load);
         };
-        wrong += count_wrong(store, element, false);
+        wrong += count_wrong(params, element, false);
         ++loads;
       };
       load_into(kSharded, scratch / folder, count, layouts_config(), reader.precision, true);
@@ -135,14 +135,14 @@ TEST_CASE("precision: NaN and infinity are not saved in any dtype, and weights t
         ScratchFolder scratch;
         RankGrid grid = kOneRank.grid();
         RankModel model(kOneRank, grid, 0, layouts_config(), writer.precision);
-        fill_true(model.store, 1);
+        fill_true(model.params, 1);
         std::size_t row = kValues;
-        while (model.store.table()[row].kind != kind) ++row;
-        const int param = model.store.size() - 2;
-        set_element(model.store.owned(param, row), 3, bad);
+        while (model.params.table()[row].kind != kind) ++row;
+        const int param = model.params.size() - 2;
+        set_element(model.params.owned(param, row), 3, bad);
         const std::string error =
-            error_of([&] { save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.store, state_at(1)); });
-        const std::string& name = model.store.specs()[static_cast<std::size_t>(param)].name;
+            error_of([&] { save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.params, state_at(1)); });
+        const std::string& name = model.params.specs()[static_cast<std::size_t>(param)].name;
         CHECK(contains(error, cat("tensor '", kind, ".", name, "' contains NaN or infinity")));
         CHECK_FALSE(file_exists(scratch / "s/iter_0000001"));
       }
@@ -152,15 +152,15 @@ TEST_CASE("precision: NaN and infinity are not saved in any dtype, and weights t
   RankGrid grid = kOneRank.grid();
   RankModel model(kOneRank, grid, 0), fp16_model(kOneRank, grid, 0, layouts_config(), find_precision("fp16")),
       bf16_model(kOneRank, grid, 0, layouts_config(), find_precision("bf16"));
-  fill_true(model.store, 1);
-  const int param = model.store.find("final_norm.weight");
-  set_element(model.store.value(param), 5, 65520);  // the smallest number that f16 rounds to infinity
-  save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.store, state_at(1));
-  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(fp16_model.store); }, Exit::bad_data),
+  fill_true(model.params, 1);
+  const int param = model.params.find("final_norm.weight");
+  set_element(model.params.value(param), 5, 65520);  // the smallest number that f16 rounds to infinity
+  save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.params, state_at(1));
+  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(fp16_model.params); }, Exit::bad_data),
                  "tensor 'param.final_norm.weight': float16 cannot represent 1 of its elements"));
-  open_quietly(scratch / "s").load_values(bf16_model.store);
-  CHECK(element_of(bf16_model.store.value(param), 5) == 65536);
-  CHECK(element_of(bf16_model.store.row_part(param, bf16_model.store.main_row()), 5) == 65520);
+  open_quietly(scratch / "s").load_values(bf16_model.params);
+  CHECK(element_of(bf16_model.params.value(param), 5) == 65536);
+  CHECK(element_of(bf16_model.params.row_part(param, bf16_model.params.main_row()), 5) == 65520);
 }
 
 TEST_CASE("precision: a changed dtype in a shard's header or in the manifest is refused") {
@@ -168,13 +168,13 @@ TEST_CASE("precision: a changed dtype in a shard's header or in the manifest is 
   save_and_check(scratch, kOneRank, find_precision("fsdp-low"));
   const std::string folder = scratch / "s/iter_0000007";
   const std::string shard = folder + "/shard_00000.safetensors", content = read_file(shard);
-  TestStore store(layouts_config());
+  TestParams loaded(layouts_config());
   auto load_error = [&] {
     return error_of(
         [&] {
           ModelSource source = open_quietly(folder);
-          source.load_values(store.store);
-          source.load_optimizer(store.store);
+          source.load_values(loaded.params);
+          source.load_optimizer(loaded.params);
         },
         Exit::bad_data);
   };
@@ -225,11 +225,11 @@ TEST_CASE("precision: a checkpoint converts to every format and dtype: main weig
 
         RankGrid grid = kOneRank.grid();
         RankModel model(kOneRank, grid, 0);
-        fill_true(model.store, -1);
+        fill_true(model.params, -1);
         const ModelSource source = open_model(options.save, console, {layouts_config().vocab_size, {}});
-        source.load_values(model.store);
+        source.load_values(model.params);
         CHECK(source.has_optimizer() == (options.to == "mtl"));
-        if (source.has_optimizer()) source.load_optimizer(model.store);
+        if (source.has_optimizer()) source.load_optimizer(model.params);
         for (const SavedTensor& tensor : source.tensors()) {
           const bool is_weight = starts_with(tensor.name, "param.");
           CHECK(tensor.dtype == (is_weight ? written : stored_dtype_of(dtype_of_kind(writer.precision, tensor.name))));
@@ -238,7 +238,7 @@ TEST_CASE("precision: a checkpoint converts to every format and dtype: main weig
           const float saved = saved_by(writer.precision, 7)(name, at);
           return starts_with(name, "param.") ? rounded(saved, memory_dtype(written)) : saved;
         };
-        CHECK(count_wrong(model.store, element, source.has_optimizer()) == 0);
+        CHECK(count_wrong(model.params, element, source.has_optimizer()) == 0);
       }
     }
   }

@@ -104,11 +104,11 @@ TEST_CASE("rank faults: damage found in the last tensor leaves every value uncha
   RankGrid grid = kTensor.grid();
   run_ranks(grid, [&](int rank, const ProcessGroups&) {
     RankModel model(kTensor, grid, rank);
-    fill_true(model.store, 9);
+    fill_true(model.params, 9);
     Console console = quiet_console();
-    std::string error = error_of([&] { open_model(scratch / "s", console).load_values(model.store); });
+    std::string error = error_of([&] { open_model(scratch / "s", console).load_values(model.params); });
     CHECK((rank == 0 || contains(error, last)));  // in the second tensor-parallel rank's part
-    if (!error.empty()) CHECK(count_wrong(model.store, 9) == 0);
+    if (!error.empty()) CHECK(count_wrong(model.params, 9) == 0);
   });
 }
 

@@ -51,7 +51,7 @@ class RankModel {
             const Precision& precision = kPrecisionFp32)
       : stage_(make_stage(config, {}, layout_of(layout, grid, rank),
                           padded_vocab_size(config.vocab_size, layout.vocab_multiple, layout.tensor))),
-        store(
+        params(
             Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { stage_.params(visit); },
             layout_of(layout, grid, rank)) {}
 
@@ -69,7 +69,7 @@ class RankModel {
   Stage stage_;
 
  public:
-  ParamMemory store;
+  ParamMemory params;
 };
 
 /// Returns element `at` of a tensor. The value is exact in fp32 and within f16's range; f16 and bf16 round it.
@@ -93,24 +93,24 @@ inline void set_element(const Tensor& memory, std::int64_t at, float value) {
 
 constexpr float kUntouched = -1;
 
-/// Calls `visit(name, whole_shape, slice, memory)` for all values, main weights and moments in a store.
+/// Calls `visit(name, whole_shape, slice, memory)` for all values, main weights and moments.
 template <class Visit>
-void visit_tensors(const ParamMemory& store, const Visit& visit) {
-  for (std::size_t row = 0; row < store.table().size(); ++row) {
+void visit_tensors(const ParamMemory& params, const Visit& visit) {
+  for (std::size_t row = 0; row < params.table().size(); ++row) {
     if (row == kGradients) continue;
-    const std::string kind = row == kValues ? kParamKind : store.table()[row].kind;
-    for (int i = 0; i < store.size(); ++i) {
-      const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
-      Slice slice = store.row_slice(i, row);
+    const std::string kind = row == kValues ? kParamKind : params.table()[row].kind;
+    for (int i = 0; i < params.size(); ++i) {
+      const ParamSpec& spec = params.specs()[static_cast<std::size_t>(i)];
+      Slice slice = params.row_slice(i, row);
       if (slice.count() > 0 || row == kValues)
-        visit(cat(kind, ".", spec.name), spec.shape, slice, store.row_part(i, row));
+        visit(cat(kind, ".", spec.name), spec.shape, slice, params.row_part(i, row));
     }
   }
 }
 
 /// Sets elements to true_element(), and padding to kUntouched. If `seed` is negative, sets everything to kUntouched.
-inline void fill_true(const ParamMemory& store, int seed) {
-  visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
+inline void fill_true(const ParamMemory& params, int seed) {
+  visit_tensors(params, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
     for (std::int64_t k = 0; k < memory.numel(); ++k) set_element(memory, k, kUntouched);
     for_each_overlap(whole_slice(shape), slice, [&](const Overlap& run) {
       for (std::int64_t k = 0; k < run.count && seed >= 0; ++k)
@@ -124,9 +124,9 @@ using ElementToLoad = std::function<float(const std::string& name, std::int64_t 
 
 /// Counts the values and main weights that differ from `element`, and the padding that is not kUntouched. Also checks
 /// the moments if `with_moments`.
-inline int count_wrong(const ParamMemory& store, const ElementToLoad& element, bool with_moments = true) {
+inline int count_wrong(const ParamMemory& params, const ElementToLoad& element, bool with_moments = true) {
   int wrong = 0;
-  visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
+  visit_tensors(params, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
     if (!with_moments && !starts_with(name, "param.")) return;
     std::vector<float> expected(static_cast<std::size_t>(memory.numel()), kUntouched);
     for_each_overlap(whole_slice(shape), slice, [&](const Overlap& run) {
@@ -140,9 +140,9 @@ inline int count_wrong(const ParamMemory& store, const ElementToLoad& element, b
 }
 
 /// As above, for the elements that fill_true() sets with this seed.
-inline int count_wrong(const ParamMemory& store, int seed, bool with_moments = true) {
+inline int count_wrong(const ParamMemory& params, int seed, bool with_moments = true) {
   return count_wrong(
-      store, [&](const std::string& name, std::int64_t at) { return true_element(name, at, seed); }, with_moments);
+      params, [&](const std::string& name, std::int64_t at) { return true_element(name, at, seed); }, with_moments);
 }
 
 /// Opens the save folder as rank `rank`.
@@ -158,17 +158,17 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
   std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
   run_ranks(grid, [&](int rank, const ProcessGroups& groups) {
     RankModel model(layout, grid, rank, config, precision);
-    fill_true(model.store, iteration);
+    fill_true(model.params, iteration);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       SaveDirectory save = open_save(rank, directory);
-      save.save(config, model.store, state_at(iteration), options, groups.world());
+      save.save(config, model.params, state_at(iteration), options, groups.world());
     });
   });
   return errors;
 }
 
 /// Loads values and moments into all ranks of a layout; returns each rank's error, or "". Calls
-/// `check(rank, store, source)` on ranks that succeed. With `initial`, loads only the values, like a run that starts
+/// `check(rank, params, source)` on ranks that succeed. With `initial`, loads only the values, like a run that starts
 /// from a model's weights.
 template <class Check>
 std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check,
@@ -178,13 +178,13 @@ std::vector<std::string> load_into(const TestLayout& layout, const std::string& 
   std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
   run_ranks(grid, [&](int rank, const ProcessGroups&) {
     RankModel model(layout, grid, rank, config, precision);
-    fill_true(model.store, -1);
+    fill_true(model.params, -1);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       Console console = quiet_console();
       ModelSource source = open_model(folder, console);
-      initial ? source.load_initial_values(model.store) : source.load_values(model.store);
-      if (source.has_optimizer() && !initial) source.load_optimizer(model.store);
-      check(rank, model.store, source);
+      initial ? source.load_initial_values(model.params) : source.load_values(model.params);
+      if (source.has_optimizer() && !initial) source.load_optimizer(model.params);
+      check(rank, model.params, source);
     });
   });
   return errors;
@@ -194,8 +194,8 @@ std::vector<std::string> load_into(const TestLayout& layout, const std::string& 
 inline int wrong_after_load(const TestLayout& layout, const std::string& folder, int seed,
                             const GptConfig& config = layouts_config()) {
   std::atomic<int> wrong = 0;
-  auto count = [&](int, const ParamMemory& store, const ModelSource& source) {
-    wrong += count_wrong(store, seed, source.has_optimizer());
+  auto count = [&](int, const ParamMemory& params, const ModelSource& source) {
+    wrong += count_wrong(params, seed, source.has_optimizer());
   };
   for (const std::string& error : load_into(layout, folder, count, config)) {
     if (!error.empty()) return -1;

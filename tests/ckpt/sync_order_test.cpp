@@ -82,9 +82,9 @@ namespace {
 
 /// Saves the checkpoint of an iteration.
 void save(const std::string& directory, int iteration) {
-  TestStore model(tiny_config());
-  fill(model.store, static_cast<float>(iteration));
-  save_alone(SaveDirectory(directory), tiny_config(), model.store, state_at(iteration), {});
+  TestParams model(tiny_config());
+  fill(model.params, static_cast<float>(iteration));
+  save_alone(SaveDirectory(directory), tiny_config(), model.params, state_at(iteration), {});
 }
 
 }  // namespace

@@ -113,8 +113,8 @@ TEST_CASE("deepspeed: optimizer files of other ranks are refused, because they d
     // A rank that loads only a part of the model finds it, too.
     const std::string error = error_of(
         [&] {
-          TestStore store(source.config());
-          source.load_values(store.store);
+          TestParams loaded(source.config());
+          source.load_values(loaded.params);
         },
         Exit::bad_data);
     CHECK(contains(error, "does not round to the weights"));

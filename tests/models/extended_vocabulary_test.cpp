@@ -120,10 +120,10 @@ TEST_CASE("extended vocabulary: every part of a table has the same rows") {
 
 TEST_CASE("extended vocabulary: damage in the files is found") {
   const ScratchFolder scratch;
-  TestStore model(tiny_config(), false);
+  TestParams model(tiny_config(), false);
   const auto save = [&] {
     fs::remove_all(scratch / "s");
-    return save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state_at(1),
+    return save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(1),
                       {.add_files = [](const std::string& folder) { write_text(folder + "/merges.txt", "a b"); }});
   };
   const auto extended = [](const std::string& folder) {
@@ -135,12 +135,12 @@ TEST_CASE("extended vocabulary: damage in the files is found") {
   flip_bit(folder + "/shard_00000.safetensors", fs::file_size(folder + "/shard_00000.safetensors") - 1);
   GptConfig larger = tiny_config();
   larger.vocab_size = 20;
-  TestStore loaded(larger, false);
+  TestParams loaded(larger, false);
   const std::string damage = "shard_00000.safetensors does not match its hash";
   CHECK(contains(error_of([&] { extended(folder).verify(); }, Exit::bad_data), damage));
-  CHECK(contains(error_of([&] { extended(folder).load_values(loaded.store); }, Exit::bad_data), damage));
+  CHECK(contains(error_of([&] { extended(folder).load_values(loaded.params); }, Exit::bad_data), damage));
   folder = save();
-  extended(folder).load_values(loaded.store);
+  extended(folder).load_values(loaded.params);
   write_text(folder + "/merges.txt", "a c");
   CHECK(contains(error_of([&] { extended(folder).verify(); }, Exit::bad_data), "merges.txt does not match its hash"));
 }

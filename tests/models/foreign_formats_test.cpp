@@ -208,8 +208,8 @@ TEST_CASE("foreign models: a file of nanoGPT is recognized by its keys") {
 TEST_CASE("foreign models: exports and folders with numbers in a run's folder are no concern of the run") {
   const ScratchFolder scratch;
   const std::string run = scratch / "run";
-  TestStore model(tiny_config());
-  save_alone(SaveDirectory(run), tiny_config(), model.store, state_at(3));
+  TestParams model(tiny_config());
+  save_alone(SaveDirectory(run), tiny_config(), model.params, state_at(3));
   fs::copy("golden/gpt2_model/a", run + "/checkpoint-1", fs::copy_options::recursive);
   CHECK(contains(open_quietly(run).folder(), "iter_0000003"));
   const std::string runs = scratch / "runs";

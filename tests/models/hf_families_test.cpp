@@ -56,9 +56,9 @@ void change_tensor(const std::string& folder, const std::string& name, std::vect
 
 bool same_model(const ModelSource& a, const ModelSource& b) {
   if (!(a.config() == b.config())) return false;
-  TestStore of_a(a.config(), false), of_b(b.config(), false);
-  a.load_values(of_a.store), b.load_values(of_b.store);
-  return same_tensors(of_a.store, of_b.store);
+  TestParams of_a(a.config(), false), of_b(b.config(), false);
+  a.load_values(of_a.params), b.load_values(of_b.params);
+  return same_tensors(of_a.params, of_b.params);
 }
 
 }  // namespace
@@ -66,8 +66,8 @@ bool same_model(const ModelSource& a, const ModelSource& b) {
 TEST_CASE("hf families: a Llama's weights are where transformers has them, element by element") {
   ModelSource source = open_quietly("golden/llama_model/llama");
   const GptConfig& config = source.config();
-  TestStore model(config, false);
-  source.load_values(model.store);
+  TestParams model(config, false);
+  source.load_values(model.params);
   SafetensorsFile file("golden/llama_model/llama/model.safetensors");
   // Compares `count` elements of `mtl_name`, starting at `first`, with the stored tensor `name`, starting at `begin`.
   auto count_differences = [&](const std::string& mtl_name, std::int64_t first, const std::string& name,
@@ -75,7 +75,7 @@ TEST_CASE("hf families: a Llama's weights are where transformers has them, eleme
     const StoredTensor& stored = *file.find(name);
     std::vector<float> values(file.data(stored).size() / 2);
     to_float(stored.dtype, file.data(stored), values);
-    const float* loaded = model.store.value(model.store.find(mtl_name)).data<float>();
+    const float* loaded = model.params.value(model.params.find(mtl_name)).data<float>();
     std::int64_t differences = 0;
     for (std::int64_t i = 0; i < count; ++i) differences += loaded[first + i] != values[begin + i];
     return differences;
@@ -146,17 +146,17 @@ TEST_CASE("hf families: a model of mtl is written as the family with its archite
     CAPTURE(model);
     ScratchFolder scratch;
     GptConfig config = open_quietly(cat("golden/", model)).config();
-    TestStore trained(config), loaded(config, false);
-    fill(trained.store, 0.5f);
-    save_alone(SaveDirectory(scratch / "s"), config, trained.store, state_at(3));
+    TestParams trained(config), loaded(config, false);
+    fill(trained.params, 0.5f);
+    save_alone(SaveDirectory(scratch / "s"), config, trained.params, state_at(3));
     fs::create_directories(scratch / "hf");
     write_hf_folder(open_quietly(scratch / "s"), scratch / "hf",
                     {.dtype = {}, .max_shard_bytes = 1u << 30, .end_of_text_id = 5});
     ModelSource written = open_quietly(scratch / "hf");
     CHECK(written.config() == config);
     CHECK(written.hf_config().at("eos_token_id").as_int() == 5);
-    written.load_values(loaded.store);
-    CHECK(same_tensors(trained.store, loaded.store));
+    written.load_values(loaded.params);
+    CHECK(same_tensors(trained.params, loaded.params));
   }
 }
 
@@ -164,9 +164,9 @@ TEST_CASE("hf families: a model that fits no family is refused, and nothing is w
   ScratchFolder scratch;
   GptConfig config = tiny_config();
   config.gated_mlp = true;
-  TestStore trained(config);
-  fill(trained.store, 0.5f);
-  save_alone(SaveDirectory(scratch / "s"), config, trained.store, state_at(3));
+  TestParams trained(config);
+  fill(trained.params, 0.5f);
+  save_alone(SaveDirectory(scratch / "s"), config, trained.params, state_at(3));
   fs::create_directories(scratch / "hf");
   const std::string error = error_of([&] { write_hf_folder(open_quietly(scratch / "s"), scratch / "hf", {}); });
   CHECK(contains(error,

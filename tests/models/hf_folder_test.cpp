@@ -46,13 +46,13 @@ TEST_CASE("hf: a weight is where GPT-2's Conv1D has it, element by element") {
   const GptConfig& config = source.config();
   CHECK(config.vocab_size == 512);
   CHECK(config.ffn_hidden_size == 256);
-  TestStore model(config, false, 640);
-  source.load_values(model.store);
+  TestParams model(config, false, 640);
+  source.load_values(model.params);
   SafetensorsFile file(golden("a") + "/model.safetensors");
   auto stored = [&](const std::string& name) {
     return reinterpret_cast<const float*>(file.data(*file.find(name)).data());
   };
-  auto loaded = [&](const std::string& name) { return model.store.value(model.store.find(name)).data<float>(); };
+  auto loaded = [&](const std::string& name) { return model.params.value(model.params.find(name)).data<float>(); };
   const std::int64_t C = config.hidden_size, H = config.num_heads, D = config.head_dim, F = config.ffn_hidden_size;
   const float* qkv_hf = stored("transformer.h.1.attn.c_attn.weight");  // (C, 3, H, D)
   const float* bias_hf = stored("transformer.h.1.attn.c_attn.bias");
@@ -107,10 +107,10 @@ TEST_CASE("hf: shards hold the same tensors as one file") {
     bytes.try_emplace(file.as_string(), SafetensorsFile(scratch / file.as_string()).tensors().back().end);
   for (auto one = bytes.begin(), next = std::next(one); next != bytes.end(); ++one, ++next)
     CHECK(one->second + next->second > 200'000);  // no shard ends early
-  TestStore original(source.config(), false), sharded(source.config(), false);
-  source.load_values(original.store);
-  open_quietly(scratch.path()).load_values(sharded.store);
-  CHECK(same_tensors(original.store, sharded.store));
+  TestParams original(source.config(), false), sharded(source.config(), false);
+  source.load_values(original.params);
+  open_quietly(scratch.path()).load_values(sharded.params);
+  CHECK(same_tensors(original.params, sharded.params));
   fs::remove(scratch / last);
   std::string error = error_of([&] { open_quietly(scratch.path()); });
   CHECK(contains(error, last + " is missing, although"));
@@ -119,15 +119,15 @@ TEST_CASE("hf: shards hold the same tensors as one file") {
 TEST_CASE("hf: a model is written in the requested dtype, with its name in config.json") {
   ScratchFolder scratch;
   ModelSource source = open_quietly(golden("a"));
-  TestStore original(source.config(), false), half(source.config(), false);
-  source.load_values(original.store);
+  TestParams original(source.config(), false), half(source.config(), false);
+  source.load_values(original.params);
   write_hf_folder(source, scratch.path(),
                   {.dtype = StoredDType::f16, .max_shard_bytes = 1u << 30, .end_of_text_id = {}});
   ModelSource written = open_quietly(scratch.path());
   CHECK(written.tensors()[0].dtype == StoredDType::f16);
   CHECK(written.hf_config().at("dtype").as_string() == "float16");
-  written.load_values(half.store);
-  CHECK(same_tensors(original.store, half.store));  // these weights are exact in fp16
+  written.load_values(half.params);
+  CHECK(same_tensors(original.params, half.params));  // these weights are exact in fp16
 }
 
 TEST_CASE(
@@ -138,9 +138,9 @@ TEST_CASE(
   auto bare = [](const std::string& name) { return name.substr(name.find('.') + 1); };
   rename_tensors(file, scratch / "m/model.safetensors", bare, "h.0.attn.masked_bias");
   ModelSource source = open_quietly(golden("a")), other = open_quietly(scratch / "m");
-  TestStore a(source.config(), false), b(source.config(), false);
-  source.load_values(a.store), other.load_values(b.store);
-  CHECK(same_tensors(a.store, b.store));
+  TestParams a(source.config(), false), b(source.config(), false);
+  source.load_values(a.params), other.load_values(b.params);
+  CHECK(same_tensors(a.params, b.params));
   rename_tensors(file, scratch / "m/model.safetensors", bare, "lm_head.weight");
   CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }),
                  "tensor 'lm_head.weight' differs from the token embedding"));
@@ -190,9 +190,9 @@ TEST_CASE("hf: attention upcast to fp32 is accepted, and kept in config.json") {
   ScratchFolder scratch;
   copy_model(scratch / "m", [](Json& config) { config.set("reorder_and_upcast_attn", true); });
   ModelSource source = open_quietly(golden("a")), upcast = open_quietly(scratch / "m");
-  TestStore a(source.config(), false), b(source.config(), false);
-  source.load_values(a.store), upcast.load_values(b.store);
-  CHECK(same_tensors(a.store, b.store));
+  TestParams a(source.config(), false), b(source.config(), false);
+  source.load_values(a.params), upcast.load_values(b.params);
+  CHECK(same_tensors(a.params, b.params));
   fs::create_directories(scratch / "n");
   write_hf_folder(upcast, scratch / "n",
                   {.dtype = StoredDType::f32, .max_shard_bytes = 1u << 30, .end_of_text_id = {}});
@@ -204,10 +204,10 @@ TEST_CASE("hf: a file that shrinks within its last page is not read as zeros") {
   copy_model(scratch / "m", [](Json&) {});
   const std::string weights = scratch / "m/model.safetensors";
   ModelSource source = open_quietly(scratch / "m");
-  TestStore loaded(source.config(), false);
-  source.load_values(loaded.store);
+  TestParams loaded(source.config(), false);
+  source.load_values(loaded.params);
   fs::resize_file(weights, fs::file_size(weights) - 4);
-  CHECK(contains(error_of([&] { source.load_values(loaded.store); }), "model.safetensors was truncated while"));
+  CHECK(contains(error_of([&] { source.load_values(loaded.params); }), "model.safetensors was truncated while"));
 }
 
 TEST_CASE("output folder: a folder to replace that changes during the conversion is left as it is") {
@@ -231,21 +231,21 @@ TEST_CASE("hf: a folder without a model is refused with the expected file names"
 
 TEST_CASE("hf: exports a training checkpoint with the tokenizer's end-of-text id") {
   ScratchFolder scratch;
-  TestStore model(tiny_config(2)), loaded(tiny_config(2), false);
-  fill(model.store, 0.25f);
+  TestParams model(tiny_config(2)), loaded(tiny_config(2), false);
+  fill(model.params, 0.25f);
   SaveOptions options;
   options.add_files = [](const std::string& to) {
     write_file_atomic(to + "/vocab.json", "{\"a\": 0, \"<|endoftext|>\": 10}");
   };
-  save_alone(SaveDirectory(scratch / "s"), tiny_config(2), model.store, state_at(5), options);
+  save_alone(SaveDirectory(scratch / "s"), tiny_config(2), model.params, state_at(5), options);
   ModelSource source = open_quietly(scratch / "s");
   CHECK(find_end_of_text_id(source.folder()) == 10);
   fs::create_directories(scratch / "hf");
   write_hf_folder(source, scratch / "hf",
                   {.dtype = {}, .max_shard_bytes = 1u << 30, .end_of_text_id = find_end_of_text_id(source.folder())});
   ModelSource written = open_quietly(scratch / "hf");
-  written.load_values(loaded.store);
-  CHECK(same_tensors(model.store, loaded.store));
+  written.load_values(loaded.params);
+  CHECK(same_tensors(model.params, loaded.params));
   CHECK(written.config() == tiny_config(2));
   CHECK(written.hf_config().at("eos_token_id").as_int() == 10);
   CHECK(Json::read(scratch / "hf/generation_config.json").at("eos_token_id").as_int() == 10);
@@ -256,7 +256,7 @@ TEST_CASE("hf: exports a training checkpoint with the tokenizer's end-of-text id
 TEST_CASE(
     "hf: a checkpoint's tokenizer gets the model's length, unless it has one, and config.json the run's dropout") {
   const ScratchFolder scratch;
-  TestStore model(tiny_config(), false);
+  TestParams model(tiny_config(), false);
   TrainState state = state_at(1);
   state.extra.set("dropout", dropout_to_json({0.5, 0.25, 0.125}));
   state.extra.set("hf_config", Json::read("golden/llama_model/llama/config.json"));
@@ -274,7 +274,7 @@ TEST_CASE(
     fs::remove_all(scratch / "hf");
     make_directories(scratch / "hf");
     const std::string folder = save_alone(
-        SaveDirectory(scratch / "s"), tiny_config(), model.store, state,
+        SaveDirectory(scratch / "s"), tiny_config(), model.params, state,
         {.add_files = [&, text = before](const std::string& to) { write_text(to + "/tokenizer_config.json", text); }});
     write_hf_folder(open_quietly(folder), scratch / "hf", {});
     CHECK(Json::read(scratch / "hf/tokenizer_config.json") == Json::parse(after));

@@ -70,10 +70,10 @@ void write_nested(const std::string& model, const std::string& to, const Rename&
 bool same_weights(const std::string& model, const std::string& folder) {
   ModelSource original = open_quietly("golden/" + model), other = open_quietly(folder);
   if (!(original.config() == other.config())) return false;
-  TestStore a(original.config(), false), b(other.config(), false);
-  original.load_values(a.store);
-  other.load_values(b.store);
-  return same_tensors(a.store, b.store);
+  TestParams a(original.config(), false), b(other.config(), false);
+  original.load_values(a.params);
+  other.load_values(b.params);
+  return same_tensors(a.params, b.params);
 }
 
 /// Overwrites element `index` of a tensor with NaN.
@@ -194,8 +194,8 @@ TEST_CASE("hf weights: PyTorch's tensors that do not match their CRC-32 are not 
   REQUIRE(at != std::string::npos);
   flip_bit(path, at);
   const ModelSource damaged = open_quietly(scratch / "m");
-  TestStore store(damaged.config(), false);
-  const std::string error = error_of([&] { damaged.load_values(store.store); }, Exit::bad_data);
+  TestParams loaded(damaged.config(), false);
+  const std::string error = error_of([&] { damaged.load_values(loaded.params); }, Exit::bad_data);
   for (const char* part : {"pytorch_model.bin", "CRC-32"}) CHECK(contains(error, part));
   CHECK(contains(error_of([&] { damaged.verify(); }, Exit::bad_data), "CRC-32"));
 }
@@ -286,8 +286,8 @@ TEST_CASE("hf weights: NaN is refused with the tensor's name in the file") {
     put_nan(scratch / "m/model.safetensors", tensor, 7);
     ModelSource source = open_quietly(scratch / "m");
     if (is_extended) source.extend_vocabulary(source.config().vocab_size + 1, NewRows::mean, 1);
-    TestStore store(source.config(), false);
-    const std::string error = error_of([&] { source.load_values(store.store); }, Exit::bad_data);
+    TestParams loaded(source.config(), false);
+    const std::string error = error_of([&] { source.load_values(loaded.params); }, Exit::bad_data);
     CAPTURE(error);
     CHECK(contains(error, cat("/m/model.safetensors: tensor '", tensor, "' contains NaN")));
     // The count is of the file's tensor, which may be a part of a parameter.

@@ -38,9 +38,9 @@ std::string text_of(PickleValue value) {
 std::string written_args(const GptConfig& config, const MegatronWriteOptions& options, const MegatronProgress& progress,
                          const std::string& left_out = "") {
   const ScratchFolder scratch;
-  const TestStore model(config);
+  const TestParams model(config);
   const ModelSource source =
-      open_quietly(save_alone(SaveDirectory(scratch / "saved"), config, model.store, state_at(1)));
+      open_quietly(save_alone(SaveDirectory(scratch / "saved"), config, model.params, state_at(1)));
   OutputFile out(scratch / "args.pt");
   TorchWriter writer(out, "args");
   writer.pickle().begin_dict(), writer.pickle().text("args");

@@ -233,8 +233,8 @@ TEST_CASE("megatron distributed: a rank that loads a parameter compares its main
   const std::string path = copy_run(scratch, kOne, kOneFile);
   FlatFile{.added = 1}.write(path + kOneFile);
   const ModelSource source = open_run(path);
-  TestStore model(source.config(), true, 0, find_precision("fp32"));
-  CHECK(contains(error_of([&] { source.load_values(model.store); }, Exit::bad_data), "does not round to the weights"));
+  TestParams model(source.config(), true, 0, find_precision("fp32"));
+  CHECK(contains(error_of([&] { source.load_values(model.params); }, Exit::bad_data), "does not round to the weights"));
 }
 
 TEST_CASE("megatron distributed: files of exchanged ranks and incomplete files are refused") {

@@ -260,11 +260,11 @@ TEST_CASE("megatron: a 16-bit run resumes from the fp32 weights and moments of a
 TEST_CASE("megatron: a bf16 run loads the fp32 weights as main weights, and rounds its values from them") {
   const ScratchFolder scratch;
   const ModelSource source = open_run(scratch, {});
-  TestStore model(source.config(), true, 0, find_precision("bf16"));
-  source.load_values(model.store);
-  source.load_optimizer(model.store);
-  const int param = model.store.find("layers.0.attention.out.weight");
-  const Tensor main = model.store.row_part(param, model.store.main_row()), value = model.store.value(param);
+  TestParams model(source.config(), true, 0, find_precision("bf16"));
+  source.load_values(model.params);
+  source.load_optimizer(model.params);
+  const int param = model.params.find("layers.0.attention.out.weight");
+  const Tensor main = model.params.row_part(param, model.params.main_row()), value = model.params.value(param);
   REQUIRE(main.numel() == 8 * 8);
   bool is_rounded = false;
   for (std::int64_t i = 0; i < main.numel(); ++i) {

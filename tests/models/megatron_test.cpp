@@ -202,12 +202,12 @@ TEST_CASE("megatron: hostile files in a checkpoint's folder are refused with the
 TEST_CASE("megatron: checkpoints beside mtl's in one folder are not guessed at, whatever their format") {
   const ScratchFolder scratch;
   const std::string folder = scratch / "mixed";
-  TestStore model(tiny_config());
+  TestParams model(tiny_config());
   for (const auto& [golden, name] : {std::pair("golden/dist_ckpt/core012_llama_dp3/iter_0000030", "iter_0000030"),
                                      std::pair("golden/megatron_ckpt/mcore_te_tp2pp1/iter_0000030", "release")}) {
     CAPTURE(name);
     fs::remove_all(folder);
-    save_alone(SaveDirectory(folder), tiny_config(), model.store, state_at(1));
+    save_alone(SaveDirectory(folder), tiny_config(), model.params, state_at(1));
     fs::copy(golden, cat(folder, "/", name), fs::copy_options::recursive);
     CHECK(contains(error_of([&] { open_quietly(folder); }, Exit::bad_data),
                    cat("contains checkpoints of mtl (iter_0000001) and of Megatron-LM (", name, ")")));
@@ -243,8 +243,8 @@ TEST_CASE("megatron: a damaged shard is found when it is loaded") {
   const std::string file = path + "/iter_0000030/mp_rank_00/model_optim_rng.pt";
   flip_bit(file, 200000);
   const ModelSource source = open_case(path);
-  TestStore store(source.config());
-  CHECK(contains(error_of([&] { source.load_values(store.store); }, Exit::bad_data),
+  TestParams loaded(source.config());
+  CHECK(contains(error_of([&] { source.load_values(loaded.params); }, Exit::bad_data),
                  file + ": zip archive: the data of entry"));
 }
 

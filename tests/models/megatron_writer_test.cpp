@@ -54,9 +54,9 @@ std::vector<ChunkTensor> chunk_tensors_in(const std::string& iteration) {
 
 /// Saves a model whose parameters all differ. Returns its checkpoint.
 ModelSource save_distinct(const ScratchFolder& scratch, const GptConfig& config) {
-  TestStore model(config);
-  fill(model.store, 1);
-  return open_quietly(save_alone(SaveDirectory(scratch / "saved"), config, model.store, state_at(1)));
+  TestParams model(config);
+  fill(model.params, 1);
+  return open_quietly(save_alone(SaveDirectory(scratch / "saved"), config, model.params, state_at(1)));
 }
 
 std::vector<std::byte> whole_tensor(const ModelSource& source, const SavedTensor& tensor) {
@@ -304,12 +304,12 @@ namespace {
 
 /// Saves a model at iteration 4 with 8 samples skipped, and writes it as torch_dist. Returns the folder.
 std::string write_dist(const ScratchFolder& scratch) {
-  TestStore model(tiny_config());
-  fill(model.store, 1);
+  TestParams model(tiny_config());
+  fill(model.params, 1);
   TrainState state = state_at(4);
   state.optimizer_steps = 3;
   state.extra.set("skipped_samples", 8);
-  const std::string saved = save_alone(SaveDirectory(scratch / "saved"), tiny_config(), model.store, state);
+  const std::string saved = save_alone(SaveDirectory(scratch / "saved"), tiny_config(), model.params, state);
   const std::string folder = scratch / "dist";
   make_directories(folder);
   write_torch_dist(open_quietly(saved), folder, {});

@@ -154,15 +154,15 @@ TEST_CASE("rank files: equal matrices of one value and repeated layers of a new 
   const ScratchFolder scratch;
   GptConfig config = tiny_config(2);
   config.vocab_size = 12;
-  TestStore model(config);
-  for (int i = 0; i < model.store.size();
+  TestParams model(config);
+  for (int i = 0; i < model.params.size();
        ++i) {  // both layers and all other parameters are equal, but not of one value
-    Tensor values = model.store.row_part(i, kValues);
+    Tensor values = model.params.row_part(i, kValues);
     for (std::int64_t j = 0; j < values.numel(); ++j) values.data<float>()[j] = float(j);
   }
   const auto write = [&](const MegatronWriteOptions& options) {
     fs::remove_all(scratch / "saved");
-    const std::string saved = save_alone(SaveDirectory(scratch / "saved"), config, model.store, state_at(1));
+    const std::string saved = save_alone(SaveDirectory(scratch / "saved"), config, model.params, state_at(1));
     const std::string folder = scratch / "megatron";
     fs::remove_all(folder);
     make_directories(folder);
@@ -170,8 +170,8 @@ TEST_CASE("rank files: equal matrices of one value and repeated layers of a new 
     return folder;
   };
   CHECK_NOTHROW(open_quietly(write({.pipeline_parallel = 2, .make_vocab_size_divisible_by = 12})));
-  for (int i = 0; i < model.store.size(); ++i) {
-    Tensor values = model.store.row_part(i, kValues);
+  for (int i = 0; i < model.params.size(); ++i) {
+    Tensor values = model.params.row_part(i, kValues);
     std::fill_n(values.data<float>(), values.numel(), 0.5f);
   }
   CHECK_NOTHROW(open_quietly(write({.tensor_parallel = 2, .make_vocab_size_divisible_by = 6})));

@@ -25,9 +25,9 @@ namespace {
 /// Saves a model whose elements all differ, and writes it as a torch_dist checkpoint, FOLDER/iter_0000030.
 struct DistCheckpoint {
   explicit DistCheckpoint(const TrainState& state, const GptConfig& config = tiny_config(2)) {
-    TestStore model(config);
-    fill(model.store, 1);
-    save_alone(SaveDirectory(scratch / "saved"), config, model.store, state);
+    TestParams model(config);
+    fill(model.params, 1);
+    save_alone(SaveDirectory(scratch / "saved"), config, model.params, state);
     make_directories(scratch / "dist");
     write_torch_dist(open_quietly(scratch / "saved"), scratch / "dist", {.make_vocab_size_divisible_by = 4});
   }
@@ -184,10 +184,10 @@ decoder.layers.self_attention.linear_qkv._extra_state/shard_1_2
 
 TEST_CASE("torch_dist writer: a model with a training state, but without moments, is a release") {
   const ScratchFolder scratch;
-  TestStore model(tiny_config(), false);
-  fill(model.store, 1);
+  TestParams model(tiny_config(), false);
+  fill(model.params, 1);
   const ModelSource source =
-      open_quietly(save_alone(SaveDirectory(scratch / "saved"), tiny_config(), model.store, state_at(30)));
+      open_quietly(save_alone(SaveDirectory(scratch / "saved"), tiny_config(), model.params, state_at(30)));
   REQUIRE(source.state());
   make_directories(scratch / "dist");
   write_torch_dist(source, scratch / "dist", {});
