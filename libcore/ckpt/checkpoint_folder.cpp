@@ -218,7 +218,10 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
     problems.insert(problems.begin(), iterations.size() == 1
                                           ? "the only checkpoint is not valid"
                                           : cat("none of the ", iterations.size(), " checkpoints is valid"));
-    if (reported > 0) problems.push_back(cat("the damage of ", count_of(reported, "checkpoint"), " is reported above"));
+    if (reported > 0)
+      problems.push_back(cat("messages above say why ", count_of(reported, "checkpoint"),
+                             reported == 1 ? " is" : " are",
+                             " damaged; restore a copy, or start again with another --save folder"));
     fail_at(Exit::bad_data, directory, join(problems, "\n  "));
   }
   return std::nullopt;

@@ -226,24 +226,16 @@ std::string manifest_text(const Manifest& manifest) {
   return out.dump(1) + "\n";
 }
 
-Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
-  Json json = Json::parse(text);
-  if (json.string_or("format", "") != kFormat)
-    fail(Exit::bad_data, "the file is not the manifest of an mtl checkpoint; load another checkpoint");
-  std::int64_t version = json.at("version").as_int();
-  if (version != kFormatVersion)
-    fail(Exit::bad_data, "the manifest has format version ", version, ", but this mtl reads only version ",
-         kFormatVersion, "; use the version of mtl that wrote the checkpoint");
-  if (checksum == ChecksumCheck::required && json.at("checksum").as_string() != checksum_of(json.as_object())) {
-    fail(Exit::bad_data, "the checksum does not match, so the manifest is damaged; load another checkpoint");
-  }
+namespace {
+
+/// Reads what follows the checksum. Errors lack a remedy.
+Manifest manifest_from_json(const Json& json) {
   Manifest out;
   out.config = config_from_json(json.at("config"));
   out.state = state_from_json(json.at("state"));
   out.provenance = json.at("provenance");
   out.block_bytes = json.int_or("block_bytes", 0);
-  if (out.block_bytes < 0)
-    fail(Exit::bad_data, "block_bytes is ", out.block_bytes, ", but must be at least 0; load another checkpoint");
+  if (out.block_bytes < 0) fail(Exit::bad_data, "block_bytes is ", out.block_bytes, ", but must be at least 0");
   add_files(out, json.at("files"));
   FileSizes sizes;
   for (const ManifestFile& file : out.files) sizes.emplace(file.name, file.bytes);
@@ -260,6 +252,27 @@ Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
+  Json json = Json::parse(text);
+  if (json.string_or("format", "") != kFormat)
+    fail(Exit::bad_data, "the file is not the manifest of an mtl checkpoint; load another checkpoint");
+  std::int64_t version = json.at("version").as_int();
+  if (version != kFormatVersion)
+    fail(Exit::bad_data, "the manifest has format version ", version, ", but this mtl reads only version ",
+         kFormatVersion, "; use the version of mtl that wrote the checkpoint");
+  if (checksum == ChecksumCheck::required && json.at("checksum").as_string() != checksum_of(json.as_object())) {
+    fail(Exit::bad_data, "the checksum does not match, so the manifest is damaged; load another checkpoint");
+  }
+  try {
+    return manifest_from_json(json);
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    fail(Exit::bad_data, error.what(), "; load another checkpoint");
+  }
 }
 
 std::string manifest_part_text(const Manifest& part) {

@@ -30,8 +30,8 @@ std::string find_model(const std::string& name, Console& console, ModelFormats f
   }
   if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
   refuse_foreign(path, formats);
-  fail(Exit::bad_data, path, " contains no model, which would have ", recognized_entries(formats),
-       ", nor folders iter_*, where mtl-train saves; use another path");
+  fail(Exit::bad_data, path, " contains no model; use a folder that contains ", recognized_entries(formats),
+       ", or folders iter_*, where mtl-train saves");
 }
 
 ModelSource open_model(const std::string& path, Console& console, const ModelSupplement& given, ModelFormats formats) {

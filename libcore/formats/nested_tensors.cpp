@@ -9,6 +9,7 @@ namespace mtl {
 namespace {
 
 constexpr int kMaxDepth = 8;
+constexpr const char* kNestingRemedy = "; save the model again with torch.save, as its state_dict() returns it";
 
 class Collector {
  public:
@@ -17,11 +18,12 @@ class Collector {
   void visit(PickleValue dict, const std::string& prefix, int depth) {
     if (!visited_.insert(dict.number()).second || depth > kMaxDepth)
       fail_at(Exit::bad_data, file_.path(), "the dict '", printable_text(prefix), "' of the model ",
-              depth > kMaxDepth ? "is nested too deep" : "occurs twice");
+              depth > kMaxDepth ? cat("is nested deeper than ", kMaxDepth, " levels") : "occurs twice", kNestingRemedy);
     for (std::size_t i = 0; i < dict.size(); ++i) {
       const PickleValue key = dict.key(i), value = dict.value(i);
       if (!key.is(PickleKind::text))
-        fail_at(Exit::bad_data, file_.path(), "a key in the model's dict is ", key.describe(), " instead of a string");
+        fail_at(Exit::bad_data, file_.path(), "a key in the model's dict is ", key.describe(), " instead of a string",
+                kNestingRemedy);
       const std::string name = cat(prefix, prefix.empty() ? "" : ".", key.as_text());
       if (value.is(PickleKind::dict)) {
         visit(value, name, depth + 1);

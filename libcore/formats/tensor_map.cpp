@@ -113,7 +113,8 @@ void copy_strided(std::size_t element_bytes, const std::vector<CopyAxis>& axes, 
     case 8:
       return copy_strided<8>(axes, from, to);
     default:
-      fail(Exit::failure, "copy_strided: elements of ", element_bytes, " bytes; only 1, 2, 4 and 8 are possible");
+      fail(Exit::failure, "gather_slice() or scatter_piece() was called with elements of ", element_bytes,
+           " bytes, but copies only elements of 1, 2, 4 or 8 bytes");
   }
 }
 

@@ -6,6 +6,7 @@
 #include "base/count_of.h"
 #include "base/printable.h"
 #include "formats/nested_tensors.h"
+#include "formats/tensor_file.h"
 #include "models/canonical.h"
 #include "models/megatron_config.h"
 
@@ -143,11 +144,14 @@ void add_tensors(std::vector<NamedTensor>& out, const TorchFile& file, PickleVal
 }
 
 [[noreturn]] void refuse_name(const std::string& name, const std::string& path) {
-  const char* why = "is not a GPT parameter that mtl supports";
+  const char* why = "is not a GPT parameter that mtl supports; use a model without it";
   if (name.find("word_embeddings.norm.") != std::string::npos)
-    why = "is the norm of the embeddings (--embed-layernorm, BLOOM), which mtl does not support";
-  if (name.find("attention.rpe") != std::string::npos) why = "is a relative position bias, which mtl does not support";
-  if (name.find("qk_layernorm") != std::string::npos) why = "is a norm of whole queries, which mtl does not support";
+    why =
+        "is the norm of the embeddings (--embed-layernorm, BLOOM), which mtl does not support; use a model without it";
+  if (name.find("attention.rpe") != std::string::npos)
+    why = "is a relative position bias, which mtl does not support; use a model without it";
+  if (name.find("qk_layernorm") != std::string::npos)
+    why = "is a norm of whole queries, which mtl does not support; use a model without it";
   if (starts_with(name, "model.") || starts_with(name, "transformer.h.") || starts_with(name, "gpt_neox."))
     why =
         "belongs to a transformers model; convert the checkpoint with the zero_to_fp32.py beside it, into the folder "
@@ -170,7 +174,8 @@ void check_stored(const NamedTensor& entry) {
             "' is not contiguous, which DeepSpeed does not write; call contiguous() on it before torch.save");
   if (!is_model_dtype(entry.tensor->dtype))
     fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name), "' is stored as ",
-            name_of(entry.tensor->dtype), ", but mtl reads only F16, BF16, F32 and F64");
+            name_of(entry.tensor->dtype),
+            ", but mtl reads only F16, BF16, F32 and F64; call float() on it before torch.save");
 }
 
 /// Adds the parameters that a tensor parallel rank stores.
@@ -243,7 +248,8 @@ std::vector<std::int64_t> shape_in(const TorchFile& file, PickleValue value) {
   std::vector<std::int64_t> shape;
   for (std::size_t i = 0; i < value.size(); ++i) {
     shape.push_back(value.is(PickleKind::tuple) && value.at(i).is(PickleKind::integer) ? value.at(i).as_int() : -1);
-    if (shape.back() < 0) fail_at(Exit::bad_data, file.path(), "an entry of param_shapes is not a shape");
+    if (shape.back() < 0)
+      fail_at(Exit::bad_data, file.path(), "an entry of param_shapes is not a shape", kDamagedRemedy);
   }
   return shape;
 }
@@ -341,7 +347,7 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
       parsed_name(entry);
       if (!model.canonical_name(entry.name))
         fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
-                "' is missing in the file of another rank");
+                "' is missing in the file of another rank; copy all files of the checkpoint again");
     }
     add_rank(model, rank, entries);
   }
@@ -349,8 +355,8 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
   // A block has several parameters. Reject an absurd number of layers before canonical_tensors() lists them all.
   if (model.layers > std::ssize(model.parameters))
     fail_at(Exit::bad_data, model.files.front()->path(), "the checkpoint has ",
-            count_of(model.parameters.size(), "tensor"), ", too few for a model with ",
-            count_of(model.layers, "layer"));
+            count_of(model.parameters.size(), "tensor"), ", too few for a model with ", count_of(model.layers, "layer"),
+            "; copy all files of the checkpoint");
   if (!files.layers.empty()) check_blocks(model, files);
   check_no_copy(model, model.parameters);
   return model;

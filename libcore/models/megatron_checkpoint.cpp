@@ -35,7 +35,7 @@ class MegatronReader : public ShardedReader {
     // Every layer has multiple parameters. Reject an absurd number of layers before canonical_tensors() lists them all.
     if (model_.layers > std::ssize(model_.parameters))
       fail(Exit::bad_data, checkpoint, " has ", count_of(model_.parameters.size(), "tensor"),
-           ", too few for a model with ", count_of(model_.layers, "layer"));
+           ", too few for a model with ", count_of(model_.layers, "layer"), "; copy all files of the checkpoint");
     read_megatron_args(*this, checkpoint, model_.args(), model_.version, shapes(), given, console);
     // Since version 2, files store queries, keys and values in the canonical order (G, R + 2, D). Version 1 uses
     // (G, D, R + 2), and version 0 uses (R + 2, G, D).
@@ -106,7 +106,8 @@ class MegatronReader : public ShardedReader {
     if (parameter.split != MegatronSplit::none) return;
     for (std::size_t rank = 1; rank < parameter.shards.size(); ++rank) {
       if (!same_shard(parameter.shards[0], parameter.shards[rank]))
-        refuse(parameter, parameter.shards[rank], "differs from its copy on tensor parallel rank 0");
+        refuse(parameter, parameter.shards[rank],
+               "differs from its copy on tensor parallel rank 0; use files of the same checkpoint");
     }
   }
 

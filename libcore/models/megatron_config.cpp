@@ -108,6 +108,12 @@ void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
     problems.push_back(cat("args.glu_linear_offset is ", offset, ", which is not supported"));
 }
 
+/// Throws if there are problems: an unsupported model, or arguments that do not fit the tensors.
+void refuse_problems(const std::vector<std::string>& problems) {
+  if (!problems.empty())
+    fail(Exit::bad_data, join(problems, "; "), "; load another model, or copy all files of this one again");
+}
+
 /// Adds a problem if an argument differs from `size`, which the tensors show.
 void expect_size(const MegatronArgs& args, const char* name, std::int64_t size, std::vector<std::string>& problems) {
   const std::optional<std::int64_t> value = args.integer(name);
@@ -306,7 +312,7 @@ std::optional<ModelDropout> megatron_dropout(const std::optional<PickleValue>& a
   if (!view.find("hidden_dropout") && !view.find("attention_dropout")) return std::nullopt;
   const double hidden = checked_dropout("args.hidden_dropout", view.number_or("hidden_dropout", kDefault));
   const double attention = checked_dropout("args.attention_dropout", view.number_or("attention_dropout", kDefault));
-  if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
+  refuse_problems(problems);
   return ModelDropout{.hidden = hidden, .attention = attention, .embedding = hidden};
 }
 
@@ -355,7 +361,7 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
                            ", but the output layer's weight is ", shapes.has_head ? "stored" : "missing"));
   refuse_args(args, problems);
   if (problems.empty()) problems = config.problems();
-  if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
+  refuse_problems(problems);
   return config;
 }
 

@@ -68,7 +68,8 @@ void add_shard(ShardedParameter& parameter, int rank, const std::string& name, M
   if (rank == 0 && parameter.shards.empty()) parameter = {.split = split, .name = name, .shards = {}};
   if (std::ssize(parameter.shards) != rank)
     fail_at(Exit::bad_data, file.path(), "tensor '", printable_text(name), "' ",
-            std::ssize(parameter.shards) > rank ? "is stored twice" : "is missing in the file of another rank");
+            std::ssize(parameter.shards) > rank ? "is stored twice" : "is missing in the file of another rank",
+            "; copy all files of the checkpoint again");
   parameter.shards.push_back({tensor.shape, tensor.dtype, {{&file, tensor}}});
 }
 

@@ -36,7 +36,8 @@ MegatronShapes ShardedReader::shapes() const {
 const ShardedParameter& ShardedReader::required(const ShardedParameters& parameters,
                                                 const std::string& canonical) const {
   const auto found = parameters.find(canonical);
-  if (found == parameters.end()) fail_at(Exit::bad_data, path_, "tensor '", canonical, "' is missing");
+  if (found == parameters.end())
+    fail_at(Exit::bad_data, path_, "tensor '", canonical, "' is missing; copy all files of the checkpoint");
   return found->second;
 }
 
@@ -50,13 +51,14 @@ void ShardedReader::add_pieces(TensorMap& map, const CanonicalTensor& canonical,
   const std::int64_t size = box.size.at(axis);
   if (size % parts != 0)
     refuse(parameter, shard, "has ", parts, " shards along an axis of ", size,
-           format_.states_divisor ? cat(", not a multiple of ", parts) : "");
+           format_.states_divisor ? cat(", not a multiple of ", parts) : "", "; copy the files of all ranks again");
   box = narrow(box, axis, parts > 1 ? rank * (size / parts) : 0, size / parts);
   const std::vector<StoredMatrix> matrices = megatron_matrices(canonical, box, rows);
   std::vector<std::int64_t> expected = matrices.front().shape();
   for (std::size_t i = 1; i < matrices.size(); ++i) expected[0] += matrices[i].rows();
   if (shard.shape != expected)
-    refuse(parameter, shard, "has shape ", shape_text(shard.shape), ", but the model needs ", shape_text(expected));
+    refuse(parameter, shard, "has shape ", shape_text(shard.shape), ", but the model needs ", shape_text(expected),
+           "; use files and a configuration of the same model");
   std::int64_t row = 0;  // in the shard
   for (const StoredMatrix& matrix : matrices) {
     const std::int64_t begin = row * matrix.columns, end = begin + matrix.whole().count();
@@ -89,9 +91,11 @@ void ShardedReader::add_pieces(TensorMap& map, const CanonicalTensor& canonical,
 void ShardedReader::check_dtype(const ShardedParameter& parameter, const StoredShard& shard) const {
   const StoredDType dtype = parameter.shards.front().dtype;
   if (!is_model_dtype(dtype))
-    refuse(parameter, shard, "is stored as ", name_of(dtype), ", but mtl reads only F16, BF16, F32 and F64");
+    refuse(parameter, shard, "is stored as ", name_of(dtype),
+           ", but mtl reads only F16, BF16, F32 and F64; save the checkpoint in one of these");
   if (shard.dtype != dtype)
-    refuse(parameter, shard, "is stored as ", name_of(shard.dtype), ", but by rank 0 as ", name_of(dtype));
+    refuse(parameter, shard, "is stored as ", name_of(shard.dtype), ", but by rank 0 as ", name_of(dtype),
+           "; use files of the same checkpoint");
 }
 
 void ShardedReader::check_known() const {

@@ -81,7 +81,8 @@ TEST_CASE("checkpoint folder: invalid checkpoints are skipped with a warning; if
   const std::string run = scratch / "s", first = run + "/iter_0000001", second = run + "/iter_0000002";
   make_run(run, 2);
   CHECK(newest_in(run, {second}).first == first);
-  CHECK(contains(newest_in(run, {first, second}).first, "the damage of 2 checkpoints is reported above"));
+  CHECK(contains(newest_in(run, {first, second}).first,
+                 "messages above say why 2 checkpoints are damaged; restore a copy"));
   fs::rename(second, run + "/iter_0000003");
   const std::string renamed =
       run + "/iter_0000003: the folder contains the checkpoint of iteration 2; rename the folder to iter_0000002";

@@ -133,7 +133,7 @@ expect_text "$WORK/err" 'gguf'
 expect_exit 2 mtl-convert --load "$MODELS/a"
 expect_exit 74 mtl-convert --load "$WORK/nowhere" --save "$WORK/x"
 expect_exit 65 mtl-convert --load "$TESTS/golden" --save "$WORK/x"
-expect_text "$WORK/err" 'contains no model, .*manifest.json .* config.json .* iter_'
+expect_text "$WORK/err" 'contains no model; use a folder that contains manifest.json .* config.json .* iter_'
 mkdir "$WORK/broken"
 cp "$MODELS/a/config.json" "$WORK/broken"
 head -c 300000 "$MODELS/a/model.safetensors" >"$WORK/broken/model.safetensors"

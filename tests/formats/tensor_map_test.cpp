@@ -179,4 +179,12 @@ TEST_CASE("tensor map: missing elements and truncated files are errors") {
   CHECK(error_of([&] { gather({&whole, 1}, 24); }) == "");
   CHECK(contains(error_of([&] { gather({&half, 1}, 24); }), "hold 12 of 24 elements"));
   CHECK(contains(error_of([&] { gather({&whole, 1}, 23); }), "ends at element 23"));
+  const std::vector<std::byte> triples(72);
+  std::vector<std::byte> out(72);
+  const std::span<const std::byte> contents = triples;
+  const TensorPiece transposed = dense_piece(0, whole_slice(shape), {1, 0});
+  CHECK(contains(error_of([&] {
+                   gather_slice({&transposed, 1}, whole_slice(shape), 3, {&contents, 1}, out);
+                 }),
+                 "elements of 3 bytes, but copies only"));
 }
