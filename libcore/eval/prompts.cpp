@@ -67,25 +67,25 @@ PromptStream::PromptStream(const PromptReader& reader, const std::string& path, 
     : reader_(reader),
       console_(console),
       name_(input_name(path)),
-      file_({path}, {.chunk_bytes = 1}) {  // returns each line at once: on a pipe, the next may never come
+      file_({path}, {.batch_bytes = 1}) {  // returns each line at once: on a pipe, the next may never come
   if (named_json_lines(path)) is_json_ = true;
 }
 
 std::optional<Prompt> PromptStream::next() {
-  while (std::optional<LineChunk> chunk = file_.next()) {
+  while (std::optional<LineBatch> batch = file_.next()) {
     ++lines_;
-    std::string_view line = chunk->text;
+    std::string_view line = batch->text;
     if (ends_with(line, "\n")) line.remove_suffix(1);
     if (ends_with(line, "\r")) line.remove_suffix(1);
     const std::string where = cat(name_, ":", lines_);
     if (!trim(line).empty() && !std::exchange(is_begun_, true)) {
       is_json_ = is_json_ || looks_like_json_lines(line);
-      if (const std::string seems = describe_other_json(line, chunk->unpack, "prompt"); !seems.empty())
+      if (const std::string seems = describe_other_json(line, batch->unpack, "prompt"); !seems.empty())
         fail(Exit::bad_data, where, ": ", seems, is_json_ ? "" : "; if the line is a prompt, put it into JSON lines");
     }
     try {
-      return is_json_ ? reader_.read_json(line, where, chunk->unpack)
-                      : reader_.read(std::string(line), where, chunk->unpack);
+      return is_json_ ? reader_.read_json(line, where, batch->unpack)
+                      : reader_.read(std::string(line), where, batch->unpack);
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;
       ++bad_lines_;

@@ -48,8 +48,8 @@ class TextTokens : public TokenSource {
   bool next(std::vector<std::int32_t>& ids) override {
     ids.clear();
     if (lines_) {
-      if (auto chunk = lines_->next()) {
-        return read_lines({.path = chunk->file, .unpack = chunk->unpack}, chunk->text, chunk->first_line, ids), true;
+      if (auto batch = lines_->next()) {
+        return read_lines({.path = batch->file, .unpack = batch->unpack}, batch->text, batch->first_line, ids), true;
       }
       lines_.reset();
     }

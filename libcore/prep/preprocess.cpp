@@ -10,7 +10,7 @@
 #include "base/interrupt_guard.h"
 #include "base/ordered.h"
 #include "base/threads.h"
-#include "prep/preprocess_chunk.h"
+#include "prep/preprocess_batch.h"
 #include "prep/preprocess_outputs.h"
 #include "text/json_lines.h"
 
@@ -18,7 +18,7 @@ namespace mtl {
 
 namespace {
 
-/// We do not read a new chunk while the chunks in flight contain at least this many bytes of text.
+/// We do not read a new batch while the batches in flight contain at least this many bytes of text.
 constexpr std::size_t kTextBytes = std::size_t{256} << 20;
 
 /// Returns the total stored size of all files, or nullopt if one is not a regular file.
@@ -43,16 +43,16 @@ std::vector<StoredInput> run_pass(const PreprocessOptions& options, const std::v
   reading.decode_threads = std::min(threads, 8);
   LineReader reader(files, reading);
   const std::uint64_t read_before = static_cast<std::uint64_t>(part) * stored_bytes(files).value_or(0);
-  run_ordered<TokenChunk>(
+  run_ordered<TokenBatch>(
       threads, [&] { return reader.next(); },
       [&] {
-        return [&, worker = std::make_shared<ChunkTokenizer>(options, tokenizer)](const LineChunk& lines) {
-          TokenChunk chunk = worker->tokenize(lines, part, parts);
-          chunk.stored_bytes += read_before;
-          return chunk;
+        return [&, worker = std::make_shared<BatchTokenizer>(options, tokenizer)](const LineBatch& lines) {
+          TokenBatch batch = worker->tokenize(lines, part, parts);
+          batch.stored_bytes += read_before;
+          return batch;
         };
       },
-      [&](const TokenChunk& chunk) { outputs.add(chunk); }, [](const LineChunk& lines) { return lines.text.size(); },
+      [&](const TokenBatch& batch) { outputs.add(batch); }, [](const LineBatch& lines) { return lines.text.size(); },
       kTextBytes);
   return reader.stored();
 }

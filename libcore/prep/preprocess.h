@@ -1,8 +1,9 @@
-// mtl-preprocess: JSON lines to token files. Multiple threads tokenize chunks of lines, and one thread writes the
-// chunks in order. So the output does not depend on the number of threads, and memory use does not grow with the input.
+// mtl-preprocess: JSON lines to token files. Multiple threads tokenize batches of lines, and one thread writes the
+// batches in order. So the output does not depend on the number of threads, and memory use does not grow with the
+// input.
 //
 //   preprocess.cpp          the run: inputs, and passes over them
-//   preprocess_chunk.h      the work of one thread: lines to tokens
+//   preprocess_batch.h      the work of one thread: lines to tokens
 //   preprocess_outputs.h    the outputs: token files, rejects, provenance, progress and summary
 #pragma once
 

@@ -70,21 +70,21 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) writers_.emplace_back(prefix_of(k), type_);
 }
 
-void PreprocessOutputs::add(const TokenChunk& chunk) {
+void PreprocessOutputs::add(const TokenBatch& batch) {
   try {
-    write(chunk);
+    write(batch);
   } catch (const NoSpaceError& error) {
     fail_full(error);
   }
 }
 
-void PreprocessOutputs::write(const TokenChunk& chunk) {
-  for (std::size_t k = 0; k < writers_.size(); ++k) add_column(writers_[k], chunk.columns[k]);
-  for (const BadLine& bad : chunk.bad) reject(bad);
+void PreprocessOutputs::write(const TokenBatch& batch) {
+  for (std::size_t k = 0; k < writers_.size(); ++k) add_column(writers_[k], batch.columns[k]);
+  for (const BadLine& bad : batch.bad) reject(bad);
   std::int64_t before = documents_;
-  documents_ += chunk.documents;
-  bytes_ += chunk.bytes;
-  stored_bytes_ = chunk.stored_bytes;
+  documents_ += batch.documents;
+  bytes_ += batch.bytes;
+  stored_bytes_ = batch.stored_bytes;
   const std::int64_t interval = options_.log_interval.value_or(1);
   if (interval == 0) return;
   if (documents_ / interval > before / interval) report(options_.log_interval ? 0 : 10);

@@ -13,7 +13,7 @@
 #include "base/output_lock.h"
 #include "data/indexed_dataset.h"
 #include "prep/preprocess.h"
-#include "prep/preprocess_chunk.h"
+#include "prep/preprocess_batch.h"
 #include "text/decompress.h"
 
 namespace mtl {
@@ -32,12 +32,12 @@ class PreprocessOutputs {
 
   /// Throws Error(bad_data) for a bad line beyond --skip-bad, and Error(io) that gives the needed space if a disk is
   /// full.
-  void add(const TokenChunk& chunk);
+  void add(const TokenBatch& batch);
   void finish(const std::vector<StoredInput>& inputs);
   Json summary() const;
 
  private:
-  void write(const TokenChunk& chunk);
+  void write(const TokenBatch& batch);
   void publish(const std::vector<StoredInput>& inputs);
   [[noreturn]] void fail_full(const NoSpaceError& error) const;
   void report(double interval_seconds);

@@ -156,11 +156,11 @@ void count_json_lines(const VocabOptions& options, const std::string& file, Coun
   LineReader reader({file});
   counter.run(
       [&] { return reader.next(); },
-      [&](WordCounts& counts, const LineChunk& chunk) {
+      [&](WordCounts& counts, const LineBatch& batch) {
         TextExtractor extractor({options.json_key});
         std::uint64_t bytes = 0;
-        for_each_line(chunk, [&](std::string_view line, std::int64_t number, std::int64_t) {
-          with_prefix([&] { extractor.read_padded(line, {number, chunk.unpack}); }, chunk.file, ":", number, ": ");
+        for_each_line(batch, [&](std::string_view line, std::int64_t number, std::int64_t) {
+          with_prefix([&] { extractor.read_padded(line, {number, batch.unpack}); }, batch.file, ":", number, ": ");
           for (std::string_view text : extractor.texts(0)) {
             bytes += text.size();
             if (options.unit == "document")
@@ -177,14 +177,14 @@ void count_text(const VocabOptions& options, const std::string& file, Counter& c
   if (options.unit == "line") {
     LineReader reader({file});
     counter.run([&] { return reader.next(); },
-                [&](WordCounts& counts, const LineChunk& chunk) {
-                  const StoredInput input{.path = file, .unpack = chunk.unpack};
-                  if (chunk.first_line == 1) refuse_doubtful_input(options, input, chunk.text);
-                  std::int64_t lines = chunk.first_line - 1;
+                [&](WordCounts& counts, const LineBatch& batch) {
+                  const StoredInput input{.path = file, .unpack = batch.unpack};
+                  if (batch.first_line == 1) refuse_doubtful_input(options, input, batch.text);
+                  std::int64_t lines = batch.first_line - 1;
                   std::size_t column = 0;
-                  check_utf8(input, chunk.text, lines, column);
-                  for_each_text_line(chunk.text, [&](std::string_view unit) { counts.add_text(unit); });
-                  return std::uint64_t{chunk.text.size()};
+                  check_utf8(input, batch.text, lines, column);
+                  for_each_text_line(batch.text, [&](std::string_view unit) { counts.add_text(unit); });
+                  return std::uint64_t{batch.text.size()};
                 });
     return;
   }

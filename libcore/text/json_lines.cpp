@@ -28,9 +28,9 @@ bool looks_like_json_lines(std::string_view text) {
 
 LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options)
     : paths_(std::move(paths)), options_(options) {
-  // Ensures that only a chunk's first line can exceed the limit, because fill_chunk() checks only that line.
-  options_.chunk_bytes =
-      std::clamp<std::size_t>(options_.chunk_bytes, 1, std::max<std::size_t>(1, options_.line_bytes / 2));
+  // Ensures that only a batch's first line can exceed the limit, because fill_batch() checks only that line.
+  options_.batch_bytes =
+      std::clamp<std::size_t>(options_.batch_bytes, 1, std::max<std::size_t>(1, options_.line_bytes / 2));
 }
 
 /// Returns the position of the last newline, or npos. std::string_view::rfind() would compare one byte at a time.
@@ -50,20 +50,20 @@ static std::string long_line_remedy(std::string_view line, std::string_view unpa
 
 /// Appends more of the current file to pending_. Returns false at the end of the file.
 bool LineReader::fill() {
-  const std::size_t size = pending_.size(), chunk = options_.chunk_bytes;
-  const std::size_t request = size < chunk ? chunk - size : chunk;
+  const std::size_t size = pending_.size(), wanted = options_.batch_bytes;
+  const std::size_t request = size < wanted ? wanted - size : wanted;
   const std::size_t got = source_->read(pending_.room(request), request);
   pending_.add(got);
   return got > 0;
 }
 
-/// Fills pending_ with a chunk whose last line ends at `end`. Returns false if the file has ended; the chunk is then
+/// Fills pending_ with a batch whose last line ends at `end`. Returns false if the file has ended; the batch is then
 /// all of pending_.
-bool LineReader::fill_chunk(std::size_t& end) {
+bool LineReader::fill_batch(std::size_t& end) {
   std::size_t searched = 0;
   bool more = true;
   end = 0;  // no newline yet
-  while (more && (pending_.size() < options_.chunk_bytes || end == 0)) {
+  while (more && (pending_.size() < options_.batch_bytes || end == 0)) {
     more = fill();
     std::size_t newline = find_last_newline(pending_.view().substr(searched));
     if (newline != std::string_view::npos) end = searched + newline + 1;
@@ -77,33 +77,33 @@ bool LineReader::fill_chunk(std::size_t& end) {
   return more;
 }
 
-std::optional<LineChunk> LineReader::next() {
+std::optional<LineBatch> LineReader::next() {
   while (file_ < paths_.size()) {
     if (source_ == nullptr) {
       source_ = open_input(paths_[file_], options_.decode_threads);
       line_ = 1;
     }
     std::size_t end;
-    bool more = fill_chunk(end);
-    LineChunk chunk{
+    bool more = fill_batch(end);
+    LineBatch batch{
         .file = input_name(paths_[file_]), .first_line = line_, .first_index = index_, .text = std::move(pending_)};
     if (more) {
-      pending_.append(chunk.text.view().substr(end));
-      chunk.text.truncate(end);
+      pending_.append(batch.text.view().substr(end));
+      batch.text.truncate(end);
       StoredInput stored = source_->stored();
-      chunk.stored_bytes = stored_bytes_ + stored.bytes;
-      chunk.unpack = std::move(stored.unpack);
+      batch.stored_bytes = stored_bytes_ + stored.bytes;
+      batch.unpack = std::move(stored.unpack);
     } else {
       stored_.push_back(source_->stored());
       stored_bytes_ += stored_.back().bytes;
-      chunk.stored_bytes = stored_bytes_;
-      chunk.unpack = stored_.back().unpack;
+      batch.stored_bytes = stored_bytes_;
+      batch.unpack = stored_.back().unpack;
       source_.reset();
       ++file_;
     }
-    if (chunk.text.empty()) continue;
-    for_each_text_line(chunk.text, [&](std::string_view) { ++line_, ++index_; });
-    return chunk;
+    if (batch.text.empty()) continue;
+    for_each_text_line(batch.text, [&](std::string_view) { ++line_, ++index_; });
+    return batch;
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// Reads JSON lines files in chunks of complete lines, which threads can share, and extracts text from the lines.
+// Reads JSON lines files in batches of complete lines, which threads can share, and extracts text from the lines.
 //
 // Lines end with \n or \r\n, which a file's last line may omit. A line is validated as by Python's json module
 // (base/json.h); if a key is repeated, the last one counts. Line length is limited, so that memory use is bounded for
@@ -18,21 +18,21 @@
 
 namespace mtl {
 
-/// Whole lines of one file.
-struct LineChunk {
+/// A batch: consecutive whole lines of one file, which one thread processes.
+struct LineBatch {
   std::string file;
   std::int64_t first_line = 1;   // the first line's number in the file, from 1
   std::int64_t first_index = 0;  // that line's index among the lines of all files, from 0
   PaddedText text;
   std::string unpack = {};         // of the file (StoredInput)
-  std::uint64_t stored_bytes = 0;  // stored bytes read from all files when the chunk was complete
+  std::uint64_t stored_bytes = 0;  // stored bytes read from all files when the batch was complete
 };
 
 /// Default limit for a line: 256 MiB.
 inline constexpr std::size_t kLineBytes = std::size_t{256} << 20;
 
 struct LineReaderOptions {
-  std::size_t chunk_bytes = 1 << 18;    // approximate size; a chunk with a longer line is larger
+  std::size_t batch_bytes = 1 << 18;    // approximate size; a batch with a longer line is larger
   std::size_t line_bytes = kLineBytes;  // a longer line is Error(bad_data) "FILE:LINE: ..."
   int decode_threads = 0;               // as in open_input
 };
@@ -43,13 +43,13 @@ class LineReader {
   explicit LineReader(std::vector<std::string> paths, LineReaderOptions options = {});
   /// Returns the next lines, or nothing at the end. Throws the errors of open_input() and ByteSource, and
   /// Error(bad_data) if a line is too long.
-  std::optional<LineChunk> next();
+  std::optional<LineBatch> next();
   /// The files that have been read completely.
   const std::vector<StoredInput>& stored() const { return stored_; }
 
  private:
   bool fill();
-  bool fill_chunk(std::size_t& end);
+  bool fill_batch(std::size_t& end);
   std::vector<std::string> paths_;
   LineReaderOptions options_;
   std::size_t file_ = 0;  // index of the current file
@@ -76,10 +76,10 @@ void for_each_line(std::string_view text, std::int64_t number, std::int64_t inde
   }
 }
 
-/// Like the function above, for a chunk. Its lines can be passed to TextExtractor::read_padded().
+/// Like the function above, for a batch. Its lines can be passed to TextExtractor::read_padded().
 template <class Use>
-void for_each_line(const LineChunk& chunk, Use&& use) {
-  for_each_line(chunk.text, chunk.first_line, chunk.first_index, use);
+void for_each_line(const LineBatch& batch, Use&& use) {
+  for_each_line(batch.text, batch.first_line, batch.first_index, use);
 }
 
 /// Calls `use(line)` for each line in the text, including its newline.

@@ -20,20 +20,20 @@ namespace {
 
 double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
 
-/// Passes each chunk of the file to `use`; returns the seconds spent reading.
+/// Passes each batch of the file to `use`; returns the seconds spent reading.
 template <class Use>
 double read_seconds(const std::string& path, Use&& use) {
   std::clock_t start = std::clock();
   LineReader reader({path});
-  while (auto chunk = reader.next()) use(*chunk);
+  while (auto batch = reader.next()) use(*batch);
   return seconds_since(start);
 }
 
 template <class Use>
 double parse_seconds(const std::string& path, Use&& use) {
   TextExtractor extractor({"text"});
-  return read_seconds(path, [&](const LineChunk& chunk) {
-    for_each_line(chunk, [&](std::string_view line, std::int64_t, std::int64_t) {
+  return read_seconds(path, [&](const LineBatch& batch) {
+    for_each_line(batch, [&](std::string_view line, std::int64_t, std::int64_t) {
       extractor.read_padded(line);
       for (std::string_view text : extractor.texts(0)) use(text);
     });
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   auto tokenizer = load_tokenizer(options);
   std::vector<std::string> texts;
   parse_seconds(argv[1], [&](std::string_view text) { texts.emplace_back(text); });
-  const double reading = read_seconds(argv[1], [](const LineChunk&) {});
+  const double reading = read_seconds(argv[1], [](const LineBatch&) {});
   std::size_t parsed = 0;
   const double parsing = parse_seconds(argv[1], [&](std::string_view text) { parsed += text.size(); }) - reading;
   std::size_t bytes = 0;

@@ -1,4 +1,4 @@
-// Reads arbitrary bytes as JSON lines. The first byte is the chunk size. Expects the lines between the newlines. Each
+// Reads arbitrary bytes as JSON lines. The first byte is the batch size. Expects the lines between the newlines. Each
 // line must give an error, or UTF-8 texts whose sentences are parts of them. Both parsers must agree.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -58,18 +58,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (::ftruncate(memory, 0) != 0 || ::pwrite(memory, text.data(), text.size(), 0) < 0) return 0;
   mtl::LineReaderOptions options;
-  options.chunk_bytes = data[0] + 1u;
+  options.batch_bytes = data[0] + 1u;
   options.line_bytes = 4096;
   static mtl::TextExtractor simdjson_first({"text", "a"}),
       cursor_only({"text", "a"}, mtl::TextExtractor::Parser::cursor_only);
   try {
     mtl::LineReader reader({mtl::cat("/proc/self/fd/", memory)}, options);
     std::size_t at = 0;
-    while (auto chunk = reader.next()) {
+    while (auto batch = reader.next()) {
       // Only uncompressed input contains the lines themselves.
-      bool plain = text.substr(at, chunk->text.size()) == chunk->text.view();
-      at += chunk->text.size();
-      mtl::for_each_line(*chunk, [&](std::string_view line, std::int64_t, std::int64_t) {
+      bool plain = text.substr(at, batch->text.size()) == batch->text.view();
+      at += batch->text.size();
+      mtl::for_each_line(*batch, [&](std::string_view line, std::int64_t, std::int64_t) {
         check(line.size() <= options.line_bytes && (!plain || line.find('\n') == std::string_view::npos));
         check_line(simdjson_first, cursor_only, line);
       });

@@ -30,7 +30,7 @@ std::string message_of(TextExtractor& extractor, std::string_view line) {
 
 }  // namespace
 
-TEST_CASE("lines: every chunk size yields the same lines and numbers") {
+TEST_CASE("lines: every batch size yields the same lines and numbers") {
   const test::ScratchFolder folder;
   const std::string first = folder / "first", second = folder / "second";
   write_file_atomic(first, "one\ntwo\n\nfour with some length\n");
@@ -41,12 +41,12 @@ TEST_CASE("lines: every chunk size yields the same lines and numbers") {
   for (std::size_t bytes : {1, 2, 3, 5, 7, 16, 1000}) {
     CAPTURE(bytes);
     LineReaderOptions options;
-    options.chunk_bytes = bytes;
+    options.batch_bytes = bytes;
     LineReader reader({first, second}, options);
     std::vector<std::string> got;
-    while (auto chunk = reader.next()) {
-      for_each_line(*chunk, [&](std::string_view line, std::int64_t number, std::int64_t index) {
-        got.push_back(cat(chunk->file, ":", number, ":", index, ":", line));
+    while (auto batch = reader.next()) {
+      for_each_line(*batch, [&](std::string_view line, std::int64_t number, std::int64_t index) {
+        got.push_back(cat(batch->file, ":", number, ":", index, ":", line));
       });
     }
     CHECK(got == want);
@@ -55,7 +55,7 @@ TEST_CASE("lines: every chunk size yields the same lines and numbers") {
   }
 }
 
-TEST_CASE("lines: a line that is too long is an error with its place, for any chunk size") {
+TEST_CASE("lines: a line that is too long is an error with its place, for any batch size") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lines";
   for (std::size_t length : {99, 100, 101, 1000}) {
@@ -65,7 +65,7 @@ TEST_CASE("lines: a line that is too long is an error with its place, for any ch
         CAPTURE(bytes);
         write_file_atomic(path, "one\n\n" + std::string(length, 'x') + end);
         LineReaderOptions options;
-        options.chunk_bytes = bytes;
+        options.batch_bytes = bytes;
         options.line_bytes = 100;
         LineReader reader({path}, options);
         auto read = [&] {

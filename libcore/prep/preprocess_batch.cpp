@@ -1,4 +1,4 @@
-#include "prep/preprocess_chunk.h"
+#include "prep/preprocess_batch.h"
 
 #include <algorithm>
 #include <span>
@@ -11,9 +11,9 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kMaxReserved = 1 << 20;  // a chunk with one long line says nothing about the next chunk
+constexpr std::size_t kMaxReserved = 1 << 20;  // a batch with one long line says nothing about the next batch
 
-/// Returns how many tokens to reserve for a chunk if the previous one had `tokens` tokens.
+/// Returns how many tokens to reserve for a batch if the previous one had `tokens` tokens.
 std::size_t likely_tokens(std::size_t tokens) { return std::min(tokens + tokens / 8, kMaxReserved); }
 
 std::size_t count_tokens(const StoredTokens& tokens) {
@@ -39,7 +39,7 @@ void TokenColumn::drop_open_document() {
   std::visit([&](auto& stored) { stored.resize(sequence_ends.empty() ? 0 : sequence_ends.back()); }, tokens);
 }
 
-ChunkTokenizer::ChunkTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer)
+BatchTokenizer::BatchTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer)
     : splits_(options.split_sentences),
       keeps_newlines_(options.keep_newlines),
       skips_bad_(options.skip_bad > 0),
@@ -51,8 +51,8 @@ ChunkTokenizer::ChunkTokenizer(const PreprocessOptions& options, const Tokenizer
   if (options.append_eod) eod_ = tokenizer.eod();
 }
 
-TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, std::int64_t parts) {
-  TokenChunk out;
+TokenBatch BatchTokenizer::tokenize(const LineBatch& lines, std::int64_t part, std::int64_t parts) {
+  TokenBatch out;
   out.columns.resize(keys_);
   for (std::size_t k = 0; k < keys_; ++k) out.columns[k].tokens = tokens_with_room(k);
   out.stored_bytes = lines.stored_bytes;
@@ -79,7 +79,7 @@ TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, s
 }
 
 /// Returns an empty vector of the stored type, with memory reserved.
-StoredTokens ChunkTokenizer::tokens_with_room(std::size_t key) const {
+StoredTokens BatchTokenizer::tokens_with_room(std::size_t key) const {
   StoredTokens out;
   if (!is_u16_) out = std::vector<std::int32_t>();
   std::visit([&](auto& stored) { stored.reserve(likely_tokens(previous_tokens_[key])); }, out);
@@ -88,7 +88,7 @@ StoredTokens ChunkTokenizer::tokens_with_room(std::size_t key) const {
 
 /// Megatron-LM's rules: an empty text is not a sequence, the end-of-document token belongs to the last sequence, and an
 /// empty document has neither sequences nor an end-of-document token.
-void ChunkTokenizer::append_document(std::size_t key, TokenColumn& column) {
+void BatchTokenizer::append_document(std::size_t key, TokenColumn& column) {
   ids_.clear();
   ends_.clear();
   for (std::string_view text : extractor_.texts(key)) {
@@ -109,7 +109,7 @@ void ChunkTokenizer::append_document(std::size_t key, TokenColumn& column) {
   std::visit([&](auto& stored) { stored.insert(stored.end(), ids_.begin(), ids_.end()); }, column.tokens);
 }
 
-void ChunkTokenizer::append_sequence(std::string_view text) {
+void BatchTokenizer::append_sequence(std::string_view text) {
   const std::size_t before = ids_.size();
   encoder_->append(text, ids_);
   if (ids_.size() > before) ends_.push_back(ids_.size());

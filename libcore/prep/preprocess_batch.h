@@ -22,7 +22,7 @@ struct BadLine {
 /// Tokens in their stored type: u16 if the vocabulary size permits.
 using StoredTokens = std::variant<std::vector<std::uint16_t>, std::vector<std::int32_t>>;
 
-/// A chunk's documents for one key.
+/// A batch's documents for one key.
 struct TokenColumn {
   StoredTokens tokens;
   std::vector<std::size_t> sequence_ends;  // offsets in `tokens`
@@ -31,19 +31,20 @@ struct TokenColumn {
   void drop_open_document();
 };
 
-struct TokenChunk {
+/// The tokens of a LineBatch.
+struct TokenBatch {
   std::vector<TokenColumn> columns;  // one for each key
   std::vector<BadLine> bad;
   std::int64_t documents = 0;
   std::uint64_t bytes = 0;         // of text
-  std::uint64_t stored_bytes = 0;  // stored input bytes read up to this chunk in all passes
+  std::uint64_t stored_bytes = 0;  // stored input bytes read up to this batch in all passes
 };
 
-class ChunkTokenizer {
+class BatchTokenizer {
  public:
-  ChunkTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer);
+  BatchTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer);
   /// Tokenizes the lines whose index is `part` modulo `parts`, and collects the bad ones.
-  TokenChunk tokenize(const LineChunk& lines, std::int64_t part, std::int64_t parts);
+  TokenBatch tokenize(const LineBatch& lines, std::int64_t part, std::int64_t parts);
 
  private:
   void append_document(std::size_t key, TokenColumn& column);
@@ -54,7 +55,7 @@ class ChunkTokenizer {
   TextExtractor extractor_;
   std::unique_ptr<Encoder> encoder_;
   std::size_t keys_;
-  std::vector<std::size_t> previous_tokens_;  // by key: number of tokens in the previous chunk
+  std::vector<std::size_t> previous_tokens_;  // by key: number of tokens in the previous batch
   bool is_u16_;
   std::optional<std::int32_t> eod_;
   // Buffers for one text, and for one key's document:
