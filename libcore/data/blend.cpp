@@ -32,14 +32,14 @@ struct Greedy {
   template <class Index>
   [[gnu::always_inline]] inline void step(std::int64_t first, std::span<Index> out) {
     for (std::size_t k = 0; k < out.size(); ++k) {
-      const double place = std::max(double(first + static_cast<std::int64_t>(k)), 1.0);
+      const double samples = std::max(double(first + static_cast<std::int64_t>(k)), 1.0);
       constexpr double kLowest = std::numeric_limits<double>::lowest();
       Lanes most = {kLowest, kLowest, kLowest, kLowest}, at = {}, number = {0, 1, 2, 3};
       for (std::size_t d = 0; d < counts.size(); d += kLanes) {
         Lanes weight, count;  // use memcpy, because std::vector<double> is not aligned like Lanes
         std::memcpy(&weight, &weights[d], sizeof weight);
         std::memcpy(&count, &counts[d], sizeof count);
-        const Lanes error = weight * place - count;
+        const Lanes error = weight * samples - count;
         const auto is_more = error > most;
         most = is_more ? error : most;
         at = is_more ? number : at;
@@ -165,11 +165,11 @@ BlendOrder BlendOrder::exhaustive(std::span<const std::int64_t> sizes) {
   for (const std::int64_t one : sizes) weights.push_back(double(one) / double(size));
   for (std::int64_t index = 0; index < size; ++index) {
     if (index % kBlockSamples == 0) order.begin_block();
-    const double place = std::max(double(index), 1.0);
+    const double samples = std::max(double(index), 1.0);
     double most = std::numeric_limits<double>::lowest();
     std::size_t chosen = 0;
     for (std::size_t d = 0; d < sizes.size(); ++d) {
-      const double error = weights[d] * place - double(order.counts_[d]);
+      const double error = weights[d] * samples - double(order.counts_[d]);
       if (order.counts_[d] < sizes[d] && error > most) {
         most = error;
         chosen = d;

@@ -72,30 +72,30 @@ BlendedDataset::BlendedDataset(std::vector<std::shared_ptr<const GptDataset>> da
   }
 }
 
-BlendedDataset::Place BlendedDataset::place(std::int64_t index) const {
+BlendedDataset::DatasetItem BlendedDataset::locate(std::int64_t index) const {
   if (!order_) return {0, index};
   return {order_->dataset(index), order_->sample(index)};
 }
 
 Sample BlendedDataset::item(std::int64_t index) const {
-  const Place at = place(index);
+  const DatasetItem at = locate(index);
   return dataset(at.dataset).item(at.index);
 }
 
 SampleSource BlendedDataset::describe(std::int64_t index) const {
-  const Place at = place(index);
+  const DatasetItem at = locate(index);
   SampleSource source = dataset(at.dataset).describe(at.index);
   source.dataset = at.dataset;
   return source;
 }
 
 std::vector<std::int32_t> BlendedDataset::read_tokens(std::int64_t index) const {
-  const Place at = place(index);
+  const DatasetItem at = locate(index);
   return dataset(at.dataset).read_tokens(at.index);
 }
 
 void BlendedDataset::prefetch(std::int64_t index) const {
-  const Place at = place(index);
+  const DatasetItem at = locate(index);
   dataset(at.dataset).prefetch(at.index);
 }
 

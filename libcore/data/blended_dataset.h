@@ -49,10 +49,11 @@ class BlendedDataset {
   const std::optional<BlendOrder>& order() const { return order_; }
 
  private:
-  struct Place {
+  /// An item of one of the data sets.
+  struct DatasetItem {
     std::int64_t dataset, index;
   };
-  Place place(std::int64_t index) const;
+  DatasetItem locate(std::int64_t index) const;
   const GptDataset& dataset(std::int64_t number) const { return *datasets_[number]; }
 
   std::vector<std::shared_ptr<const GptDataset>> datasets_;

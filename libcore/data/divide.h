@@ -10,7 +10,7 @@
 namespace mtl {
 
 /// Return the bounds of parts: part i consists of documents [bounds[i], bounds[i + 1]). The first bound is 0 and the
-/// last is documents(). Weights must be positive and finite. Each bound is placed so that the number of documents
+/// last is documents(). Weights must be positive and finite. Each bound is chosen so that the number of documents
 /// (divide_documents()) or tokens (divide_tokens()) before it is nearest to the cumulative weight. In a tie,
 /// divide_documents() takes the even bound, and divide_tokens() takes the lower one. A part can be empty.
 std::vector<std::int64_t> divide_documents(const IndexedDataset& data, const std::vector<double>& weights);

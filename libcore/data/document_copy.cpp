@@ -89,7 +89,7 @@ void write_converted(const SequenceRange& range, IntegerType to, OutputFile& out
     const Bytes part = tokens.first(std::min(tokens.size(), kConversionTokens * from.bytes));
     if (const auto outside = find_outside(from, part, range_of(to))) {
       const auto token = at + static_cast<std::int64_t>(*outside);
-      fail(Exit::bad_data, data.bin_file().path(), ": ", describe_place(data, token), ", is ",
+      fail(Exit::bad_data, data.bin_file().path(), ": ", describe_location(data, token), ", is ",
            token_text(from, part, *outside), ", which does not fit in ", name_of(to), " (byte ", token * from.bytes,
            "); choose a larger --token-type");
     }

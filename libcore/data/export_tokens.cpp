@@ -50,7 +50,7 @@ void write_as(const IndexedDataset& data, TokenFormat format, IntegerType to, At
   for_each_block(data, [&](Bytes block, std::int64_t first) {
     if (const auto outside = find_outside(from, block, range_of(to))) {
       const std::int64_t token = first + static_cast<std::int64_t>(*outside);
-      fail_at(Exit::bad_data, data.bin_file().path(), describe_place(data, token), ", is ",
+      fail_at(Exit::bad_data, data.bin_file().path(), describe_location(data, token), ", is ",
               token_text(from, block, *outside), ", which does not fit in ", name_of(to), " (byte ", token * from.bytes,
               "); choose another --token-type");
     }

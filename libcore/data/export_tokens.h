@@ -25,8 +25,8 @@ IntegerType default_export_type(const IndexedDataset& data, TokenFormat format);
 
 /// Writes all tokens, document by document, without anything between documents. Returns {"schema":
 /// "mtl-data-export/1", "output", "format", "dtype", "tokens", "bytes", "xxh3"}. A .npy without a chosen type may also
-/// contain floats. Throws Error(bad_data), with the place, for a token that does not fit the type. SIGINT, SIGTERM and
-/// SIGHUP terminate the process and leave no file behind.
+/// contain floats. Throws Error(bad_data), with the location, for a token that does not fit the type. SIGINT, SIGTERM
+/// and SIGHUP terminate the process and leave no file behind.
 Json export_tokens(const ExportOptions& options, const IndexedDataset& data, Console& console);
 
 }  // namespace mtl

@@ -64,7 +64,7 @@ GptDataset::GptDataset(std::shared_ptr<const TokenData> data, const GptDatasetOp
 SampleSource GptDataset::describe(std::int64_t index) const {
   SampleSource source;
   source.sample = order_.shuffled(index);
-  const StreamPlace first = order_.first_token(source.sample), last = order_.last_token(source.sample);
+  const TokenLocation first = order_.first_token(source.sample), last = order_.last_token(source.sample);
   for (std::int64_t position = first.position; position <= last.position; ++position)
     source.documents.push_back(order_.sequence_at(position));
   source.first_offset = first.offset;

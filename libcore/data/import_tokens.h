@@ -34,9 +34,9 @@ DataType default_import_type(const std::vector<FlatTokenFile>& inputs);
 
 /// Writes PREFIX.bin, .idx and .json. The inputs' tokens follow each other in order. With a document token, a document
 /// may begin in one input and end in another; without, each input that has tokens is a document. Each document is one
-/// sequence. Reads each input once, and the new .bin twice to write its documents' places; memory use is bounded.
+/// sequence. Reads each input once, and the new .bin twice to write where its documents are; memory use is bounded.
 ///
-/// Throws Error(bad_data), with the place, for an id that is negative, does not fit the type or 32 bits, or is not
+/// Throws Error(bad_data), with the location, for an id that is negative, does not fit the type or 32 bits, or is not
 /// below the vocabulary size, and for a document of more than 2^31 - 1 tokens. SIGINT, SIGTERM and SIGHUP terminate the
 /// process and leave no files behind.
 TokenFilesMade import_tokens(const ImportOptions& options, const std::vector<FlatTokenFile>& inputs, Console& console);

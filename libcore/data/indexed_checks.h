@@ -22,20 +22,20 @@ enum class DataType : std::uint8_t;
 /// A violated rule. The message reads "FILE: what (byte N); remedy".
 class BrokenRule : public Error {
  public:
-  struct Place {
+  struct Violation {
     std::string rule;  // a stable identifier: "header-size", "magic", "version", "type", "counts", "length",
                        // "pointer", "bin-size", "documents", "modes", "integers", "vocabulary", "provenance", "hash"
     std::string file;  // path
     std::optional<std::uint64_t> offset{};  // byte offset of the wrong value; nullopt: concerns the entire file
   };
-  BrokenRule(Place place, const std::string& what, std::string_view remedy)
+  BrokenRule(Violation violation, const std::string& what, std::string_view remedy)
       : Error(Exit::bad_data,
-              cat(place.file, ": ", what, place.offset ? cat(" (byte ", *place.offset, ")") : "", remedy)),
-        place_(std::move(place)) {}
-  const Place& place() const { return place_; }
+              cat(violation.file, ": ", what, violation.offset ? cat(" (byte ", *violation.offset, ")") : "", remedy)),
+        violation_(std::move(violation)) {}
+  const Violation& violation() const { return violation_; }
 
  private:
-  Place place_;
+  Violation violation_;
 };
 
 /// The header's contents, and the results of the checks.

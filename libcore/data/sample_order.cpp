@@ -170,18 +170,18 @@ std::int64_t SampleOrder::stream_token(std::int64_t sample) const {
   return epoch * tokens_per_epoch_ + epoch_start(epoch) + sample % samples_per_epoch_ * options_.seq_length;
 }
 
-StreamPlace SampleOrder::first_token(std::int64_t sample) const {
+TokenLocation SampleOrder::first_token(std::int64_t sample) const {
   // In Megatron-LM's sample index, the first entry is (0, 0) even if the first sequence is empty.
   if (sample == 0 && !is_feistel()) return {0, 0};
   return locate(stream_token(sample));
 }
 
-StreamPlace SampleOrder::last_token(std::int64_t sample) const {
+TokenLocation SampleOrder::last_token(std::int64_t sample) const {
   const std::int64_t last = epochs_ * tokens_per_epoch_ - 1;  // the end of a partial last sample
   return locate(std::min(stream_token(sample) + options_.seq_length, last));
 }
 
-StreamPlace SampleOrder::locate(std::int64_t token) const {
+TokenLocation SampleOrder::locate(std::int64_t token) const {
   const std::int64_t epoch = is_feistel() ? token / tokens_per_epoch_ : 0;
   token -= epoch * tokens_per_epoch_;
   const auto block = std::ranges::upper_bound(tokens_before_, token) - 1;

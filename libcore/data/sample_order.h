@@ -50,11 +50,11 @@ struct SampleOrderOptions {
   std::string name{};  // the data's name in messages
 };
 
-/// A place in the stream over all epochs.
-struct StreamPlace {
+/// Where a token is in the stream over all epochs.
+struct TokenLocation {
   std::int64_t position;  // the sequence's index in the stream
   std::int64_t offset;    // offset within the sequence, in tokens
-  bool operator==(const StreamPlace&) const = default;
+  bool operator==(const TokenLocation&) const = default;
 };
 
 class SampleOrder {
@@ -70,8 +70,8 @@ class SampleOrder {
   /// Returns the sample at `index` in training order: shuffle_index[index].
   std::int64_t shuffled(std::int64_t index) const;
   /// Return where a sample's first token is, and its last token, which is the last input's label.
-  StreamPlace first_token(std::int64_t sample) const;
-  StreamPlace last_token(std::int64_t sample) const;
+  TokenLocation first_token(std::int64_t sample) const;
+  TokenLocation last_token(std::int64_t sample) const;
   /// Returns the sequence at a position in the stream: document_index[position].
   std::int64_t sequence_at(std::int64_t position) const;
 
@@ -88,7 +88,7 @@ class SampleOrder {
   void sum_lengths();
   std::int64_t epoch_start(std::int64_t epoch) const;
   std::int64_t stream_token(std::int64_t sample) const;
-  StreamPlace locate(std::int64_t token) const;
+  TokenLocation locate(std::int64_t token) const;
 
   SequenceLengths lengths_{nullptr, 0};
   SampleOrderOptions options_;

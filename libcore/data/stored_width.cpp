@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kWidest = 8;
 
-/// How often each value occurs among the bytes at each place of 8.
+/// How often each value occurs among the bytes at each position of 8.
 class ByteCounts {
  public:
   explicit ByteCounts(std::span<const std::byte> ids) : bytes_(ids.size()) {
@@ -19,13 +19,13 @@ class ByteCounts {
   }
 
   /// Returns how far the lower and the upper halves of integers of `width` bytes are apart: the largest difference of
-  /// the cumulative distributions of two bytes at the same place in their half (Kolmogorov-Smirnov), 0 to 1.
+  /// the cumulative distributions of two bytes at the same position in their half (Kolmogorov-Smirnov), 0 to 1.
   double distance_of_halves(int width) const {
     double farthest = 0;
-    for (int place = 0; place < width / 2; ++place) {
+    for (int byte = 0; byte < width / 2; ++byte) {
       std::int64_t below = 0;  // of the lower half's bytes, minus those of the upper half's
       for (std::size_t value = 0; value < 256; ++value) {
-        for (int at = place; at < kWidest; at += width) below += counts_[at][value] - counts_[at + width / 2][value];
+        for (int at = byte; at < kWidest; at += width) below += counts_[at][value] - counts_[at + width / 2][value];
         farthest = std::max(farthest, double(std::abs(below)) / samples(width));
       }
     }
@@ -48,7 +48,7 @@ class ByteCounts {
   /// True for padding: ids that are mostly 0 are alike in any width.
   bool are_mostly_zeros() const {
     return std::ranges::all_of(counts_,
-                               [this](const auto& place) { return 2 * kWidest * place[0] > std::int64_t(bytes_); });
+                               [this](const auto& counts) { return 2 * kWidest * counts[0] > std::int64_t(bytes_); });
   }
 
  private:

@@ -60,7 +60,7 @@ template <class T>
 [[noreturn]] void fail_token(const IndexedDataset& data, std::int64_t at, std::int64_t vocab_size) {
   throw BrokenRule(
       {.rule = "vocabulary", .file = data.bin_file().path(), .offset = static_cast<std::uint64_t>(at) * sizeof(T)},
-      cat(describe_place(data, at), ", is ", value_of<T>(stored_at<T>(data, at)),
+      cat(describe_location(data, at), ", is ", value_of<T>(stored_at<T>(data, at)),
           vocab_size < kLargestVocabulary ? cat(", but the ids of the vocabulary are 0 to ", vocab_size - 1)
                                           : ", which no vocabulary has"),
       "; select the tokenizer that made the data, or re-run mtl-preprocess, or copy the file again");
@@ -93,7 +93,7 @@ std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, in
 
 }  // namespace
 
-std::string describe_place(const IndexedDataset& data, std::int64_t token) {
+std::string describe_location(const IndexedDataset& data, std::int64_t token) {
   const std::int64_t sequence = sequence_of(data, token);
   return cat("token ", token - data.token_begin(sequence), " of sequence ", sequence, ", in document ",
              document_of(data, sequence));

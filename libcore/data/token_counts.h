@@ -23,6 +23,6 @@ void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int 
 
 /// Returns where a token is, for messages: "token 3 of sequence 2, in document 1". `token` is its index among all
 /// tokens in the .bin.
-std::string describe_place(const IndexedDataset& data, std::int64_t token);
+std::string describe_location(const IndexedDataset& data, std::int64_t token);
 
 }  // namespace mtl

@@ -37,7 +37,7 @@ Verdict verify_token_files(const std::string& path, const std::optional<Vocabula
   } catch (const BrokenRule& broken) {
     verdict.code = broken.code();
     verdict.message = broken.what();
-    verdict.place = broken.place();
+    verdict.violation = broken.violation();
   } catch (const Error& error) {
     if (error.code() != Exit::bad_data && error.code() != Exit::io) throw;
     verdict.code = error.code();

@@ -22,9 +22,9 @@ std::optional<VocabularySize> recorded_vocabulary_size(const std::string& prefix
 /// The result of checking one .bin and .idx pair.
 struct Verdict {
   std::string prefix;
-  Exit code = Exit::ok;                    // bad_data: a rule is broken; io: a file cannot be read
-  std::string message;                     // about the first fault; empty if `code` is ok
-  std::optional<BrokenRule::Place> place;  // of the first broken rule
+  Exit code = Exit::ok;                            // bad_data: a rule is broken; io: a file cannot be read
+  std::string message;                             // about the first fault; empty if `code` is ok
+  std::optional<BrokenRule::Violation> violation;  // of the first broken rule
   // The rest is complete only if `code` is ok.
   std::int64_t documents = 0, sequences = 0, tokens = 0;
   DataType type{};

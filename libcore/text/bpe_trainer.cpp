@@ -248,9 +248,9 @@ BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training) {
   while (out.tokens.size() < vocab_size && merger.pop(best, training.min_frequency)) {
     const Merge merge{out.tokens[best >> 32], out.tokens[best & 0xFFFFFFFF]};
     out.merges.push_back(merge);
-    auto [place, is_new] = ids.emplace(merge.merged(), static_cast<std::uint32_t>(out.tokens.size()));
-    if (is_new) out.tokens.push_back(place->first);
-    merger.merge(best, place->second);
+    auto [merged, is_new] = ids.emplace(merge.merged(), static_cast<std::uint32_t>(out.tokens.size()));
+    if (is_new) out.tokens.push_back(merged->first);
+    merger.merge(best, merged->second);
     if (training.on_merges && out.merges.size() % 64 == 0) training.on_merges(out.merges.size());
   }
   return out;

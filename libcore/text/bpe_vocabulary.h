@@ -31,19 +31,19 @@ struct Merge {
 /// Merges by rank, stored as lines in merges.txt format. A view is valid until the list changes.
 class MergeList {
  public:
-  std::size_t size() const { return places_.size(); }
-  bool empty() const { return places_.empty(); }
+  std::size_t size() const { return bounds_.size(); }
+  bool empty() const { return bounds_.empty(); }
   Merge operator[](std::size_t rank) const {
-    const Place place = places_[rank];
-    const std::size_t end = rank + 1 < size() ? places_[rank + 1].begin : lines_.size();
-    const std::string_view line(lines_.data() + place.begin, end - place.begin - 1);
-    return {line.substr(0, place.left_size), line.substr(place.left_size + 1)};
+    const Bounds bounds = bounds_[rank];
+    const std::size_t end = rank + 1 < size() ? bounds_[rank + 1].begin : lines_.size();
+    const std::string_view line(lines_.data() + bounds.begin, end - bounds.begin - 1);
+    return {line.substr(0, bounds.left_size), line.substr(bounds.left_size + 1)};
   }
   IndexIterator<MergeList> begin() const { return {*this, 0}; }
   IndexIterator<MergeList> end() const { return {*this, size()}; }
 
   void reserve(std::size_t merges, std::size_t bytes) {
-    places_.reserve(merges);
+    bounds_.reserve(merges);
     lines_.reserve(bytes);
   }
   /// `merge` must not be a view of this list.
@@ -53,18 +53,19 @@ class MergeList {
   /// Appends a merge, given as "left right\n", in which the left token has `left_size` bytes. `line` must not be a view
   /// of this list.
   void push_line(std::string_view line, std::size_t left_size) {
-    places_.push_back({static_cast<std::uint32_t>(lines_.size()), static_cast<std::uint32_t>(left_size)});
+    bounds_.push_back({static_cast<std::uint32_t>(lines_.size()), static_cast<std::uint32_t>(left_size)});
     append_limited(lines_, line);
   }
   /// Returns all merges, one line "left right" each.
   std::string_view lines() const { return lines_; }
 
  private:
-  struct Place {
+  /// Where a merge's line begins in lines_, and the size of its left token.
+  struct Bounds {
     std::uint32_t begin, left_size;
   };
   std::string lines_;
-  std::vector<Place> places_;
+  std::vector<Bounds> bounds_;  // by rank
 };
 
 struct BpeVocabulary {

@@ -125,7 +125,7 @@ bool has_control(std::string_view line) {
   return std::ranges::any_of(line, [](char c) { return byte_of(c) < '\b' || (c > '\r' && c < '\x1B'); });
 }
 
-/// Returns what follows a JSON value, or the place where the value is invalid.
+/// Returns what follows a JSON value, or what begins with the error if the value is invalid.
 std::string_view after_value(std::string_view record) {
   JsonCursor cursor(record);
   try {

@@ -95,8 +95,8 @@ class PretokenTable {
     } else if (!store_long(tokens, values)) {
       return refuse();
     }
-    for (Set* place : {&set, &neighbor(set)}) {
-      for (Pretoken& entry : place->entries) {
+    for (Set* candidate : {&set, &neighbor(set)}) {
+      for (Pretoken& entry : candidate->entries) {
         if (entry.holds(key) || entry.try_write(key, values)) return;
       }
     }

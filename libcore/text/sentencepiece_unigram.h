@@ -10,8 +10,8 @@
 // A word's margin bounds this dependence. It is the difference between the sums of the best and the second best split
 // in exact arithmetic, per rounding step. As long as rounding errors are smaller than the margin (is_safe()), every
 // preceding sum leads to the same split, and the word can be cached. (A sum of n terms has an error of at most n*u,
-// where u is half a unit in the largest sum's last place. Two paths can change places only if their sums differ by at
-// most 2*n*u.)
+// where u is half a unit in the largest sum's last place. Rounding can reverse the order of two paths only if their
+// sums differ by at most 2*n*u.)
 #pragma once
 
 #include <cmath>

@@ -41,15 +41,15 @@ inline void append_limited(std::string& all, std::string_view text) {
 /// view of the list.
 class StringList {
  public:
-  std::size_t size() const { return places_.size(); }
-  std::string_view operator[](std::size_t i) const { return {text_.data() + places_[i].begin, places_[i].size}; }
+  std::size_t size() const { return ranges_.size(); }
+  std::string_view operator[](std::size_t i) const { return {text_.data() + ranges_[i].begin, ranges_[i].size}; }
   /// Memory may be read from the start of a string up to this address.
   const char* readable_end() const { return text_.data() + text_.size(); }
   IndexIterator<StringList> begin() const { return {*this, 0}; }
   IndexIterator<StringList> end() const { return {*this, size()}; }
 
   void reserve(std::size_t strings, std::size_t bytes) {
-    places_.reserve(strings);
+    ranges_.reserve(strings);
     text_.reserve(bytes);
   }
   void push_back(std::string_view text) {
@@ -57,25 +57,26 @@ class StringList {
     set(size() - 1, text);
   }
   /// New strings are empty.
-  void resize(std::size_t strings) { places_.resize(strings); }
+  void resize(std::size_t strings) { ranges_.resize(strings); }
   void set(std::size_t i, std::string_view text) {
     const auto begin = static_cast<std::uint32_t>(text_.size());
     append_limited(text_, text);
-    places_[i] = {begin, static_cast<std::uint32_t>(text.size())};
+    ranges_[i] = {begin, static_cast<std::uint32_t>(text.size())};
   }
   /// Returns the number of the first string equal to `text`, or size().
   std::size_t find(std::string_view text) const {
     std::size_t i = 0;
-    while (i < size() && (places_[i].size != text.size() || (*this)[i] != text)) ++i;
+    while (i < size() && (ranges_[i].size != text.size() || (*this)[i] != text)) ++i;
     return i;
   }
 
  private:
-  struct Place {
+  /// The bytes of text_ that are a string.
+  struct Range {
     std::uint32_t begin = 0, size = 0;
   };
   std::string text_;
-  std::vector<Place> places_;
+  std::vector<Range> ranges_;
 };
 
 }  // namespace mtl

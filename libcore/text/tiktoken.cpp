@@ -71,12 +71,12 @@ class RankReader {
 
   void read_json(std::string_view text) {
     Json list = Json::parse(text);
-    std::int64_t place = 0;
+    std::int64_t index = 0;
     for (const Json& item : list.as_array()) {
-      std::string where = cat(": entry ", place);
-      if (item.at("rank").as_int() != place)
+      std::string where = cat(": entry ", index);
+      if (item.at("rank").as_int() != index)
         fail(Exit::bad_data, path_, where, " has rank ", item.at("rank").as_int(), "; ranks must be in order");
-      put(item.at("token_bytes").as_string(), place++, where);
+      put(item.at("token_bytes").as_string(), index++, where);
     }
   }
 

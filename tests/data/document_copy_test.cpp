@@ -178,7 +178,7 @@ TEST_CASE("merged files record a tokenizer only if all inputs were made with it"
   CHECK(common_tokenizer({data[0].get(), data[1].get()}).is_null());
 }
 
-TEST_CASE("tokens of other types are converted, and those that do not fit are refused by place") {
+TEST_CASE("tokens of other types are converted, and those that do not fit are refused with their location") {
   Folder folder;
   const Documents documents = {{{1, 2}, {127}}, {}, {{3}}};
   for (int code = 1; code <= 8; ++code) {
@@ -209,7 +209,7 @@ TEST_CASE("tokens of other types are converted, and those that do not fit are re
   CHECK(read_documents(folder.path + "mixed") ==
         Documents{documents[0], documents[2], documents[0], documents[1], documents[2], documents[0]});
 
-  // Longer than a block of conversion. The place is right in a later block and in a later range.
+  // Longer than a block of conversion. The location is right in a later block and in a later range.
   std::vector<std::int32_t> tokens(300'000, 65535);
   tokens[299'998] = 65536;
   write_documents(folder.path + "large", DataType::i32, {{{-1}}, {tokens}});

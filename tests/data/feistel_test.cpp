@@ -91,11 +91,10 @@ TEST_CASE("the feistel order returns every cut of an epoch once, and no token tw
   const SampleOrder order = order_of(lengths, kLength, 6 * per_epoch - 5);
   CHECK(order.samples() == 6 * per_epoch);
   CHECK(order.epochs() == 6);
-  const auto token_of = [&](const StreamPlace& place) {
+  const auto token_of = [&](const TokenLocation& at) {
     const auto documents = static_cast<std::int64_t>(lengths.size());
-    CHECK(order.sequence_at(place.position) == place.position % documents);
-    return place.position / documents * tokens + before[static_cast<std::size_t>(place.position % documents)] +
-           place.offset;
+    CHECK(order.sequence_at(at.position) == at.position % documents);
+    return at.position / documents * tokens + before[static_cast<std::size_t>(at.position % documents)] + at.offset;
   };
   std::set<std::int64_t> samples, inputs;
   std::set<std::int64_t> starts;
@@ -132,7 +131,7 @@ TEST_CASE("the feistel order depends on the seed, not on the number of samples")
   CHECK(mix_bits(0x9e3779b97f4a7c15u) == 0xe220a8397b1dcdafu);
   std::vector<std::int64_t> first;
   for (const std::int64_t i : {0, 1, 2, 1000, 1001}) {
-    const StreamPlace at = many.first_token(many.shuffled(i));
+    const TokenLocation at = many.first_token(many.shuffled(i));
     first.insert(first.end(), {at.position, at.offset});
   }
   CHECK(first == std::vector<std::int64_t>{39, 0, 97, 14, 36, 31, 211, 10, 210, 7});

@@ -228,7 +228,7 @@ TEST_CASE("flat tokens: export writes the files that the other tools' code write
   CHECK(test::contains(test::error_of([&] { flat_header(TokenFormat::llm_c, kI32, 5); }, Exit::usage), "not i32"));
 }
 
-TEST_CASE("flat tokens: ids that cannot be stored are refused by place") {
+TEST_CASE("flat tokens: ids that cannot be stored are refused with their location") {
   Folder folder;
   const std::string out = folder.path + "out";
   std::vector<std::int32_t> ids(200'000, 5);
@@ -241,15 +241,15 @@ TEST_CASE("flat tokens: ids that cannot be stored are refused by place") {
     all.format = TokenFormat::nanogpt;
     return test::error_of([&] { import_as(all, out); }, Exit::bad_data);
   };
-  const std::string place = folder.path + "raw.bin: token 199999 (byte 799996) is ";
-  CHECK(starts_with(message(-1, {.raw_type = kI32}), place + "-1, but ids are not negative; "));
-  CHECK(starts_with(message(-1, {.raw_type = kU32}), place + "4294967295, but ids have at most 31 bits; "));
+  const std::string token = folder.path + "raw.bin: token 199999 (byte 799996) is ";
+  CHECK(starts_with(message(-1, {.raw_type = kI32}), token + "-1, but ids are not negative; "));
+  CHECK(starts_with(message(-1, {.raw_type = kU32}), token + "4294967295, but ids have at most 31 bits; "));
   CHECK(starts_with(message(65536, {.raw_type = kI32, .type = DataType::u16}),
-                    place + "65536, which does not fit in u16; choose a larger --token-type"));
+                    token + "65536, which does not fit in u16; choose a larger --token-type"));
   CHECK(starts_with(message(100, {.raw_type = kI32, .vocab_size = 100}),
-                    place + "100, but the ids of the vocabulary are 0 to 99; select the tokenizer"));
+                    token + "100, but the ids of the vocabulary are 0 to 99; select the tokenizer"));
   CHECK(message(-1, {.raw_type = kU32, .type = DataType::i64}) ==
-        place + "4294967295, but ids have at most 31 bits; make the file again, or choose another --input-type");
+        token + "4294967295, but ids have at most 31 bits; make the file again, or choose another --input-type");
   CHECK(message(99, {.raw_type = kI32, .vocab_size = 100}) == "");
   const std::string named =
       test::error_of([&] { import_as({.files = {kGolden + "npy_u2.npy"}, .vocab_size = 5}, out); }, Exit::bad_data);

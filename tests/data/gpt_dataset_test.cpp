@@ -42,12 +42,12 @@ SampleOrderOptions order_options(const Json& entry, std::size_t which, SplitRang
 void check_order(const SampleOrder& order, const Json& want) {
   CHECK(order.epochs() == want.at("num_epochs").as_int());
   REQUIRE(order.samples() == want.at("num_samples").as_int());
-  std::vector<std::int32_t> documents, places;
+  std::vector<std::int32_t> documents, sample_index;
   for (std::int64_t i = 0; i < order.positions(); ++i)
     documents.push_back(static_cast<std::int32_t>(order.sequence_at(i)));
-  const auto add = [&](const StreamPlace& place) {
-    places.push_back(static_cast<std::int32_t>(place.position));
-    places.push_back(static_cast<std::int32_t>(place.offset));
+  const auto add = [&](const TokenLocation& at) {
+    sample_index.push_back(static_cast<std::int32_t>(at.position));
+    sample_index.push_back(static_cast<std::int32_t>(at.offset));
   };
   std::vector<std::uint32_t> shuffle;
   for (std::int64_t sample = 0; sample < order.samples(); ++sample) {
@@ -57,7 +57,7 @@ void check_order(const SampleOrder& order, const Json& want) {
   }
   add(order.last_token(order.samples() - 1));
   golden::check_array<std::int32_t>(documents, want.at("document_index"));
-  golden::check_array<std::int32_t>(places, want.at("sample_index"));
+  golden::check_array<std::int32_t>(sample_index, want.at("sample_index"));
   golden::check_array<std::uint32_t>(shuffle, want.at("shuffle_index"));
 }
 

@@ -70,7 +70,7 @@ TEST_CASE("repair: refuses files in which something else is wrong, and leaves th
       repair_index(prefix, folder.path + "out.idx");
       FAIL("accepted");
     } catch (const BrokenRule& broken) {
-      CHECK(broken.place().rule == rule);
+      CHECK(broken.violation().rule == rule);
     }
     CHECK_FALSE(file_exists(folder.path + "out.idx"));
     // The advice for the wrong pointer is not to repair, because that would not work.
@@ -101,7 +101,7 @@ TEST_CASE("repair: refuses files in which something else is wrong, and leaves th
   idx = broken_pointer;
   store(idx, kDocumentIndices + 8, std::int64_t{9});
   expect_refused(idx, "documents");
-  idx = sound;  // sequences 1 and 3, with one token each, change places in the .bin
+  idx = sound;  // sequences 1 and 3, with one token each, are exchanged in the .bin
   store(idx, kPointers + 8, std::int64_t{24});
   store(idx, kPointers + 24, std::int64_t{12});
   expect_refused(idx, "pointer");

@@ -200,11 +200,11 @@ std::string with_field(std::string idx, std::size_t at, T value) {
 }
 
 /// Returns which rule the files break first, and where: rule, file extension, byte.
-std::string broken_place(const std::string& prefix) {
+std::string violation_of(const std::string& prefix) {
   try {
     IndexedDataset data(prefix);
   } catch (const BrokenRule& error) {
-    const auto& [rule, file, offset] = error.place();
+    const auto& [rule, file, offset] = error.violation();
     const std::string what = error.what();
     const bool is_advised =
         what.find("re-run mtl-preprocess") != std::string::npos || what.find("mtl-data repair") != std::string::npos;
@@ -216,14 +216,14 @@ std::string broken_place(const std::string& prefix) {
 
 }  // namespace
 
-TEST_CASE("every broken rule of the format has its message and its place") {
+TEST_CASE("every broken rule of the format has its message and its byte") {
   Folder folder;
   write_corpus(folder.path + "good", DataType::u16);
   const std::string idx = read_file(folder.path + "good.idx"), bin = read_file(folder.path + "good.bin");
   REQUIRE(idx.size() == 34 + 3 * 12 + 4 * 8);
   CHECK(open_error(write_files(folder, idx, bin)) == "");
   struct Case {
-    std::string idx, bin, place, message;
+    std::string idx, bin, violation, message;
   };
   const Case cases[] = {
       {"", bin, "header-size idx 0", "the header needs 34 bytes, but the file has 0"},
@@ -266,9 +266,9 @@ TEST_CASE("every broken rule of the format has its message and its place") {
   for (const Case& test : cases) {
     const std::string prefix = write_files(folder, test.idx, test.bin), message = open_error(prefix);
     CAPTURE(message);
-    CHECK(broken_place(prefix) == test.place);
+    CHECK(violation_of(prefix) == test.violation);
     CHECK(message.find(test.message) != std::string::npos);
-    CHECK(message.find(cat(" (byte ", split(test.place, ' ').back(), ")")) != std::string::npos);
+    CHECK(message.find(cat(" (byte ", split(test.violation, ' ').back(), ")")) != std::string::npos);
   }
   CHECK_THROWS_AS(IndexedDataset(folder.path + "absent"), Error);
 }
@@ -311,21 +311,24 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
   const LongFiles files(folder);
   const std::size_t pointers = 34 + 4 * LongFiles::kSequences, documents = pointers + 8 * LongFiles::kSequences;
   for (const std::size_t i : {0, 1, 4094, 4095, 4096, 4097, 8191, 8192, 9998, 9999}) {
-    const auto place = [&](const std::string& broken) { return broken_place(write_files(folder, broken, files.bin)); };
-    CHECK(place(with_field(files.idx, 34 + 4 * i, std::int32_t{-1})) == cat("length idx ", 34 + 4 * i));
-    CHECK(place(with_field(files.idx, pointers + 8 * i, std::int64_t{-4})) == cat("pointer idx ", pointers + 8 * i));
+    const auto violation = [&](const std::string& broken) {
+      return violation_of(write_files(folder, broken, files.bin));
+    };
+    CHECK(violation(with_field(files.idx, 34 + 4 * i, std::int32_t{-1})) == cat("length idx ", 34 + 4 * i));
+    CHECK(violation(with_field(files.idx, pointers + 8 * i, std::int64_t{-4})) ==
+          cat("pointer idx ", pointers + 8 * i));
     const std::string shorter = with_field(files.idx, 34 + 4 * i, std::int32_t{1});
-    CHECK(place(shorter) ==
+    CHECK(violation(shorter) ==
           (i == 9999 ? cat("bin-size bin ", files.bin.size() - 2) : cat("pointer idx ", pointers + 8 * (i + 1))));
   }
   REQUIRE(files.documents == 8000);
   for (const std::size_t i : {1, 4095, 4096, 4097, 7998}) {
-    const auto place = [&](std::int64_t value) {
-      return broken_place(write_files(folder, with_field(files.idx, documents + 8 * i, value), files.bin));
+    const auto violation = [&](std::int64_t value) {
+      return violation_of(write_files(folder, with_field(files.idx, documents + 8 * i, value), files.bin));
     };
-    CHECK(place(-1) == cat("documents idx ", documents + 8 * i));
-    CHECK(place(10001) == cat("documents idx ", documents + 8 * i));
-    CHECK(place(10000) == cat("documents idx ", documents + 8 * (i + 1)));  // the next entry is less than this one
+    CHECK(violation(-1) == cat("documents idx ", documents + 8 * i));
+    CHECK(violation(10001) == cat("documents idx ", documents + 8 * i));
+    CHECK(violation(10000) == cat("documents idx ", documents + 8 * (i + 1)));  // the next entry is less than this one
   }
   // The pointers are consistent with the lengths but point far beyond the end of the .bin.
   std::string hostile = files.idx;
@@ -335,7 +338,7 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
     hostile = with_field(std::move(hostile), pointers + 8 * i, pointer);
     pointer += std::int64_t{2} * INT32_MAX;
   }
-  CHECK(broken_place(write_files(folder, hostile, files.bin)) == cat("bin-size bin ", files.bin.size()));
+  CHECK(violation_of(write_files(folder, hostile, files.bin)) == cat("bin-size bin ", files.bin.size()));
 }
 
 TEST_CASE("tokens of every type keep their sign") {

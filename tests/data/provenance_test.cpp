@@ -93,9 +93,9 @@ TEST_CASE("provenance: each number and each hash that is recorded is compared") 
       FAIL_CHECK("accepted");
     } catch (const BrokenRule& rule) {
       const bool is_hash = contains(key, "xxh3");
-      CHECK(rule.place().rule == (is_hash ? "hash" : "provenance"));
-      CHECK(rule.place().file == (is_hash ? cat(prefix, ".", std::string(key, 3)) : path));
-      if (!is_hash) CHECK(rule.place().offset == read_file(path).find(cat('"', key, '"')));
+      CHECK(rule.violation().rule == (is_hash ? "hash" : "provenance"));
+      CHECK(rule.violation().file == (is_hash ? cat(prefix, ".", std::string(key, 3)) : path));
+      if (!is_hash) CHECK(rule.violation().offset == read_file(path).find(cat('"', key, '"')));
     }
   }
   write_file_atomic(path, "{}");

@@ -14,12 +14,12 @@ using namespace mtl;
 
 namespace {
 
-/// Calls check_token_range; returns the place and message of its error, or "".
+/// Calls check_token_range; returns the rule, byte and message of its error, or "".
 std::string range_error(const std::string& prefix, std::int64_t vocab_size, int threads) {
   try {
     check_token_range(IndexedDataset(prefix), vocab_size, threads);
   } catch (const BrokenRule& error) {
-    return cat(error.place().rule, " ", error.place().offset.value(), " ", error.what());
+    return cat(error.violation().rule, " ", error.violation().offset.value(), " ", error.what());
   }
   return "";
 }
@@ -41,7 +41,7 @@ TEST_CASE("token counts are the same with any number of threads, in every type")
   CHECK(count_tokens(IndexedDataset(folder.path + "empty"), 3).empty());
 }
 
-TEST_CASE("the first token beyond the vocabulary is reported with its place") {
+TEST_CASE("the first token beyond the vocabulary is reported with its location") {
   Folder folder;
   const std::string prefix = folder.path + "data";
   write_documents(prefix, DataType::u16, {{{1, 2}, {3}}, {}, {{4, 5, 60000}, {70}}});

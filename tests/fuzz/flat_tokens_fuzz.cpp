@@ -1,7 +1,7 @@
 // Reads arbitrary bytes as a flat token file. Expects an error, or token files that contain the same ids.
 //
-// The first byte chooses the document token's place, the next one its id, the third how a file without header is read:
-// its type, or that it must have a header.
+// The first byte chooses the document token's position, the next one its id, the third how a file without header is
+// read: its type, or that it must have a header.
 #include <unistd.h>
 
 #include <cstddef>

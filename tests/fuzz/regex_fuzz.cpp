@@ -12,16 +12,16 @@ namespace {
 std::vector<std::size_t> ends_of_pieces(const mtl::SplitStep& step, std::string_view text) {
   auto splitter = mtl::make_splitter({step});
   splitter->start(text);
-  std::vector<std::size_t> places{0};
+  std::vector<std::size_t> offsets{0};
   const char* ends[5];
   while (std::size_t count = splitter->next(ends)) {
     for (std::size_t i = 0; i < count; ++i) {
-      places.push_back(static_cast<std::size_t>(ends[i] - text.data()));
-      if (places.back() <= places[places.size() - 2]) std::abort();  // an empty piece would loop forever
+      offsets.push_back(static_cast<std::size_t>(ends[i] - text.data()));
+      if (offsets.back() <= offsets[offsets.size() - 2]) std::abort();  // an empty piece would loop forever
     }
   }
-  if (places.back() != text.size()) std::abort();
-  return places;
+  if (offsets.back() != text.size()) std::abort();
+  return offsets;
 }
 
 }  // namespace

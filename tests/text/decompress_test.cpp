@@ -45,9 +45,9 @@ const std::string& sample_text() {
 /// Returns sample_text() in a format. Compressing it takes longer than most tests do.
 const std::string& stored_sample(const Format& format) {
   static std::map<std::string, std::string> stored;
-  const auto [place, is_new] = stored.try_emplace(format.name);
-  if (is_new) place->second = format.compress(sample_text());
-  return place->second;
+  const auto [known, is_new] = stored.try_emplace(format.name);
+  if (is_new) known->second = format.compress(sample_text());
+  return known->second;
 }
 
 }  // namespace
@@ -121,9 +121,9 @@ TEST_CASE("decompress: trailing data is refused") {
   for (const Format& format : kFormats) {
     CAPTURE(format.name);
     std::string whole = format.compress("text");
-    std::string place = cat("data ends at byte ", whole.size(), ", but other data follows");
+    std::string message = cat("data ends at byte ", whole.size(), ", but other data follows");
     for (const char* rest : {"x", "xyz", "{\"text\": \"plain text\"}\n"}) {
-      CHECK_THROWS_WITH_AS(file.read(whole + rest), doctest::Contains(place.c_str()), Error);
+      CHECK_THROWS_WITH_AS(file.read(whole + rest), doctest::Contains(message.c_str()), Error);
     }
   }
   // The advice works: what it keeps can be read.

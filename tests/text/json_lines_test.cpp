@@ -55,7 +55,7 @@ TEST_CASE("lines: every batch size yields the same lines and numbers") {
   }
 }
 
-TEST_CASE("lines: a line that is too long is an error with its place, for any batch size") {
+TEST_CASE("lines: a line that is too long is an error with its line number, for any batch size") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lines";
   for (std::size_t length : {99, 100, 101, 1000}) {

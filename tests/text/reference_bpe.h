@@ -111,9 +111,9 @@ class ReferenceBpe {
 
   const std::vector<std::int32_t>& tokens_of(const std::string& piece) {
     if (cache_.size() > max_cached_words_) cache_.clear();
-    auto [place, is_new] = cache_.try_emplace(piece);
-    if (is_new) place->second = merge(piece);
-    return place->second;
+    auto [known, is_new] = cache_.try_emplace(piece);
+    if (is_new) known->second = merge(piece);
+    return known->second;
   }
 
   std::vector<char> classes_;

@@ -25,10 +25,10 @@ Json to_json(const Verdict& verdict) {
     out.set("provenance", verdict.provenance >= ProvenanceCheck::counts);
     return out.set("hashes", verdict.provenance == ProvenanceCheck::content);
   }
-  const auto& place = verdict.place;
-  out.set("rule", place ? Json(place->rule) : Json());
-  out.set("file", place ? Json(place->file) : Json());
-  out.set("offset", place && place->offset ? Json(*place->offset) : Json());
+  const auto& violation = verdict.violation;
+  out.set("rule", violation ? Json(violation->rule) : Json());
+  out.set("file", violation ? Json(violation->file) : Json());
+  out.set("offset", violation && violation->offset ? Json(*violation->offset) : Json());
   return out.set("message", verdict.message);
 }
 
@@ -47,8 +47,8 @@ std::string summary_of(const Verdict& verdict) {
 
 std::string to_text(const Verdict& verdict) {
   if (verdict.code == Exit::ok) return cat(verdict.prefix, ": sound: ", summary_of(verdict), "\n");
-  if (!verdict.place) return cat(verdict.prefix, ": cannot be read\n");
-  const auto& [rule, file, offset] = *verdict.place;
+  if (!verdict.violation) return cat(verdict.prefix, ": cannot be read\n");
+  const auto& [rule, file, offset] = *verdict.violation;
   return cat(verdict.prefix, ": broken: rule ", rule, ", ", offset ? cat("byte ", *offset, " of ") : "", file, "\n");
 }
 
