@@ -67,7 +67,7 @@ const OtherEncoding* find_other_encoding(std::string_view head);
 /// Throws Error(bad_data) that names `path` and how to convert the file if its `text` has such an encoding.
 void refuse_other_encoding(const std::string& path, std::string_view text);
 
-/// Decodes bytes that arrive in pieces, holding back incomplete characters.
+/// Decodes bytes that arrive in parts, holding back incomplete characters.
 class Utf8Stream {
  public:
   /// Returns all characters that `bytes` complete. Invalid bytes become U+FFFD.

@@ -16,52 +16,52 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// Writes pieces from many files to one file. Multiple threads first gather small pieces in a buffer, because each copy
-/// may have to wait for the disk.
+/// Writes ranges of bytes from many files to one file. Multiple threads first gather small ranges in a buffer, because
+/// each copy may have to wait for the disk.
 class Gatherer {
  public:
   Gatherer(OutputFile& out, int threads, const CopyProgress& progress)
       : out_(out), threads_(threads), progress_(progress) {}
 
-  void add(Bytes piece) {
-    while (gathered_ + piece.size() > kBuffer) {
-      // Write a piece larger than the buffer directly, in buffer-sized parts, and gather only the remainder.
+  void add(Bytes range) {
+    while (gathered_ + range.size() > kBuffer) {
+      // Write a range larger than the buffer directly, in buffer-sized parts, and gather only the remainder.
       if (gathered_ > 0) flush();
-      if (piece.size() <= kBuffer) break;
-      out_.write(piece.data(), kBuffer);
+      if (range.size() <= kBuffer) break;
+      out_.write(range.data(), kBuffer);
       progress_(kBuffer);
-      piece = piece.subspan(kBuffer);
+      range = range.subspan(kBuffer);
     }
-    if (piece.empty()) return;
-    pieces_.push_back(piece);
-    ends_.push_back(gathered_ += piece.size());
-    if (pieces_.size() == kPieces) flush();
+    if (range.empty()) return;
+    ranges_.push_back(range);
+    ends_.push_back(gathered_ += range.size());
+    if (ranges_.size() == kRanges) flush();
   }
 
   void flush() {
     buffer_.resize(gathered_);
-    const int parts = pieces_.size() < kScattered ? 1 : threads_;
-    for_each_part(parts, std::ssize(pieces_), [&](int, std::int64_t begin, std::int64_t end) {
+    const int parts = ranges_.size() < kScattered ? 1 : threads_;
+    for_each_part(parts, std::ssize(ranges_), [&](int, std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        std::memcpy(buffer_.data() + ends_[i] - pieces_[i].size(), pieces_[i].data(), pieces_[i].size());
+        std::memcpy(buffer_.data() + ends_[i] - ranges_[i].size(), ranges_[i].data(), ranges_[i].size());
       }
     });
     out_.write(buffer_.data(), gathered_);
     progress_(gathered_);
-    pieces_.clear();
+    ranges_.clear();
     ends_.clear();
     gathered_ = 0;
   }
 
  private:
   static constexpr std::size_t kBuffer = 8 << 20;
-  static constexpr std::size_t kPieces = 1 << 18;  // flush after this many pieces
-  static constexpr std::size_t kScattered = 64;    // a single thread copies fewer pieces
+  static constexpr std::size_t kRanges = 1 << 18;  // flush after this many ranges
+  static constexpr std::size_t kScattered = 64;    // a single thread copies fewer ranges
 
   OutputFile& out_;
   int threads_;
   const CopyProgress& progress_;
-  std::vector<Bytes> pieces_;
+  std::vector<Bytes> ranges_;
   std::vector<std::size_t> ends_;
   std::size_t gathered_ = 0;
   std::vector<std::byte> buffer_;

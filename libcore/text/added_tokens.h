@@ -33,9 +33,9 @@ class TokenFinder {
   explicit TokenFinder(std::vector<AddedToken> tokens);
   bool empty() const { return tokens_.empty(); }
 
-  /// Calls use_text(piece) for each non-empty piece between tokens and use_token(id) for each token, in text order. A
-  /// whitespace token with lstrip may lie within whitespace that the previous token took (rstrip). We then do the same
-  /// as Hugging Face's library: drop the token, or throw Error(bad_data) where the library aborts.
+  /// Calls use_text(part) for each non-empty part of the text between tokens and use_token(id) for each token, in text
+  /// order. A whitespace token with lstrip may lie within whitespace that the previous token took (rstrip). We then do
+  /// the same as Hugging Face's library: drop the token, or throw Error(bad_data) where the library aborts.
   template <class UseText, class UseToken>
   void cut(std::string_view text, UseText&& use_text, UseToken&& use_token) const {
     std::size_t done = 0;
@@ -77,7 +77,7 @@ class AddedTokenEncoder : public Encoder {
       : plain_(std::move(plain)), finder_(finder) {}
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     finder_.cut(
-        text, [&](std::string_view piece) { plain_->append(piece, ids); }, [&](std::int32_t id) { ids.push_back(id); });
+        text, [&](std::string_view part) { plain_->append(part, ids); }, [&](std::int32_t id) { ids.push_back(id); });
   }
 
  private:

@@ -19,7 +19,7 @@ class BpeEncoder : public Encoder {
         splitter_(std::move(splitter)),
         tables_(memory == EncoderMemory::large ? model.pretoken_tables() : std::make_shared<PretokenTables>(6)),
         table_(tables_->current()),
-        long_pieces_(memory == EncoderMemory::large ? 12 : 2) {}
+        long_parts_(memory == EncoderMemory::large ? 12 : 2) {}
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     text_end_ = text.data() + text.size();
@@ -28,9 +28,9 @@ class BpeEncoder : public Encoder {
     count_ = 0;  // an exception may have left parts of an earlier text
     while (!text.empty()) {
       std::size_t count = splitter_ ? splitter_->next(ends_) : split_pretokens(text, ends_);
-      const char* piece = text.data();
-      for (std::size_t i = 0; i < count; piece = ends_[i++]) add_piece(piece, ends_[i], ids);
-      text.remove_prefix(piece - text.data());
+      const char* pretoken = text.data();
+      for (std::size_t i = 0; i < count; pretoken = ends_[i++]) add_pretoken(pretoken, ends_[i], ids);
+      text.remove_prefix(pretoken - text.data());
     }
     append_parts(ids);
   }
@@ -42,39 +42,40 @@ class BpeEncoder : public Encoder {
 
   /// A part of a pre-token that is encoded separately.
   struct Part {
-    PieceKey key;  // for a short part; for a long one, key.low is its length
-    Set* set;      // the table's set for the key; null for a long part
+    PretokenKey key;  // for a short part; for a long one, key.low is its length
+    Set* set;         // the table's set for the key; null for a long part
     const char* at;
   };
 
-  void add_piece(const char* piece, const char* end, std::vector<std::int32_t>& ids) {
-    std::size_t length = end - piece;
-    if (length <= PieceKey::kMaxBytes) [[likely]] {
-      PieceKey key = PieceKey::of(piece, length, text_end_ - piece >= 16);
+  void add_pretoken(const char* begin, const char* end, std::vector<std::int32_t>& ids) {
+    std::size_t length = end - begin;
+    if (length <= PretokenKey::kMaxBytes) [[likely]] {
+      PretokenKey key = PretokenKey::of(begin, length, text_end_ - begin >= 16);
       if (key.is_ascii()) [[likely]]
-        return add_part(key, &table_->set_of(key), piece, ids);
+        return add_part(key, &table_->set_of(key), begin, ids);
     }
-    // Cuts the piece before non-ASCII characters that no merge can cross. (Merges can cross the boundary between nearly
-    // any two ASCII characters.) Does not cut if entire pieces may be tokens, because a part could be mistaken for one.
-    for (const char* at = piece + 1; at < end && !model_.has_whole_pieces(); ++at) {
+    // Cuts the pre-token before non-ASCII characters that no merge can cross. (Merges can cross the boundary between
+    // nearly any two ASCII characters.) Does not cut if entire pre-tokens may be tokens, because a part could be
+    // mistaken for one.
+    for (const char* at = begin + 1; at < end && !model_.has_whole_pretokens(); ++at) {
       bool begins_character = byte_of(*at) >= 0xC0;
       if (!begins_character || model_.may_merge(at[-1], *at)) continue;
-      add_part(piece, at, ids);
-      piece = at;
+      add_part(begin, at, ids);
+      begin = at;
     }
-    add_part(piece, end, ids);
+    add_part(begin, end, ids);
   }
 
   void add_part(const char* at, const char* end, std::vector<std::int32_t>& ids) {
     std::size_t length = end - at;
-    if (length > PieceKey::kMaxBytes) return add_part({length, 0}, nullptr, at, ids);
-    PieceKey key = PieceKey::of(at, length, text_end_ - at >= 16);
+    if (length > PretokenKey::kMaxBytes) return add_part({length, 0}, nullptr, at, ids);
+    PretokenKey key = PretokenKey::of(at, length, text_end_ - at >= 16);
     add_part(key, &table_->set_of(key), at, ids);
   }
 
   /// Queues a part and prefetches its set. When the batch is full, looks up all its parts; by then, the cache lines
   /// have arrived.
-  void add_part(PieceKey key, Set* set, const char* at, std::vector<std::int32_t>& ids) {
+  void add_part(PretokenKey key, Set* set, const char* at, std::vector<std::int32_t>& ids) {
     __builtin_prefetch(set);
     parts_[count_++] = {key, set, at};
     if (count_ == kBatch) append_parts(ids);
@@ -112,21 +113,21 @@ class BpeEncoder : public Encoder {
       const std::span<const std::int32_t> known = table_->tokens_of(*entry);
       return tokens_.assign(known.begin(), known.end());
     }
-    model_.encode_piece({part.at, part.key.length()}, scratch_, tokens_);
+    model_.encode_pretoken({part.at, part.key.length()}, scratch_, tokens_);
     table_->add(*part.set, part.key, tokens_);
   }
 
-  void encode_long_part(std::string_view piece) {
-    if (long_pieces_.find(piece, tokens_)) return;
-    model_.encode_piece(piece, scratch_, tokens_);
-    long_pieces_.put(piece, tokens_);
+  void encode_long_part(std::string_view part) {
+    if (long_parts_.find(part, tokens_)) return;
+    model_.encode_pretoken(part, scratch_, tokens_);
+    long_parts_.put(part, tokens_);
   }
 
   const BpeModel& model_;
   std::unique_ptr<Splitter> splitter_;  // null: GPT-2's pattern
   std::shared_ptr<PretokenTables> tables_;
   std::shared_ptr<PretokenTable> table_;
-  LongPieceCache long_pieces_;
+  LongPretokenCache long_parts_;
   MergeScratch scratch_;
   std::vector<std::int32_t> tokens_;
   const char* text_end_ = nullptr;

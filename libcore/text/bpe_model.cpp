@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kShortPiece = 128;
+constexpr std::size_t kShortPretoken = 128;
 
 /// No UTF-8 text has the other 13 bytes. Vocabularies whose alphabet is what occurs in their corpus, such as that of
 /// GPT-NeoX, have no tokens for them.
@@ -161,26 +161,26 @@ void BpeModel::set_byte_pairs() {
   }
 }
 
-void BpeModel::encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
-  if (!whole_pieces_.empty()) {
-    if (auto found = whole_pieces_.find(piece); found != whole_pieces_.end()) {
+void BpeModel::encode_pretoken(std::string_view pretoken, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
+  if (!whole_pretokens_.empty()) {
+    if (auto found = whole_pretokens_.find(pretoken); found != whole_pretokens_.end()) {
       out.push_back(found->second);
       return;
     }
   }
-  if (piece.size() <= kShortPiece) {
-    encode_short(piece, out);
+  if (pretoken.size() <= kShortPretoken) {
+    encode_short(pretoken, out);
   } else {
-    encode_long(piece, scratch, out);
+    encode_long(pretoken, scratch, out);
   }
 }
 
-void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& out) const {
-  std::uint32_t tokens[kShortPiece];
-  std::uint64_t pairs[kShortPiece];  // pairs[i]: pairs_.find(tokens[i], tokens[i + 1])
-  std::size_t count = piece.size();
-  for (std::size_t i = 0; i < count; ++i) tokens[i] = byte_tokens_[byte_of(piece[i])];
-  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = byte_pairs_[byte_pair(piece[i], piece[i + 1])];
+void BpeModel::encode_short(std::string_view pretoken, std::vector<std::int32_t>& out) const {
+  std::uint32_t tokens[kShortPretoken];
+  std::uint64_t pairs[kShortPretoken];  // pairs[i]: pairs_.find(tokens[i], tokens[i + 1])
+  std::size_t count = pretoken.size();
+  for (std::size_t i = 0; i < count; ++i) tokens[i] = byte_tokens_[byte_of(pretoken[i])];
+  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = byte_pairs_[byte_pair(pretoken[i], pretoken[i + 1])];
   while (count > 1) {
     std::size_t best = 0;
     std::uint64_t pair = pairs[0];
@@ -200,11 +200,11 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
   out.insert(out.end(), tokens, tokens + count);
 }
 
-void BpeModel::encode_long(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
-  if (piece.size() >= MergeScratch::kNone)
-    fail(Exit::bad_data, "a pre-token has ", piece.size(), " bytes, more than the limit of 4 GiB");
-  auto byte_token = [&](std::uint32_t at) { return byte_tokens_[byte_of(piece[at])]; };
-  merge_symbols(piece.size(), byte_token, pairs_, scratch, [](auto...) {});
+void BpeModel::encode_long(std::string_view pretoken, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
+  if (pretoken.size() >= MergeScratch::kNone)
+    fail(Exit::bad_data, "a pre-token has ", pretoken.size(), " bytes, more than the limit of 4 GiB");
+  auto byte_token = [&](std::uint32_t at) { return byte_tokens_[byte_of(pretoken[at])]; };
+  merge_symbols(pretoken.size(), byte_token, pairs_, scratch, [](auto...) {});
   scratch.for_each([&](std::uint32_t token) { out.push_back(static_cast<std::int32_t>(token)); });
   scratch.release_if_large();
 }

@@ -188,7 +188,7 @@ BpeVocabulary start_vocabulary(const BpeTraining& training) {
 }  // namespace
 
 void WordCounts::add_text(std::string_view text) {
-  for_each_pretoken(text, [&](std::string_view piece) { add_word(piece, 1); });
+  for_each_pretoken(text, [&](std::string_view pretoken) { add_word(pretoken, 1); });
 }
 
 void WordCounts::add(const WordCounts& other) {

@@ -22,7 +22,7 @@ std::string rules_text(const TokenizerJson& parts) {
     if (auto* regex = std::get_if<SplitRegex>(&step)) out += regex->regex->pattern();
     if (parts.split.size() > 1) out += "\n";
   }
-  if (parts.split.empty()) out += "one piece";
+  if (parts.split.empty()) out += "one piece";  // one pre-token; recorded hashes depend on this text
   if (parts.is_nfc) out += " nfc";
   if (parts.add_prefix_space) out += " prefix space";
   if (parts.ignore_merges) out += " whole";
@@ -48,10 +48,10 @@ class HfTokenizer::HfEncoder : public Encoder {
     ids.insert(ids.end(), parts.first.begin(), parts.first.end());
     owner_.raw_finder_.cut(
         text,
-        [&](std::string_view piece) {
-          if (parts.is_nfc) piece = owner_.nfc_.normalize(piece, normalized_);
+        [&](std::string_view between) {
+          if (parts.is_nfc) between = owner_.nfc_.normalize(between, normalized_);
           owner_.normalized_finder_.cut(
-              piece, [&](std::string_view words) { append_words(words, ids); }, put);
+              between, [&](std::string_view words) { append_words(words, ids); }, put);
         },
         put);
     ids.insert(ids.end(), parts.last.begin(), parts.last.end());
@@ -83,7 +83,7 @@ HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
   if (parts_.ignore_merges) {
     for (std::size_t id = 0; id < parts_.vocabulary.tokens.size(); ++id) {
       const std::string_view token = parts_.vocabulary.tokens[id];
-      if (!token.empty()) model_.add_whole_piece(token_bytes(token), static_cast<std::int32_t>(id));
+      if (!token.empty()) model_.add_whole_pretoken(token_bytes(token), static_cast<std::int32_t>(id));
     }
   }
   make_finders(companions.split_special_tokens);

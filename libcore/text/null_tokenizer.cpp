@@ -16,21 +16,21 @@ namespace {
 
 constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max();
 
-/// Returns the start of a piece, for messages. (A piece can be an entire document.)
-std::string excerpt(std::string_view piece) {
+/// Returns the start of a text that is not an id, for messages. (It can be an entire document.)
+std::string excerpt(std::string_view text) {
   constexpr std::size_t kMaxBytes = 80;
-  if (piece.size() <= kMaxBytes) return std::string(piece);
+  if (text.size() <= kMaxBytes) return std::string(text);
   std::size_t length = kMaxBytes;
-  while (length > 0 && (byte_of(piece[length]) & 0xC0) == 0x80) --length;  // between characters
-  return cat(piece.substr(0, length), "...");
+  while (length > 0 && (byte_of(text[length]) & 0xC0) == 0x80) --length;  // between characters
+  return cat(text.substr(0, length), "...");
 }
 
 /// Replaces decimal digits and whitespace in any script with ASCII digits and blanks. Returns nothing if there is any
 /// other non-ASCII character.
-std::optional<std::string> to_ascii(std::string_view piece) {
+std::optional<std::string> to_ascii(std::string_view text) {
   constexpr CategorySet kDigits = category_set(Category::Nd);
   std::string out;
-  for (const char *at = piece.data(), *end = at + piece.size(); at < end;) {
+  for (const char *at = text.data(), *end = at + text.size(); at < end;) {
     const Utf8Char next = next_utf8(at, end);
     at += next.length;
     if (next.code < 0x80) {
@@ -68,13 +68,13 @@ class NullEncoder : public Encoder {
   }
 
  private:
-  std::int32_t id_of(std::string_view piece) const {
-    std::optional<std::int64_t> id = parse_int(piece);
+  std::int32_t id_of(std::string_view text) const {
+    std::optional<std::int64_t> id = parse_int(text);
     if (!id) {
-      if (const auto plain = to_ascii(piece)) id = parse_int(*plain);
+      if (const auto plain = to_ascii(text)) id = parse_int(*plain);
     }
     if (!id)
-      fail(Exit::bad_data, "\"", excerpt(piece),
+      fail(Exit::bad_data, "\"", excerpt(text),
            "\" is not a token id; for NullTokenizer, write whole numbers separated by single spaces");
     check_id(*id, vocab_size_);
     return static_cast<std::int32_t>(*id);

@@ -1,8 +1,8 @@
 // Megatron-LM's NullTokenizer: text consists of decimal ids separated by single spaces.
 //
-// Accepts every id that Python's int() accepts (`007`, `+5`, `1_000`). Throws Error(bad_data) for an empty piece, and
-// for an id outside the vocabulary. (Megatron-LM writes such an id if it fits the .bin file's data type.) The default
-// end-of-document token is vocab_size - 1, as in Megatron-LM since v0.13.
+// Accepts every id that Python's int() accepts (`007`, `+5`, `1_000`). Throws Error(bad_data) for an empty id (two
+// spaces in a row), and for an id outside the vocabulary. (Megatron-LM writes such an id if it fits the .bin file's
+// data type.) The default end-of-document token is vocab_size - 1, as in Megatron-LM since v0.13.
 #pragma once
 
 #include "text/tokenizer.h"

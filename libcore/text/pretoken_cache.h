@@ -1,9 +1,9 @@
-// Caches for pieces of text and their tokens. Words repeat, so few pieces ever reach the merge loop.
+// Caches for pre-tokens and their tokens. Words repeat, so few pre-tokens ever reach the merge loop.
 //
-// Caches have a fixed size. A PieceTable stores pieces of up to 15 bytes, in entries whose type the encoder defines.
-// There is one table per thread. A new piece evicts the older of the two pieces in its set. Byte-level BPE has one
-// PretokenTable for all threads (text/pretoken_table.h), and one LongPieceCache per thread for longer pieces, such as
-// indentation, rulers and names.
+// Caches have a fixed size. Byte-level BPE has one PretokenTable for all threads (text/pretoken_table.h), and one
+// LongPretokenCache per thread for pre-tokens of more than 15 bytes, such as indentation, rulers and names.
+// SentencePiece does not have pre-tokens: its encoders cache words (text/sentencepiece_encoder.h) of up to 15 bytes in
+// a WordTable, one per thread, whose keys are PretokenKeys, too.
 #pragma once
 
 #include <array>
@@ -18,27 +18,27 @@
 
 namespace mtl {
 
-/// A short piece as a number: its bytes, then zeros, and its length in the last byte. Different pieces have different
-/// keys.
-struct PieceKey {
+/// A short pre-token or word as a number: its bytes, then zeros, and its length in the last byte. Different strings
+/// have different keys.
+struct PretokenKey {
   static constexpr std::size_t kMaxBytes = 15;
   std::uint64_t low = 0, high = 0;
 
-  /// `length` is at most kMaxBytes. `readable` means that 16 bytes may be read at `piece`.
-  static PieceKey of(const char* piece, std::size_t length, bool readable) {
-    PieceKey key;
+  /// `length` is at most kMaxBytes. `readable` means that 16 bytes may be read at `pretoken`.
+  static PretokenKey of(const char* pretoken, std::size_t length, bool readable) {
+    PretokenKey key;
     if (readable) [[likely]] {
-      std::memcpy(&key, piece, 16);
+      std::memcpy(&key, pretoken, 16);
       key.low &= kLowMasks[length];
       key.high &= kHighMasks[length];
     } else {
-      std::memcpy(&key, piece, length);
+      std::memcpy(&key, pretoken, length);
     }
     key.high |= std::uint64_t{length} << 56;
     return key;
   }
   /// `= default` would branch between the halves.
-  bool operator==(const PieceKey& other) const { return ((low ^ other.low) | (high ^ other.high)) == 0; }
+  bool operator==(const PretokenKey& other) const { return ((low ^ other.low) | (high ^ other.high)) == 0; }
   std::size_t length() const { return high >> 56; }
   std::uint64_t hash() const {
     std::uint64_t mixed = low ^ high * 0xC2B2AE3D27D4EB4Fu;
@@ -48,7 +48,7 @@ struct PieceKey {
   bool is_ascii() const { return ((low | (high & ~std::uint64_t{0} >> 8)) & 0x8080808080808080) == 0; }
 
  private:
-  /// By length: a mask of the bytes that a piece fills in each half.
+  /// By length: a mask of the bytes that a key's string fills in each half.
   static constexpr auto kLowMasks = [] {
     std::array<std::uint64_t, kMaxBytes + 1> masks{};
     for (std::size_t n = 0; n <= kMaxBytes; ++n) masks[n] = n < 8 ? (std::uint64_t{1} << 8 * n) - 1 : ~std::uint64_t{0};
@@ -61,20 +61,21 @@ struct PieceKey {
   }();
 };
 
-/// Entries, which have a member `PieceKey key`, in sets of two.
+/// Words in entries whose type the encoder defines, with a member `PretokenKey key`, in sets of two. A new word evicts
+/// the older of the two words in its set.
 template <class Entry>
-class PieceTable {
+class WordTable {
  public:
   struct alignas(64) Set {
     Entry entries[2];  // the newer one first
 
     /// Selects one of the two entries without a branch, which would be unpredictable.
-    const Entry* find(const PieceKey& key) const {
+    const Entry* find(const PretokenKey& key) const {
       const Entry& entry = entries[entries[0].key == key ? 0 : 1];
       return entry.key == key ? &entry : nullptr;
     }
     /// Evicts the older of the two entries, and returns a new entry for `key`. The caller must set its other members.
-    Entry& push(const PieceKey& key) {
+    Entry& push(const PretokenKey& key) {
       entries[1] = entries[0];
       entries[0].key = key;
       return entries[0];
@@ -82,35 +83,36 @@ class PieceTable {
   };
 
   /// Allocates 2^bits sets.
-  explicit PieceTable(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits, "a word table") {}
+  explicit WordTable(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits, "a word table") {}
 
-  Set& set_of(const PieceKey& key) { return sets_[key.hash() >> shift_]; }
+  Set& set_of(const PretokenKey& key) { return sets_[key.hash() >> shift_]; }
 
  private:
   int shift_;
   BigArray<Set> sets_;
 };
 
-/// Caches pieces of up to kMaxBytes bytes with any number of tokens. A new piece evicts the one in its slot.
-class LongPieceCache {
+/// Caches pre-tokens of up to kMaxBytes bytes with any number of tokens. A new pre-token evicts the one in its slot.
+class LongPretokenCache {
  public:
   /// Allocates 2^bits slots.
-  explicit LongPieceCache(int bits) : mask_((std::size_t{1} << bits) - 1), slots_(mask_ + 1, "a table of long words") {}
+  explicit LongPretokenCache(int bits)
+      : mask_((std::size_t{1} << bits) - 1), slots_(mask_ + 1, "a table of long words") {}
 
-  /// If `piece` is cached, appends its tokens and returns true.
-  bool find(std::string_view piece, std::vector<std::int32_t>& out) const {
-    if (piece.size() > kMaxBytes) return false;
-    const Slot& slot = slots_[slot_of(piece)];
-    if (std::string_view(slot.bytes, slot.length) != piece) return false;
+  /// If `pretoken` is cached, appends its tokens and returns true.
+  bool find(std::string_view pretoken, std::vector<std::int32_t>& out) const {
+    if (pretoken.size() > kMaxBytes) return false;
+    const Slot& slot = slots_[slot_of(pretoken)];
+    if (std::string_view(slot.bytes, slot.length) != pretoken) return false;
     out.insert(out.end(), slot.tokens, slot.tokens + slot.count);
     return true;
   }
-  void put(std::string_view piece, std::span<const std::int32_t> tokens) {
-    if (piece.size() > kMaxBytes || tokens.size() > kMaxBytes) return;
-    Slot& slot = slots_[slot_of(piece)];
-    slot.length = static_cast<std::uint8_t>(piece.size());
+  void put(std::string_view pretoken, std::span<const std::int32_t> tokens) {
+    if (pretoken.size() > kMaxBytes || tokens.size() > kMaxBytes) return;
+    Slot& slot = slots_[slot_of(pretoken)];
+    slot.length = static_cast<std::uint8_t>(pretoken.size());
     slot.count = static_cast<std::uint8_t>(tokens.size());
-    std::memcpy(slot.bytes, piece.data(), piece.size());
+    std::memcpy(slot.bytes, pretoken.data(), pretoken.size());
     std::memcpy(slot.tokens, tokens.data(), tokens.size_bytes());
   }
 
@@ -121,7 +123,7 @@ class LongPieceCache {
     char bytes[kMaxBytes];
     std::int32_t tokens[kMaxBytes];
   };
-  std::size_t slot_of(std::string_view piece) const { return hash_bytes(piece.data(), piece.size()) & mask_; }
+  std::size_t slot_of(std::string_view pretoken) const { return hash_bytes(pretoken.data(), pretoken.size()) & mask_; }
   std::size_t mask_;
   BigArray<Slot> slots_;
 };

@@ -1,9 +1,10 @@
-// A cache of short pieces and their tokens, shared by all of a model's encoders, so that no thread encodes a piece that
-// another thread has already encoded.
+// A cache of short pre-tokens and their tokens, shared by all of a model's encoders, so that no thread encodes a
+// pre-token that another thread has already encoded.
 //
 // An entry is written once and never changes, so readers take no lock. The key's upper half is stored last and is never
-// zero, so a thread that reads it sees the entire entry. We count pieces for which there is no room. After many such
-// pieces, encoders switch to a new, empty table (PretokenTables::replace()), because the kind of text may have changed.
+// zero, so a thread that reads it sees the entire entry. We count pre-tokens for which there is no room. After many
+// of them, encoders switch to a new, empty table (PretokenTables::replace()), because the kind of text may have
+// changed.
 #pragma once
 
 #include <atomic>
@@ -17,21 +18,21 @@
 
 namespace mtl {
 
-/// A piece and its tokens or, if there are more than kMaxTokens, where to find them in the table. Two entries fill a
-/// cache line.
+/// A pre-token and its tokens or, if there are more than kMaxTokens, where to find them in the table. Two entries fill
+/// a cache line.
 class Pretoken {
  public:
   static constexpr std::size_t kMaxTokens = 4;
 
   bool is_free() { return std::atomic_ref(high_).load(std::memory_order_relaxed) == 0; }
   /// Returns true if this is the entry for `key`. Returns false while another thread is writing it.
-  bool holds(const PieceKey& key) {
+  bool holds(const PretokenKey& key) {
     const std::uint64_t high = std::atomic_ref(high_).load(std::memory_order_acquire);
     const std::uint64_t low = std::atomic_ref(low_).load(std::memory_order_relaxed);
     return ((high ^ key.high) | (low ^ key.low)) == 0;  // no branch between the halves
   }
   /// Writes `values` into a free entry. Returns false if the entry is not free.
-  bool try_write(const PieceKey& key, std::span<const std::int32_t, kMaxTokens> values) {
+  bool try_write(const PretokenKey& key, std::span<const std::int32_t, kMaxTokens> values) {
     constexpr std::uint64_t kBeingWritten = 1;  // a length of 0, which no key in a table has
     std::uint64_t high = 0;
     if (!std::atomic_ref(high_).compare_exchange_strong(high, kBeingWritten, std::memory_order_relaxed)) return false;
@@ -64,7 +65,7 @@ class PretokenTable {
     Pretoken entries[2];
 
     /// Selects one of the two entries without a branch, which would be unpredictable.
-    const Pretoken* find(const PieceKey& key) {
+    const Pretoken* find(const PretokenKey& key) {
       Pretoken& entry = entries[entries[0].holds(key) ? 0 : 1];
       return entry.holds(key) ? &entry : nullptr;
     }
@@ -76,9 +77,9 @@ class PretokenTable {
         sets_(std::size_t{1} << bits, "a word table"),
         long_tokens_(std::size_t{1} << bits, "the tokens of a word table") {}
 
-  Set& set_of(const PieceKey& key) { return sets_[key.hash() >> shift_]; }
-  /// Looks in the neighboring set for a piece that find() did not find in its own. Only a full set overflows.
-  const Pretoken* find_displaced(Set& set, const PieceKey& key) {
+  Set& set_of(const PretokenKey& key) { return sets_[key.hash() >> shift_]; }
+  /// Looks in the neighboring set for a pre-token that find() did not find in its own. Only a full set overflows.
+  const Pretoken* find_displaced(Set& set, const PretokenKey& key) {
     return set.entries[1].is_free() ? nullptr : neighbor(set).find(key);
   }
   std::span<const std::int32_t> tokens_of(const Pretoken& entry) const {
@@ -86,9 +87,9 @@ class PretokenTable {
     return entry.holds_tokens() ? std::span(values, entry.count()) : long_tokens_.span().subspan(values[2], values[1]);
   }
 
-  /// Adds a piece to its set or to the neighboring one. If there is no room, only counts the piece. The length and the
-  /// number of tokens must not be 0.
-  void add(Set& set, const PieceKey& key, std::span<const std::int32_t> tokens) {
+  /// Adds a pre-token to its set or to the neighboring one. If there is no room, only counts the pre-token. The length
+  /// and the number of tokens must not be 0.
+  void add(Set& set, const PretokenKey& key, std::span<const std::int32_t> tokens) {
     std::int32_t values[Pretoken::kMaxTokens] = {-1, -1, -1, -1};
     if (tokens.size() <= Pretoken::kMaxTokens) {
       std::copy(tokens.begin(), tokens.end(), values);
@@ -102,7 +103,7 @@ class PretokenTable {
     }
     refuse();
   }
-  /// True if encoding pieces again for lack of room has cost about as much as filling a new table.
+  /// True if encoding pre-tokens again for lack of room has cost about as much as filling a new table.
   bool is_exhausted() const { return refused_.load(std::memory_order_relaxed) > sets_.size() / 2; }
 
  private:

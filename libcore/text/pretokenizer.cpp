@@ -1,6 +1,6 @@
 // Processes 64 bytes at a time. SIMD finds the classes of ASCII characters, one bit per byte. Characters beyond ASCII
 // are looked up one by one, and all of their bytes get the same class. Bitwise operations on these masks find where
-// pieces start. Only contractions require reading the text again.
+// pre-tokens start. Only contractions require reading the text again.
 #include "text/pretokenizer.h"
 
 #include <bit>
@@ -114,10 +114,10 @@ inline int contraction_length(const char* at, const char* end) {
   return first == 'l' && second == 'l' ? 3 : 0;
 }
 
-/// Finds where pieces start, block after block.
-class PieceStarts {
+/// Finds where pre-tokens start, block after block.
+class PretokenStarts {
  public:
-  /// Returns one bit per byte in the block, set where a piece starts. `next_is_space`: the byte after the block is
+  /// Returns one bit per byte in the block, set where a pre-token starts. `next_is_space`: the byte after the block is
   /// whitespace.
   HWY_INLINE std::uint64_t find(const BlockBits& bits, bool next_is_space, const char* block, const char* end) {
     const std::uint64_t others = ~(bits.letters | bits.numbers | bits.spaces);
@@ -181,7 +181,7 @@ HWY_INLINE std::size_t write_addresses(std::uint64_t bits, const char* block, co
 std::size_t split_blocks(std::string_view text, std::span<const char*> ends) {
   const char* end = text.data() + text.size();
   std::size_t count = 0;
-  PieceStarts starts;
+  PretokenStarts starts;
   Overhang overhang;
   if (text.empty() || ends.empty()) return 0;
   BlockBits here = classify(text.data(), end, overhang);

@@ -2,10 +2,10 @@
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// A piece is a contraction; otherwise a run of letters, of numbers or of other characters, including one preceding
-// blank if there is one; otherwise whitespace. If another character follows the whitespace, the piece excludes the last
-// whitespace character. That character starts the next run if it is a blank, and is a separate piece otherwise. The
-// concatenated pieces equal the text. Bytes that are not UTF-8 count as other characters.
+// A pre-token is a contraction; otherwise a run of letters, of numbers or of other characters, including one preceding
+// blank if there is one; otherwise whitespace. If another character follows the whitespace, the pre-token excludes the
+// last whitespace character. That character starts the next run if it is a blank, and is a separate pre-token
+// otherwise. The concatenated pre-tokens equal the text. Bytes that are not UTF-8 count as other characters.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace mtl {
 
-/// Splits `text` from the start and writes the end of each piece, until `ends` is full or the text ends. Returns the
-/// number of pieces. The remaining text starts at ends[count - 1].
+/// Splits `text` from the start and writes the end of each pre-token, until `ends` is full or the text ends. Returns
+/// the number of pre-tokens. The remaining text starts at ends[count - 1].
 std::size_t split_pretokens(std::string_view text, std::span<const char*> ends);
 
-/// Calls `use(piece)` for every piece in the text.
+/// Calls `use(pretoken)` for every pre-token in the text.
 template <class Use>
 void for_each_pretoken(std::string_view text, Use&& use) {
   const char* ends[256];

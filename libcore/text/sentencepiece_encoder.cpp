@@ -16,7 +16,7 @@ using Kind = SentencePiece::Kind;
 /// line.
 struct KnownWord {
   static constexpr std::size_t kMaxPieces = 10;
-  PieceKey key;
+  PretokenKey key;
   std::uint32_t count = 0;
   float margin = 0;
   std::int32_t pieces[kMaxPieces] = {};
@@ -55,7 +55,7 @@ class WordEncoder : public Encoder {
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     segmenter_.normalizer().normalize(text, normalized_);
-    normalized_.reserve(16);  // PieceKey::of reads 16 bytes at a word's start
+    normalized_.reserve(16);  // PretokenKey::of reads 16 bytes at a word's start
     words_.begin_text();
     const std::size_t text_begin = ids.size();
     for (std::string_view remaining = normalized_.view(); !remaining.empty();) {
@@ -68,8 +68,8 @@ class WordEncoder : public Encoder {
  private:
   bool append_known(std::string_view word, std::vector<std::int32_t>& ids) {
     set_ = nullptr;
-    if (word.size() > PieceKey::kMaxBytes) return false;
-    key_ = PieceKey::of(word.data(), word.size(), true);
+    if (word.size() > PretokenKey::kMaxBytes) return false;
+    key_ = PretokenKey::of(word.data(), word.size(), true);
     set_ = &cache_.set_of(key_);
     const KnownWord* entry = set_->find(key_);
     if (entry == nullptr || !words_.is_safe(entry->margin)) return false;
@@ -100,9 +100,9 @@ class WordEncoder : public Encoder {
 
   const SentencePieceSegmenter& segmenter_;
   Words words_;
-  PieceTable<KnownWord> cache_;
-  PieceKey key_;
-  PieceTable<KnownWord>::Set* set_ = nullptr;  // the current word's set; null for a long one
+  WordTable<KnownWord> cache_;
+  PretokenKey key_;
+  WordTable<KnownWord>::Set* set_ = nullptr;  // the current word's set; null for a long one
   SentencePieceNormalizer::Result normalized_;
   std::vector<std::int32_t> pieces_;
 };

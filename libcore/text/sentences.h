@@ -18,7 +18,7 @@
 // or in lower case. So the two splitters differ on abbreviations that only one of them knows, and on words that follow
 // these. Punkt also ends a sentence before the ASCII marks ) " ; } ] * : @ ' ( { [ ! ?, where this splitter requires
 // whitespace. Punkt does not know curly quotes, ends a sentence at ? and ! in quotes regardless of the next word, ends
-// a sentence after the 1. in a list, and has no rule for blank lines. Megatron-LM first cuts text into pieces of
+// a sentence after the 1. in a list, and has no rule for blank lines. Megatron-LM first cuts text into parts of
 // 1,000,000 characters, which ends a sentence at each cut; this splitter does not cut text.
 #pragma once
 

@@ -115,7 +115,7 @@ const char* number_end(const SplitRules& rules, const char* at, const char* end)
   return at;
 }
 
-/// Returns the end of the whitespace piece that starts at `at`.
+/// Returns the end of the whitespace pre-token that starts at `at`.
 const char* space_end(const char* at, const char* end) {
   const char* last = at;      // where its last character begins
   const char* line_end = at;  // after its last line end
@@ -168,7 +168,7 @@ std::optional<SplitRules> find_split_rules(std::string_view pattern) {
   return {};
 }
 
-const char* split_piece(const SplitRules& rules, const char* at, const char* end) {
+const char* pretoken_end(const SplitRules& rules, const char* at, const char* end) {
   if (rules.contractions == Contractions::first) {
     if (const char* found = contraction_end(at, end); found > at) return found;
   }

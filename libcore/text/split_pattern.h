@@ -1,7 +1,7 @@
 // A hand-written splitter for the family of split patterns that current tokenizers use (Llama 3 and cl100k, Qwen,
 // o200k, Mistral, Megatron-LM's v1 and v2).
 //
-// A pattern in the family is a list of alternatives. The first one that matches at the start of a piece applies:
+// A pattern in the family is a list of alternatives. The first one that matches at the start of a pre-token applies:
 //
 //   (?i:'s|'t|'re|'ve|'m|'ll|'d)            a contraction; only with Contractions::first
 //   [^\r\n\p{L}\p{N}]?\p{L}+                letters, after at most one character other than line ends and numbers
@@ -26,7 +26,7 @@ inline constexpr const char* kGpt2Pattern =
 struct SplitRules {
   enum class Contractions { none, first, last } contractions = Contractions::first;
   bool cased = false;         // words end where lower case changes to upper case
-  bool three_digits = true;   // numbers have up to three digits; otherwise, each digit is a piece
+  bool three_digits = true;   // numbers have up to three digits; otherwise, each digit is a pre-token
   bool with_slashes = false;  // slashes may follow other characters, as line ends do
   bool operator==(const SplitRules&) const = default;
 };
@@ -37,7 +37,7 @@ std::string pattern_of(const SplitRules& rules);
 /// regular expressions.
 std::optional<SplitRules> find_split_rules(std::string_view pattern);
 
-/// Returns the end of the piece that starts at `at`, in (at, end]. at < end must be true.
-const char* split_piece(const SplitRules& rules, const char* at, const char* end);
+/// Returns the end of the pre-token that starts at `at`, in (at, end]. at < end must be true.
+const char* pretoken_end(const SplitRules& rules, const char* at, const char* end);
 
 }  // namespace mtl

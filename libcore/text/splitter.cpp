@@ -11,20 +11,21 @@ namespace mtl {
 
 namespace {
 
-/// A splitter whose pieces depend only on the text from their start on.
-template <class PieceEnd>
+/// A splitter whose pre-tokens depend only on the text from their start on. end_of_(at, end) returns where the
+/// pre-token at `at` ends.
+template <class EndOf>
 class PlainSplitter : public Splitter {
  public:
-  explicit PlainSplitter(PieceEnd piece_end) : piece_end_(std::move(piece_end)) {}
+  explicit PlainSplitter(EndOf end_of) : end_of_(std::move(end_of)) {}
   void start(std::string_view text) override { at_ = text.data(), end_ = at_ + text.size(); }
   std::size_t next(std::span<const char*> ends) override {
     std::size_t count = 0;
-    while (at_ < end_ && count < ends.size()) ends[count++] = at_ = piece_end_(at_, end_);
+    while (at_ < end_ && count < ends.size()) ends[count++] = at_ = end_of_(at_, end_);
     return count;
   }
 
  private:
-  PieceEnd piece_end_;
+  EndOf end_of_;
   const char* at_ = nullptr;
   const char* end_ = nullptr;
 };
@@ -72,7 +73,7 @@ class RegexSplitter : public Splitter {
   Regex::Match match_{0, 0};  // the current or the next one
 };
 
-/// Splits each of one splitter's pieces with another splitter.
+/// Splits each of one splitter's pre-tokens with another splitter.
 class ChainSplitter : public Splitter {
  public:
   ChainSplitter(std::unique_ptr<Splitter> outer, std::unique_ptr<Splitter> inner)
@@ -91,9 +92,9 @@ class ChainSplitter : public Splitter {
       std::size_t more = inner_->next(ends.subspan(count));
       count += more;
       if (more > 0) continue;
-      if (used_ == held_) held_ = outer_->next(pieces_), used_ = 0;
+      if (used_ == held_) held_ = outer_->next(outer_ends_), used_ = 0;
       if (held_ == 0) break;
-      const char* end = pieces_[used_++];
+      const char* end = outer_ends_[used_++];
       inner_->start(std::string_view(begin_, end));
       begin_ = end;
     }
@@ -102,7 +103,7 @@ class ChainSplitter : public Splitter {
 
  private:
   std::unique_ptr<Splitter> outer_, inner_;
-  std::array<const char*, 64> pieces_;  // ends of `held_` outer pieces, of which `used_` have been started
+  std::array<const char*, 64> outer_ends_;  // of `held_` outer pre-tokens, of which `used_` have been started
   std::size_t used_ = 0, held_ = 0;
   const char* begin_ = nullptr;
 };
@@ -119,15 +120,15 @@ const char* digits_end(bool one_by_one, const char* at, const char* end) {
   return at;
 }
 
-template <class PieceEnd>
-std::unique_ptr<Splitter> plain_splitter(PieceEnd piece_end) {
-  return std::make_unique<PlainSplitter<PieceEnd>>(std::move(piece_end));
+template <class EndOf>
+std::unique_ptr<Splitter> plain_splitter(EndOf end_of) {
+  return std::make_unique<PlainSplitter<EndOf>>(std::move(end_of));
 }
 
 std::unique_ptr<Splitter> make_step(const SplitStep& step) {
   if (std::holds_alternative<SplitGpt2>(step)) return std::make_unique<Gpt2Splitter>();
   if (auto* rules = std::get_if<SplitRules>(&step))
-    return plain_splitter([rules = *rules](const char* at, const char* end) { return split_piece(rules, at, end); });
+    return plain_splitter([rules = *rules](const char* at, const char* end) { return pretoken_end(rules, at, end); });
   if (auto* digits = std::get_if<SplitDigits>(&step)) {
     return plain_splitter(
         [one = digits->one_by_one](const char* at, const char* end) { return digits_end(one, at, end); });

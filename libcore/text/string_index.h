@@ -48,16 +48,16 @@ class StringIndex {
   /// A string to look up. Nearly all tokens are short, and short strings are compared as two numbers.
   struct Key {
     Key(std::string_view string, const char* readable_end)
-        : text(string), is_short(text.size() <= PieceKey::kMaxBytes) {
+        : text(string), is_short(text.size() <= PretokenKey::kMaxBytes) {
       if (is_short)
-        piece = PieceKey::of(text.data(), text.size(), readable_end != nullptr && readable_end - text.data() >= 16);
-      hash = is_short ? piece.hash() : hash_bytes(text.data(), text.size());
+        bytes = PretokenKey::of(text.data(), text.size(), readable_end != nullptr && readable_end - text.data() >= 16);
+      hash = is_short ? bytes.hash() : hash_bytes(text.data(), text.size());
     }
     std::uint32_t tag() const { return static_cast<std::uint32_t>(hash) & ~(kNumbers - 1); }
 
     std::string_view text;
     bool is_short;
-    PieceKey piece;
+    PretokenKey bytes;  // if is_short
     std::uint64_t hash;
   };
 
@@ -73,7 +73,7 @@ class StringIndex {
     const std::string_view stored = strings_[(slot & (kNumbers - 1)) - 1];
     if (stored.size() != key.text.size()) return false;
     if (!key.is_short) return stored == key.text;
-    return PieceKey::of(stored.data(), stored.size(), strings_.readable_end() - stored.data() >= 16) == key.piece;
+    return PretokenKey::of(stored.data(), stored.size(), strings_.readable_end() - stored.data() >= 16) == key.bytes;
   }
 
   const StringList& strings_;

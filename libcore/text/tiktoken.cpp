@@ -137,7 +137,7 @@ BpeModel make_model(const std::vector<std::string>& ranks, std::int64_t first_id
     byte_tokens[byte] = found->second;
   }
   BpeModel model(byte_tokens, find_merges(ranks, ids));
-  for (const auto& [bytes, id] : ids) model.add_whole_piece(std::string(bytes), static_cast<std::int32_t>(id));
+  for (const auto& [bytes, id] : ids) model.add_whole_pretoken(std::string(bytes), static_cast<std::int32_t>(id));
   return model;
 }
 

@@ -1,6 +1,6 @@
-// Megatron-LM's TikTokenizer: byte-level BPE by rank. A piece that is a token becomes that token. Otherwise, the
-// adjacent pair that spells the token with the lowest rank, or the leftmost such pair, is merged repeatedly until no
-// pair spells a token.
+// Megatron-LM's TikTokenizer: byte-level BPE by rank. A pre-token that is a token becomes that token. Otherwise,
+// the adjacent pair that spells the token with the lowest rank, or the leftmost such pair, is merged repeatedly until
+// no pair spells a token.
 //
 // The file is either a JSON list as in Megatron-LM, [{"rank": 0, "token_bytes": base64, "token_str": ...}, ...], with
 // rank i at index i, or a tiktoken file, whose lines consist of base64, a blank and the rank. Ids 0 to

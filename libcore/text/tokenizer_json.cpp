@@ -140,7 +140,7 @@ class Reader {
     SplitStep step = with_prefix([&] { return split_step(regex); }, path_, ": ");
     std::string behavior = value.string_or("behavior", "");
     bool invert = value.bool_or("invert", false);
-    // `invert` has no effect if both matches and the text between them are pieces. Patterns with a hand-written
+    // `invert` has no effect if both matches and the text between them are pre-tokens. Patterns with a hand-written
     // splitter match all text, so nothing is removed.
     bool removes_nothing = behavior == "Removed" && invert && !std::holds_alternative<SplitRegex>(step);
     if (behavior != "Isolated" && !removes_nothing)

@@ -14,11 +14,11 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 1 << 20;          // decoded or stored bytes for which a thread is worthwhile
+constexpr std::size_t kGroupBytes = 1 << 20;          // decoded or stored bytes for which a thread is worthwhile
 constexpr std::size_t kFrameBytes = 32u << 20;        // decoded bytes in a frame that a thread decodes in one go
 constexpr std::size_t kStoredFrameBytes = 16u << 20;  // stored bytes in such a frame
-constexpr std::size_t kPiecesBytes = 256u << 20;      // all pieces in progress, except the last one
-constexpr int kPieceWindowLog = 27;                   // 128 MiB: what `zstd -22 --ultra` uses
+constexpr std::size_t kGroupsBytes = 256u << 20;      // all groups in progress, except the last one
+constexpr int kGroupWindowLog = 27;                   // 128 MiB: what `zstd -22 --ultra` uses
 
 struct FreeContext {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
@@ -33,19 +33,19 @@ Context make_context(int window_log) {
 }
 
 /// Complete frames in memory and their decoder.
-class Piece {
+class FrameGroup {
  public:
   /// `content_bytes`: declared by the frames, or a guess. `damage_message`: the error message for damaged frames.
-  Piece(std::string stored, std::size_t content_bytes, std::string damage_message)
+  FrameGroup(std::string stored, std::size_t content_bytes, std::string damage_message)
       : stored_(std::move(stored)), content_bytes_(content_bytes), damage_message_(std::move(damage_message)) {}
 
-  /// Decodes up to about kFrameBytes, in blocks of up to kPieceBytes. If the frames declare their size, decodes them
+  /// Decodes up to about kFrameBytes, in blocks of up to kGroupBytes. If the frames declare their size, decodes them
   /// completely. Returns no blocks at the end.
   std::deque<std::string> next() {
     std::deque<std::string> blocks;
-    if (context_ == nullptr) context_ = make_context(kPieceWindowLog);
+    if (context_ == nullptr) context_ = make_context(kGroupWindowLog);
     for (std::size_t used = 0; used < kFrameBytes && !is_done();) {
-      std::string block(std::clamp(content_bytes_ - std::min(used, content_bytes_), kMinBlockBytes, kPieceBytes), '\0');
+      std::string block(std::clamp(content_bytes_ - std::min(used, content_bytes_), kMinBlockBytes, kGroupBytes), '\0');
       block.resize(fill(block));
       used += block.size();
       if (!block.empty()) blocks.push_back(std::move(block));
@@ -58,7 +58,7 @@ class Piece {
 
   bool is_done() const { return is_frame_done_ && taken_ == stored_.size(); }
 
-  /// Decodes into the block until it is full or the piece ends. Returns the number of bytes.
+  /// Decodes into the block until it is full or the frames end. Returns the number of bytes.
   std::size_t fill(std::string& block) {
     std::size_t used = 0;
     while (used < block.size() && !is_done()) {
@@ -82,7 +82,7 @@ class Piece {
   bool is_frame_done_ = false;
 };
 
-/// Gathers frames of moderate size into pieces, which threads decode. Decodes every other frame as a stream. The output
+/// Gathers frames of moderate size into groups, which threads decode. Decodes every other frame as a stream. The output
 /// is in file order.
 class ZstdSource : public FileSource {
  public:
@@ -97,9 +97,9 @@ class ZstdSource : public FileSource {
         if (std::size_t got = read_stream(buffer, bytes)) return got;
         continue;
       }
-      while (pieces_.size() < threads_ && pieces_bytes_ < kPiecesBytes && start_piece()) {
+      while (groups_.size() < threads_ && groups_bytes_ < kGroupsBytes && start_group()) {
       }
-      if (!pieces_.empty()) {
+      if (!groups_.empty()) {
         next_content();
         continue;
       }
@@ -109,8 +109,8 @@ class ZstdSource : public FileSource {
     }
   }
 
-  struct PendingPiece {
-    std::unique_ptr<Piece> piece;
+  struct PendingGroup {
+    std::unique_ptr<FrameGroup> group;
     std::future<std::deque<std::string>> content;  // its first part; the rest is decoded on demand
     std::size_t bytes;                             // the larger of decoded and stored bytes
   };
@@ -131,18 +131,18 @@ class ZstdSource : public FileSource {
   }
 
   void next_content() {
-    PendingPiece& first = pieces_.front();
-    content_ = first.content.valid() ? first.content.get() : first.piece->next();
+    PendingGroup& first = groups_.front();
+    content_ = first.content.valid() ? first.content.get() : first.group->next();
     if (!content_.empty()) return;
-    pieces_bytes_ -= first.bytes;
-    pieces_.pop_front();
+    groups_bytes_ -= first.bytes;
+    groups_.pop_front();
   }
 
   /// Starts decoding the file's next frames. Returns false unless whole_frame() accepts the first one.
-  bool start_piece() {
+  bool start_group() {
     std::string stored;
     std::size_t content_bytes = 0;
-    while (content_bytes < kPieceBytes && stored.size() < kPieceBytes) {  // skippable frames have no content
+    while (content_bytes < kGroupBytes && stored.size() < kGroupBytes) {  // skippable frames have no content
       std::optional<Frame> frame = whole_frame();
       if (!frame) break;
       stored += file_->available().substr(0, frame->stored_bytes);
@@ -151,10 +151,10 @@ class ZstdSource : public FileSource {
     }
     if (stored.empty()) return false;
     const std::size_t bytes = std::max(content_bytes, stored.size());
-    auto piece = std::make_unique<Piece>(std::move(stored), content_bytes, damage_message());
-    auto content = std::async(std::launch::async, [piece = piece.get()] { return piece->next(); });
-    pieces_bytes_ += bytes;
-    pieces_.push_back({std::move(piece), std::move(content), bytes});
+    auto group = std::make_unique<FrameGroup>(std::move(stored), content_bytes, damage_message());
+    auto content = std::async(std::launch::async, [group = group.get()] { return group->next(); });
+    groups_bytes_ += bytes;
+    groups_.push_back({std::move(group), std::move(content), bytes});
     return true;
   }
 
@@ -166,7 +166,7 @@ class ZstdSource : public FileSource {
     file_->fill_to(kHeaderBytes);
     std::string_view head = file_->available();
     if (const unsigned id = ZSTD_getDictID_fromFrame(head.data(), head.size()); id != 0) fail_dictionary(id);
-    if (!begins_zstd(head) || window_log(head) > kPieceWindowLog) return {};
+    if (!begins_zstd(head) || window_log(head) > kGroupWindowLog) return {};
     unsigned long long content = ZSTD_getFrameContentSize(head.data(), head.size());
     const bool is_known = content != ZSTD_CONTENTSIZE_UNKNOWN;
     if (content == ZSTD_CONTENTSIZE_ERROR || (is_known && content > kFrameBytes)) return {};
@@ -222,9 +222,9 @@ class ZstdSource : public FileSource {
   }
 
   std::size_t threads_;
-  std::deque<PendingPiece> pieces_;  // in file order
-  std::size_t pieces_bytes_ = 0;
-  std::deque<std::string> content_;  // decoded blocks of the first piece
+  std::deque<PendingGroup> groups_;  // in file order
+  std::size_t groups_bytes_ = 0;
+  std::deque<std::string> content_;  // decoded blocks of the first group
   std::size_t taken_ = 0;            // of its first block
   Context context_;
   bool in_stream_ = false;  // in the middle of a frame that is decoded as a stream

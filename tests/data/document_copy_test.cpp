@@ -63,14 +63,14 @@ void append_modes(const std::string& prefix, const std::string& modes) {
 
 }  // namespace
 
-TEST_CASE("copying the pieces of a data set in order reproduces the data set") {
+TEST_CASE("copying all ranges of a data set in order reproduces the data set") {
   Folder folder;
   write_documents(folder.path + "all", DataType::u16, random_documents(500, 2000, 1));
   const IndexedDataset all(folder.path + "all");
   copy(folder.path + "whole", all, list_of({{&all, 0, 500}}));
   CHECK(same_files(folder.path + "whole", folder.path + "all"));
-  copy(folder.path + "pieces", all, list_of({{&all, 0, 3}, {&all, 3, 3}, {&all, 3, 17}, {&all, 17, 500}}));
-  CHECK(same_files(folder.path + "pieces", folder.path + "all"));
+  copy(folder.path + "ranges", all, list_of({{&all, 0, 3}, {&all, 3, 3}, {&all, 3, 17}, {&all, 17, 500}}));
+  CHECK(same_files(folder.path + "ranges", folder.path + "all"));
   const DocumentList singles{500, [&](std::int64_t i) { return DocumentRange{&all, i, i + 1}; }};
   copy(folder.path + "singles", all, singles, 3);
   CHECK(same_files(folder.path + "singles", folder.path + "all"));

@@ -1,5 +1,5 @@
-// Splits a text by the pattern in the first line. Expects an error, or pieces that add up to the text. For known
-// patterns, the hand-written splitter must give the same pieces.
+// Splits a text by the pattern in the first line. Expects an error, or pre-tokens that add up to the text. For known
+// patterns, the hand-written splitter must give the same pre-tokens.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace {
 
-std::vector<std::size_t> ends_of_pieces(const mtl::SplitStep& step, std::string_view text) {
+std::vector<std::size_t> pretoken_ends(const mtl::SplitStep& step, std::string_view text) {
   auto splitter = mtl::make_splitter({step});
   splitter->start(text);
   std::vector<std::size_t> offsets{0};
@@ -17,7 +17,7 @@ std::vector<std::size_t> ends_of_pieces(const mtl::SplitStep& step, std::string_
   while (std::size_t count = splitter->next(ends)) {
     for (std::size_t i = 0; i < count; ++i) {
       offsets.push_back(static_cast<std::size_t>(ends[i] - text.data()));
-      if (offsets.back() <= offsets[offsets.size() - 2]) std::abort();  // an empty piece would loop forever
+      if (offsets.back() <= offsets[offsets.size() - 2]) std::abort();  // an empty pre-token would loop forever
     }
   }
   if (offsets.back() != text.size()) std::abort();
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view text = input.substr(pattern.size());
   try {
     mtl::SplitStep interpreted = mtl::SplitRegex{std::make_shared<mtl::Regex>(pattern)};
-    if (ends_of_pieces(mtl::split_step(pattern), text) != ends_of_pieces(interpreted, text)) std::abort();
+    if (pretoken_ends(mtl::split_step(pattern), text) != pretoken_ends(interpreted, text)) std::abort();
   } catch (const mtl::Error&) {
   }
   return 0;

@@ -20,14 +20,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const char* at = kText.data();
     while (std::size_t count = splitter->next(ends)) {
       for (std::size_t i = 0; i < count; at = ends[i++]) {
-        if (ends[i] <= at) std::abort();  // an empty piece would loop forever
+        if (ends[i] <= at) std::abort();  // an empty pre-token would loop forever
       }
     }
     if (at != kText.data() + kText.size()) std::abort();
     std::size_t shown = 0;
     TokenFinder(parts.added)
         .cut(
-            kText, [&](std::string_view piece) { shown += piece.size(); }, [](std::int32_t) {});
+            kText, [&](std::string_view part) { shown += part.size(); }, [](std::int32_t) {});
     TokenBytes bytes(parts.all_tokens("fuzz"));
     BpeModel model(parts.vocabulary, "fuzz");
     std::vector<std::int32_t> ids;

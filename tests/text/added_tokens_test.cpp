@@ -14,11 +14,11 @@ using namespace mtl;
 
 namespace {
 
-/// Splits a text at added tokens; returns the pieces and token ids as "text|#id|text".
+/// Splits a text at added tokens; returns the text between them and token ids as "text|#id|text".
 std::string cut(const TokenFinder& finder, const std::string& text) {
   std::vector<std::string> out;
   finder.cut(
-      text, [&](std::string_view piece) { out.emplace_back(piece); },
+      text, [&](std::string_view part) { out.emplace_back(part); },
       [&](std::int32_t id) { out.push_back(cat("#", id)); });
   return join(out, "|");
 }
@@ -59,7 +59,7 @@ TEST_CASE("added tokens: runs of whitespace take linear time") {
   auto begin = std::chrono::steady_clock::now();
   std::size_t tokens = 0, bytes = 0;
   finder.cut(
-      text, [&](std::string_view piece) { bytes += piece.size(); }, [&](std::int32_t) { ++tokens; });
+      text, [&](std::string_view part) { bytes += part.size(); }, [&](std::int32_t) { ++tokens; });
   // Hugging Face's library drops a token if an earlier match has consumed its text. Four matches remain: " ", the "\n"
   // with the blank after it, b's blanks, and the " " before c.
   CHECK(tokens == 4);

@@ -144,7 +144,7 @@ TEST_CASE("exactness: every code point of planes with characters between letters
   encoders.check(text);
 }
 
-TEST_CASE("exactness: pieces around every length limit of the cache") {
+TEST_CASE("exactness: pre-tokens around every length limit of the cache") {
   Encoders encoders;
   Random random(21);
   for (std::size_t bytes :
@@ -162,7 +162,7 @@ TEST_CASE("exactness: pieces around every length limit of the cache") {
   }
 }
 
-TEST_CASE("exactness: repeated pieces with more tokens than a cached word holds") {
+TEST_CASE("exactness: repeated pre-tokens with more tokens than a cached word holds") {
   Encoders encoders;
   Random random(23);
   for (int round = 0; round < 400; ++round) {

@@ -11,9 +11,10 @@ using namespace mtl;
 
 namespace {
 
-std::vector<std::int32_t> piece_lengths(std::string_view text) {
+std::vector<std::int32_t> pretoken_lengths(std::string_view text) {
   std::vector<std::int32_t> lengths;
-  for_each_pretoken(text, [&](std::string_view piece) { lengths.push_back(static_cast<std::int32_t>(piece.size())); });
+  for_each_pretoken(text,
+                    [&](std::string_view pretoken) { lengths.push_back(static_cast<std::int32_t>(pretoken.size())); });
   return lengths;
 }
 
@@ -36,14 +37,14 @@ TEST_CASE("unicode classes: every code point equals the golden class") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("pretokenizer: pieces equal the golden ones") {
+TEST_CASE("pretokenizer: pre-tokens equal the golden ones") {
   for (const Json& item : golden_lines("golden/tokenizer/pretokens.jsonl")) {
     CAPTURE(item.at("name").as_string());
-    CHECK(piece_lengths(item.at("text").as_string()) == ids_of(item.at("gpt2")));
+    CHECK(pretoken_lengths(item.at("text").as_string()) == ids_of(item.at("gpt2")));
   }
 }
 
-TEST_CASE("pretokenizer: batches of one piece yield the same pieces") {
+TEST_CASE("pretokenizer: batches of one pre-token yield the same pre-tokens") {
   for (const Json& item : golden_lines("golden/tokenizer/pretokens.jsonl")) {
     const std::string& text = item.at("text").as_string();
     std::vector<std::int32_t> lengths;
@@ -59,8 +60,8 @@ TEST_CASE("pretokenizer: batches of one piece yield the same pieces") {
 }
 
 TEST_CASE("pretokenizer: bytes that are not UTF-8 count as other characters") {
-  CHECK(piece_lengths("ab\xFF\xC3 c") == std::vector<std::int32_t>{2, 2, 2});
-  CHECK(piece_lengths("").empty());
+  CHECK(pretoken_lengths("ab\xFF\xC3 c") == std::vector<std::int32_t>{2, 2, 2});
+  CHECK(pretoken_lengths("").empty());
 }
 
 TEST_CASE("utf8: lossy text equals Python's errors=replace, whole and byte by byte") {

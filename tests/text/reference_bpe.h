@@ -35,8 +35,8 @@ class ReferenceBpe {
 
   std::vector<std::int32_t> encode(std::string_view text) {
     std::vector<std::int32_t> ids;
-    for (std::string_view piece : split(text)) {
-      const std::vector<std::int32_t>& tokens = tokens_of(std::string(piece));
+    for (std::string_view pretoken : split(text)) {
+      const std::vector<std::int32_t>& tokens = tokens_of(std::string(pretoken));
       ids.insert(ids.end(), tokens.begin(), tokens.end());
     }
     return ids;
@@ -44,20 +44,20 @@ class ReferenceBpe {
 
   std::vector<std::string_view> split(std::string_view text) const {
     std::vector<Char> chars = read_chars(text);
-    std::vector<std::string_view> pieces;
+    std::vector<std::string_view> pretokens;
     for (std::size_t at = 0; at < chars.size();) {
       std::size_t end = match(text, chars, at);
       std::size_t bytes = end < chars.size() ? chars[end].offset : text.size();
-      pieces.push_back(text.substr(chars[at].offset, bytes - chars[at].offset));
+      pretokens.push_back(text.substr(chars[at].offset, bytes - chars[at].offset));
       at = end;
     }
-    return pieces;
+    return pretokens;
   }
 
-  /// Returns a piece's tokens.
-  std::vector<std::int32_t> merge(std::string_view piece) const {
+  /// Returns a pre-token's tokens.
+  std::vector<std::int32_t> merge(std::string_view pretoken) const {
     std::vector<std::string> symbols;
-    for (char byte : piece) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
+    for (char byte : pretoken) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
     std::string pair;
     merge_naively(symbols, [&](const std::string& left, const std::string& right) {
       pair.assign(left).append(" ").append(right);
@@ -106,13 +106,14 @@ class ReferenceBpe {
       if (std::size_t end = run_end(from, kind); end > from) return end;
     }
     std::size_t end = run_end(at, 'S');
-    return end == chars.size() || end == at + 1 ? end : end - 1;  // \s+(?!\S) leaves one character for the next piece
+    return end == chars.size() || end == at + 1 ? end
+                                                : end - 1;  // \s+(?!\S) leaves one character for the next pre-token
   }
 
-  const std::vector<std::int32_t>& tokens_of(const std::string& piece) {
+  const std::vector<std::int32_t>& tokens_of(const std::string& pretoken) {
     if (cache_.size() > max_cached_words_) cache_.clear();
-    auto [known, is_new] = cache_.try_emplace(piece);
-    if (is_new) known->second = merge(piece);
+    auto [known, is_new] = cache_.try_emplace(pretoken);
+    if (is_new) known->second = merge(pretoken);
     return known->second;
   }
 

@@ -16,8 +16,8 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the lengths of all pieces. Reads `batch` pieces at a time.
-std::vector<std::int32_t> piece_lengths(Splitter& splitter, std::string_view text, std::size_t batch = 7) {
+/// Returns the lengths of all pre-tokens. Reads `batch` pre-tokens at a time.
+std::vector<std::int32_t> pretoken_lengths(Splitter& splitter, std::string_view text, std::size_t batch = 7) {
   std::vector<const char*> ends(batch);
   std::vector<std::int32_t> lengths;
   const char* at = text.data();
@@ -34,11 +34,11 @@ std::vector<std::int32_t> piece_lengths(Splitter& splitter, std::string_view tex
 
 SplitStep interpreted(std::string_view pattern) { return SplitRegex{std::make_shared<Regex>(pattern)}; }
 
-std::vector<std::string> pieces(const std::string& pattern, const std::string& text) {
+std::vector<std::string> pretokens(const std::string& pattern, const std::string& text) {
   std::vector<std::string> out;
   std::size_t at = 0;
   auto splitter = make_splitter({interpreted(pattern)});
-  for (std::int32_t length : piece_lengths(*splitter, text)) {
+  for (std::int32_t length : pretoken_lengths(*splitter, text)) {
     out.push_back(text.substr(at, static_cast<std::size_t>(length)));
     at += static_cast<std::size_t>(length);
   }
@@ -77,7 +77,7 @@ TEST_CASE("unicode categories: letters and numbers equal the classes") {
   CHECK(category_of(0x10FFFF) == none);
 }
 
-TEST_CASE("split patterns: hand-written and interpreted splitters return the golden pieces") {
+TEST_CASE("split patterns: hand-written and interpreted splitters return the golden pre-tokens") {
   const std::string llama3 = pattern_of({});
   CHECK(llama3 == R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
                   R"(\s*[\r\n]+|\s+(?!\S)|\s+)");
@@ -87,8 +87,8 @@ TEST_CASE("split patterns: hand-written and interpreted splitters return the gol
     for (const Json& item : golden_lines("golden/tokenizer/pretokens.jsonl")) {
       CAPTURE(item.at("name").as_string());
       const std::string& text = item.at("text").as_string();
-      CHECK(piece_lengths(*by_hand, text) == ids_of(item.at(key)));
-      CHECK(piece_lengths(*plain, text) == ids_of(item.at(key)));
+      CHECK(pretoken_lengths(*by_hand, text) == ids_of(item.at(key)));
+      CHECK(pretoken_lengths(*plain, text) == ids_of(item.at(key)));
     }
   }
 }
@@ -109,11 +109,11 @@ TEST_CASE("split patterns: hand-written equals interpreted, on random Unicode an
     auto by_hand = make_splitter({SplitStep(rules)}), plain = make_splitter({interpreted(pattern)});
     for (const std::string& text : texts) {
       CAPTURE(text);
-      REQUIRE(piece_lengths(*by_hand, text) == piece_lengths(*plain, text));
+      REQUIRE(pretoken_lengths(*by_hand, text) == pretoken_lengths(*plain, text));
     }
   }
   auto by_hand = make_splitter({SplitGpt2{}}), plain = make_splitter({interpreted(kGpt2Pattern)});
-  for (const std::string& text : texts) REQUIRE(piece_lengths(*by_hand, text) == piece_lengths(*plain, text));
+  for (const std::string& text : texts) REQUIRE(pretoken_lengths(*by_hand, text) == pretoken_lengths(*plain, text));
 }
 
 TEST_CASE("split patterns: spellings in use are recognized, and split as their regular expression does") {
@@ -145,51 +145,51 @@ TEST_CASE("split patterns: spellings in use are recognized, and split as their r
     for (int round = 0; round < 1000; ++round) {
       std::string text = random_text(random);
       CAPTURE(text);
-      REQUIRE(piece_lengths(*by_hand, text) == piece_lengths(*plain, text));
+      REQUIRE(pretoken_lengths(*by_hand, text) == pretoken_lengths(*plain, text));
     }
   }
   CHECK_FALSE(find_split_rules(R"(\p{L}+|\s+)"));
 }
 
-TEST_CASE("splitters: each step splits the pieces of the one before it, for any batch size") {
+TEST_CASE("splitters: each step splits the pre-tokens of the one before it, for any batch size") {
   std::string text = "In 1984, 365 days\n\n  it's 2024  ";
   auto chain = make_splitter({SplitDigits{.one_by_one = false}, SplitGpt2{}});
   std::vector<std::int32_t> expected = {2, 1, 4, 1, 1, 3, 5, 3, 3, 2, 1, 4, 2};
-  for (std::size_t batch : {1, 2, 3, 100}) CHECK(piece_lengths(*chain, text, batch) == expected);
+  for (std::size_t batch : {1, 2, 3, 100}) CHECK(pretoken_lengths(*chain, text, batch) == expected);
   auto digits = make_splitter({SplitDigits{.one_by_one = true}});
-  CHECK(piece_lengths(*digits,
-                      "ab12\xC2\xB2"
-                      "c") == std::vector<std::int32_t>{2, 1, 1, 2, 1});
+  CHECK(pretoken_lengths(*digits,
+                         "ab12\xC2\xB2"
+                         "c") == std::vector<std::int32_t>{2, 1, 1, 2, 1});
   auto whole = make_splitter({});
-  CHECK(piece_lengths(*whole, text) == std::vector<std::int32_t>{static_cast<std::int32_t>(text.size())});
-  CHECK(piece_lengths(*chain, "").empty());
+  CHECK(pretoken_lengths(*whole, text) == std::vector<std::int32_t>{static_cast<std::int32_t>(text.size())});
+  CHECK(pretoken_lengths(*chain, "").empty());
   // Three regular expressions in sequence, as in DeepSeek's tokenizer.
   auto deepseek =
       make_splitter({split_step(R"(\p{N}{1,3})"), split_step("[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F]+"),
                      split_step(R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?)"
                                 R"([\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")});
-  CHECK(piece_lengths(*deepseek, "x.y12345\xE4\xB8\xAD\xE3\x81\x82z  !\n") ==
+  CHECK(pretoken_lengths(*deepseek, "x.y12345\xE4\xB8\xAD\xE3\x81\x82z  !\n") ==
         std::vector<std::int32_t>{1, 2, 3, 2, 6, 1, 1, 3});
 }
 
 TEST_CASE("regex: finds what backtracking would find") {
-  using Pieces = std::vector<std::string>;
-  CHECK(pieces("a|ab", "ab") == Pieces{"a", "b"});
-  CHECK(pieces("(?:a|ab)c", "abc") == Pieces{"abc"});
-  CHECK(pieces("a+?b|a", "aaab") == Pieces{"aaab"});
-  CHECK(pieces("a{2,3}", "aaaaaaa") == Pieces{"aaa", "aaa", "a"});
-  CHECK(pieces("a{2,}|b", "aabaaaa") == Pieces{"aa", "b", "aaaa"});
-  CHECK(pieces("a++b|a", "aaac") == Pieces{"a", "a", "a", "c"});
-  CHECK(pieces("[ab]*+b|a", "aab") == Pieces{"a", "a", "b"});
-  CHECK(pieces("[ab]?+b", "bbab") == Pieces{"bb", "ab"});
-  CHECK(pieces("x(?=y)|y(?!z)", "xyxzyz") == Pieces{"x", "y", "xzyz"});
-  CHECK(pieces("(?i)sK",
-               "Sk\xC5\xBF\xE2\x84\xAA"
-               "sx") == Pieces{"Sk", "\xC5\xBF\xE2\x84\xAA", "sx"});
-  CHECK(pieces("(?i:[a-c])d", "AdcDbd") == Pieces{"Ad", "cD", "bd"});
-  CHECK(pieces(R"([^\S\n]+|\P{L}\x41|\u00e9|\p{^N}\d)", "  \n1A\xC3\xA9.7?A") ==
-        Pieces{"  ", "\n1", "A", "\xC3\xA9", ".7", "?A"});
-  CHECK(pieces("\\.|[-a\\]]|[b-]", ".]-c") == Pieces{".", "]", "-", "c"});
+  using Pretokens = std::vector<std::string>;
+  CHECK(pretokens("a|ab", "ab") == Pretokens{"a", "b"});
+  CHECK(pretokens("(?:a|ab)c", "abc") == Pretokens{"abc"});
+  CHECK(pretokens("a+?b|a", "aaab") == Pretokens{"aaab"});
+  CHECK(pretokens("a{2,3}", "aaaaaaa") == Pretokens{"aaa", "aaa", "a"});
+  CHECK(pretokens("a{2,}|b", "aabaaaa") == Pretokens{"aa", "b", "aaaa"});
+  CHECK(pretokens("a++b|a", "aaac") == Pretokens{"a", "a", "a", "c"});
+  CHECK(pretokens("[ab]*+b|a", "aab") == Pretokens{"a", "a", "b"});
+  CHECK(pretokens("[ab]?+b", "bbab") == Pretokens{"bb", "ab"});
+  CHECK(pretokens("x(?=y)|y(?!z)", "xyxzyz") == Pretokens{"x", "y", "xzyz"});
+  CHECK(pretokens("(?i)sK",
+                  "Sk\xC5\xBF\xE2\x84\xAA"
+                  "sx") == Pretokens{"Sk", "\xC5\xBF\xE2\x84\xAA", "sx"});
+  CHECK(pretokens("(?i:[a-c])d", "AdcDbd") == Pretokens{"Ad", "cD", "bd"});
+  CHECK(pretokens(R"([^\S\n]+|\P{L}\x41|\u00e9|\p{^N}\d)", "  \n1A\xC3\xA9.7?A") ==
+        Pretokens{"  ", "\n1", "A", "\xC3\xA9", ".7", "?A"});
+  CHECK(pretokens("\\.|[-a\\]]|[b-]", ".]-c") == Pretokens{".", "]", "-", "c"});
 }
 
 TEST_CASE("regex: memoizing failed branches changes no match") {
@@ -221,7 +221,7 @@ TEST_CASE("regex: memoizing failed branches changes no match") {
   const std::string text(200'000, 'a');
   for (const char* pattern : {"a+b|a", "(?:aa)+b|a", "(?:a|aa)+b|aaa|a"}) {
     auto splitter = make_splitter({interpreted(pattern)});
-    piece_lengths(*splitter, text, 1000);
+    pretoken_lengths(*splitter, text, 1000);
   }
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // without memoization, an hour
 }

@@ -31,8 +31,8 @@ std::vector<std::string> test_ranks() {
   return ranks;
 }
 
-/// Encodes by the definition. Keeps a piece that is a token, and otherwise repeatedly merges the adjacent pair with the
-/// lowest rank.
+/// Encodes by the definition. Keeps a pre-token that is a token, and otherwise repeatedly merges the adjacent pair with
+/// the lowest rank.
 std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>& ids, const std::string& text,
                                        const SplitStep& step) {
   std::vector<std::int32_t> out;
@@ -41,11 +41,11 @@ std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>
   const char* at = text.data();
   const char* end[1];
   while (splitter->next(end) > 0) {
-    std::string piece(at, end[0]);
+    std::string pretoken(at, end[0]);
     at = end[0];
     std::vector<std::string> parts;
-    for (char byte : piece) parts.emplace_back(1, byte);
-    if (ids.count(piece) > 0) parts = {piece};
+    for (char byte : pretoken) parts.emplace_back(1, byte);
+    if (ids.count(pretoken) > 0) parts = {pretoken};
     merge_naively(parts, [&](const std::string& left, const std::string& right) {
       const auto found = ids.find(left + right);
       return found == ids.end() ? std::nullopt : std::optional(found->second);

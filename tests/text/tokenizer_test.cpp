@@ -59,9 +59,9 @@ class PlainBpe {
 
   std::vector<std::int32_t> encode(std::string_view text) const {
     std::vector<std::int32_t> out;
-    for_each_pretoken(text, [&](std::string_view piece) {
+    for_each_pretoken(text, [&](std::string_view pretoken) {
       std::vector<std::string> symbols;
-      for (char byte : piece) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
+      for (char byte : pretoken) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
       while (true) {
         std::size_t best = symbols.size(), best_rank = ranks_.size();
         for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
@@ -135,7 +135,7 @@ TEST_CASE("gpt2: equals a plain BPE, on random Unicode") {
   BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
   BpeTokenizer tokenizer(vocabulary, "gpt2");
   PlainBpe plain(vocabulary);
-  auto small = tokenizer.make_encoder(EncoderMemory::small);  // has few slots, so pieces evict each other
+  auto small = tokenizer.make_encoder(EncoderMemory::small);  // has few slots, so pre-tokens evict each other
   std::mt19937 random(1);
   for (int round = 0; round < 3000; ++round) {
     std::string text = random_text(random);
@@ -357,7 +357,7 @@ TEST_CASE("tokenizer files: a path that cannot be opened is named, and is not an
   }
 }
 
-TEST_CASE("NullTokenizer: parses each piece like Python's int(), and refuses ids out of range") {
+TEST_CASE("NullTokenizer: parses each id like Python's int(), and refuses ids out of range") {
   NullTokenizer tokenizer(70000, {});
   CHECK(tokenizer.encode("007 +5 -0 1_000 69999") == std::vector<std::int32_t>{7, 5, 0, 1000, 69999});
   CHECK(tokenizer.encode("\u0663\u0664 \uFF11\uFF12 \u30005 \U0001D7D9\U0001D7EB \u09E7\u09E6") ==
