@@ -26,7 +26,7 @@ std::int64_t blend_target(std::int64_t size, double weight);
 /// rounding never exhausts the data set.
 std::int64_t blend_surplus(std::int64_t target);
 
-/// The sample order in a blend. Stores one or two bytes per sample. For every block of 4,096 samples, also stores how
+/// The sample order in a blend. Keeps one or two bytes per sample. For every block of 4,096 samples, also keeps how
 /// many samples of each data set precede the block. sample() starts counting from these numbers.
 class BlendOrder {
  public:

@@ -1,4 +1,4 @@
-// A keyed permutation of [0, n) that is computed instead of stored. It needs no memory and no setup, and each entry
+// A keyed permutation of [0, n) that is computed, not kept. It needs no memory and no setup, and each entry
 // takes about 50 ns.
 //
 // Let h >= 1 be the smallest integer with 4^h >= n. A 2h-bit number is split into halves (L, R). Each of six rounds

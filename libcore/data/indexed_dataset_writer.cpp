@@ -16,10 +16,10 @@ static_assert(std::endian::native == std::endian::little, "token files are writt
 
 constexpr std::size_t kFlushBytes = 1 << 20;  // a multiple of every type's size
 
-/// Stores `tokens` at `to` as type T. Throws Error(bad_data) if an id does not fit T; the bytes at `to` are then
+/// Writes `tokens` at `to` as type T. Throws Error(bad_data) if an id does not fit T; the bytes at `to` are then
 /// undefined.
 template <std::integral T, std::integral Token>
-void store_tokens(std::span<const Token> tokens, std::byte* to, const std::string& path) {
+void write_tokens(std::span<const Token> tokens, std::byte* to, const std::string& path) {
   if constexpr (std::is_same_v<T, Token>) {
     std::memcpy(to, tokens.data(), tokens.size_bytes());
     return;
@@ -58,7 +58,7 @@ void IndexedDatasetWriter::add_tokens(std::span<const Token> tokens) {
     buffer_.resize(kFlushBytes);
     for (auto remaining = tokens; !remaining.empty();) {
       const std::size_t count = std::min(remaining.size(), (kFlushBytes - buffered_) / sizeof(T));
-      store_tokens<T>(remaining.first(count), buffer_.data() + buffered_, path);
+      write_tokens<T>(remaining.first(count), buffer_.data() + buffered_, path);
       remaining = remaining.subspan(count);
       buffered_ += count * sizeof(T);
       if (buffered_ == kFlushBytes) flush();

@@ -46,7 +46,7 @@ IdRange common_range(IdRange a, IdRange b);
 /// Returns the position of the first of `tokens`, stored as `type`, that is not in `range`, or nullopt. `range` must
 /// include 0.
 std::optional<std::size_t> find_outside(IntegerType type, std::span<const std::byte> tokens, IdRange range);
-/// Stores `tokens`, all of which must be in both types' ranges, at `out`, in the type `to`.
+/// Writes `tokens`, all of which must be in both types' ranges, at `out`, in the type `to`.
 void convert_ids(IntegerType from, std::span<const std::byte> tokens, IntegerType to, std::byte* out);
 /// How many tokens to convert at a time: few enough for a processor's cache.
 inline constexpr std::size_t kConversionTokens = 1 << 17;

@@ -8,12 +8,12 @@
 //   shuffle_index    the samples in training order
 // If less than 80 % of the final epoch is used, both shuffles keep it separate ("separate final epoch"), so that all
 // unused samples come from it. The same RandomState(seed) shuffles first the document index and then the shuffle index.
-// We store these two indices with 4 bytes per entry. We compute sample index entries on demand, with a running sum that
-// is stored for every 64th sequence. An index can have at most 2^32 - 2 entries, because NumPy draws larger numbers
-// differently. We store sequence numbers in 32 bits, so the split must end within the first 2^32 - 1 sequences in the
+// We keep these two indices with 4 bytes per entry. We compute sample index entries on demand, with a running sum that
+// is kept for every 64th sequence. An index can have at most 2^32 - 2 entries, because NumPy draws larger numbers
+// differently. We keep sequence numbers in 32 bits, so the split must end within the first 2^32 - 1 sequences in the
 // file.
 //
-// feistel: stores no index, so a run starts immediately. An epoch's stream is all documents in file order, starting at
+// feistel: keeps no index, so a run starts immediately. An epoch's stream is all documents in file order, starting at
 // token a(epoch). It is cut into N = floor((T - 1) / S) samples in the same way as above. Sample j in the epoch is cut
 // P(j), where P is the keyed permutation (data/feistel.h) of [0, N), with a key derived from the seed and the epoch. So
 // every epoch reads every cut once. The shift a(epoch), in [0, (T - 1) mod S], is derived from the same key. Because of

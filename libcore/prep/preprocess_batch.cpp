@@ -16,8 +16,8 @@ constexpr std::size_t kMaxReserved = 1 << 20;  // a batch with one long line say
 /// Returns how many tokens to reserve for a batch if the previous one had `tokens` tokens.
 std::size_t likely_tokens(std::size_t tokens) { return std::min(tokens + tokens / 8, kMaxReserved); }
 
-std::size_t count_tokens(const StoredTokens& tokens) {
-  return std::visit([](const auto& stored) { return stored.size(); }, tokens);
+std::size_t count_tokens(const TypedTokens& tokens) {
+  return std::visit([](const auto& typed) { return typed.size(); }, tokens);
 }
 
 /// Throws Error(bad_data) for an id that does not fit in 16 bits. The first pass has no branches, so it vectorizes.
@@ -36,7 +36,7 @@ void check_u16(std::span<const std::int32_t> ids) {
 
 void TokenColumn::drop_open_document() {
   sequence_ends.resize(document_ends.empty() ? 0 : document_ends.back());
-  std::visit([&](auto& stored) { stored.resize(sequence_ends.empty() ? 0 : sequence_ends.back()); }, tokens);
+  std::visit([&](auto& typed) { typed.resize(sequence_ends.empty() ? 0 : sequence_ends.back()); }, tokens);
 }
 
 BatchTokenizer::BatchTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer)
@@ -78,11 +78,11 @@ TokenBatch BatchTokenizer::tokenize(const LineBatch& lines, std::int64_t part, s
   return out;
 }
 
-/// Returns an empty vector of the stored type, with memory reserved.
-StoredTokens BatchTokenizer::tokens_with_room(std::size_t key) const {
-  StoredTokens out;
+/// Returns an empty vector of the .bin's type, with memory reserved.
+TypedTokens BatchTokenizer::tokens_with_room(std::size_t key) const {
+  TypedTokens out;
   if (!is_u16_) out = std::vector<std::int32_t>();
-  std::visit([&](auto& stored) { stored.reserve(likely_tokens(previous_tokens_[key])); }, out);
+  std::visit([&](auto& typed) { typed.reserve(likely_tokens(previous_tokens_[key])); }, out);
   return out;
 }
 
@@ -106,7 +106,7 @@ void BatchTokenizer::append_document(std::size_t key, TokenColumn& column) {
   }
   const std::size_t before = count_tokens(column.tokens);
   for (std::size_t end : ends_) column.sequence_ends.push_back(before + end);
-  std::visit([&](auto& stored) { stored.insert(stored.end(), ids_.begin(), ids_.end()); }, column.tokens);
+  std::visit([&](auto& typed) { typed.insert(typed.end(), ids_.begin(), ids_.end()); }, column.tokens);
 }
 
 void BatchTokenizer::append_sequence(std::string_view text) {

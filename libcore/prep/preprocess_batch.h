@@ -19,12 +19,12 @@ struct BadLine {
   std::string text;
 };
 
-/// Tokens in their stored type: u16 if the vocabulary size permits.
-using StoredTokens = std::variant<std::vector<std::uint16_t>, std::vector<std::int32_t>>;
+/// Tokens in the type that the .bin will have: u16 if the vocabulary size permits.
+using TypedTokens = std::variant<std::vector<std::uint16_t>, std::vector<std::int32_t>>;
 
 /// A batch's documents for one key.
 struct TokenColumn {
-  StoredTokens tokens;
+  TypedTokens tokens;
   std::vector<std::size_t> sequence_ends;  // offsets in `tokens`
   std::vector<std::size_t> document_ends;  // offsets in `sequence_ends`
   /// Removes the sequences after the last complete document.
@@ -49,7 +49,7 @@ class BatchTokenizer {
  private:
   void append_document(std::size_t key, TokenColumn& column);
   void append_sequence(std::string_view text);
-  StoredTokens tokens_with_room(std::size_t key) const;
+  TypedTokens tokens_with_room(std::size_t key) const;
 
   bool splits_, keeps_newlines_, skips_bad_;
   TextExtractor extractor_;

@@ -104,7 +104,7 @@ class BpeEncoder : public Encoder {
     count_ = 0;
   }
 
-  /// Encodes a part into tokens_ and stores it in the table. `entry` is the part's entry in its set, or null.
+  /// Encodes a part into tokens_ and adds it to the table. `entry` is the part's entry in its set, or null.
   void encode_part(const Part& part, const Pretoken* entry) {
     tokens_.clear();
     if (part.set == nullptr) return encode_long_part({part.at, part.key.low});

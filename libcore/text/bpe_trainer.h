@@ -20,7 +20,7 @@
 
 namespace mtl {
 
-/// Counts pre-tokens, and stores copies of them. Use one object per thread, and combine the counts with add(). Throws
+/// Counts pre-tokens, and keeps copies of them. Use one object per thread, and combine the counts with add(). Throws
 /// Error(failure) if there are more than 2^31 distinct words.
 class WordCounts {
  public:

@@ -28,7 +28,7 @@ struct Merge {
   bool operator==(const Merge&) const = default;
 };
 
-/// Merges by rank, stored as lines in merges.txt format. A view is valid until the list changes.
+/// Merges by rank, kept as lines in merges.txt format. A view is valid until the list changes.
 class MergeList {
  public:
   std::size_t size() const { return bounds_.size(); }

@@ -42,7 +42,7 @@ class ByteSource {
 /// Error(io) if the file cannot be read.
 std::unique_ptr<ByteSource> open_input(const std::string& path, int threads = 0);
 
-/// Returns the whole content, decompressed. Also stores the file's description, unless `stored` is null.
+/// Returns the whole content, decompressed. Also describes the file in `*stored`, unless `stored` is null.
 std::string read_all(const std::string& path, StoredInput* stored = nullptr);
 
 /// Returns an input's name for messages: its path, or "standard input".

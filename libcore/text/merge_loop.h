@@ -84,7 +84,7 @@ struct MergeScratch {
   }
 };
 
-/// Merges symbol_at(0) .. symbol_at(count - 1) and stores the result in `scratch`. `count` must be less than 2^32 - 1.
+/// Merges symbol_at(0) .. symbol_at(count - 1) and writes the result to `scratch`. `count` must be less than 2^32 - 1.
 /// When two symbols that can merge become neighbors, calls on_pair(left, right, merged). If this happens to two pairs
 /// at the same time, the left pair comes first.
 template <class SymbolAt, class OnPair>

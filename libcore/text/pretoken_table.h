@@ -1,9 +1,9 @@
 // A cache of short pre-tokens and their tokens, shared by all of a model's encoders, so that no thread encodes a
 // pre-token that another thread has already encoded.
 //
-// An entry is written once and never changes, so readers take no lock. The key's upper half is stored last and is never
-// zero, so a thread that reads it sees the entire entry. We count pre-tokens for which there is no room. After many
-// of them, encoders switch to a new, empty table (PretokenTables::replace()), because the kind of text may have
+// An entry is written once and never changes, so readers take no lock. The key's upper half is written last and is
+// never zero, so a thread that reads it sees the entire entry. We count pre-tokens for which there is no room. After
+// many of them, encoders switch to a new, empty table (PretokenTables::replace()), because the kind of text may have
 // changed.
 #pragma once
 
@@ -93,7 +93,7 @@ class PretokenTable {
     std::int32_t values[Pretoken::kMaxTokens] = {-1, -1, -1, -1};
     if (tokens.size() <= Pretoken::kMaxTokens) {
       std::copy(tokens.begin(), tokens.end(), values);
-    } else if (!store_long(tokens, values)) {
+    } else if (!add_long(tokens, values)) {
       return refuse();
     }
     for (Set* candidate : {&set, &neighbor(set)}) {
@@ -109,7 +109,7 @@ class PretokenTable {
  private:
   Set& neighbor(const Set& set) { return sets_[(&set - sets_.data()) ^ 1]; }
   void refuse() { refused_.fetch_add(1, std::memory_order_relaxed); }
-  bool store_long(std::span<const std::int32_t> tokens, std::int32_t* values) {
+  bool add_long(std::span<const std::int32_t> tokens, std::int32_t* values) {
     const std::size_t at = long_used_.fetch_add(tokens.size(), std::memory_order_relaxed);
     if (at + tokens.size() > long_tokens_.size()) return false;
     std::copy(tokens.begin(), tokens.end(), long_tokens_.data() + at);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxReplacement = 4096;  // bytes; limits how much text can grow if the map is damaged
 
-// A unit in Darts-clone's double array. A leaf has bit 31 set and stores a value.
+// A unit in Darts-clone's double array. A leaf has bit 31 set and holds a value.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
 std::uint32_t offset_of(std::uint32_t unit) { return unit >> 10 << ((unit & 1u << 9) >> 6); }
 std::uint32_t label_of(std::uint32_t unit) { return unit & (1u << 31 | 0xFF); }

@@ -48,7 +48,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::int32_t pad() const override;
   std::string type() const override { return options_.type; }
   std::uint64_t hash() const override;
-  /// Also stores the options, for find_sentencepiece().
+  /// Also writes the options, for find_sentencepiece().
   void save(const std::string& folder) const override;
 
  private:
@@ -69,7 +69,7 @@ std::string sentencepiece_file(const std::string& path);
 /// Opens any of the three tokenizers. options.tokenizer_model is a model file, or a folder with tokenizer.model.
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options);
 
-/// Finds the tokenizer.model in a folder, and the options that save() stored. Returns nothing if there is no such
+/// Finds the tokenizer.model in a folder, and the options that save() wrote. Returns nothing if there is no such
 /// model.
 std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder);
 

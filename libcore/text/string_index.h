@@ -70,10 +70,10 @@ class StringIndex {
   }
   bool holds(std::uint32_t slot, const Key& key) const {
     if ((slot & ~(kNumbers - 1)) != key.tag()) return false;
-    const std::string_view stored = strings_[(slot & (kNumbers - 1)) - 1];
-    if (stored.size() != key.text.size()) return false;
-    if (!key.is_short) return stored == key.text;
-    return PretokenKey::of(stored.data(), stored.size(), strings_.readable_end() - stored.data() >= 16) == key.bytes;
+    const std::string_view string = strings_[(slot & (kNumbers - 1)) - 1];
+    if (string.size() != key.text.size()) return false;
+    if (!key.is_short) return string == key.text;
+    return PretokenKey::of(string.data(), string.size(), strings_.readable_end() - string.data() >= 16) == key.bytes;
   }
 
   const StringList& strings_;

@@ -1,4 +1,4 @@
-// Stores many short strings in one block of memory. A vocabulary has about a hundred thousand strings, and is read
+// Keeps many short strings in one block of memory. A vocabulary has about a hundred thousand strings, and is read
 // whenever a program starts.
 #pragma once
 

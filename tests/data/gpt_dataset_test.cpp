@@ -294,7 +294,7 @@ TEST_CASE("a data set of one token is repeated into samples, as in Megatron-LM")
   CHECK(SampleOrder(view, {.seq_length = 3, .range = {1, 2}}).samples() == 0);
 }
 
-TEST_CASE("sequence numbers are stored in 32 bits, and larger ones refused") {
+TEST_CASE("sequence numbers are kept in 32 bits, and larger ones refused") {
   // The lengths of 2^32 + 2 sequences. Only the pages that are touched use memory.
   const std::int64_t sequences = (std::int64_t{1} << 32) + 2;
   const auto bytes = static_cast<std::size_t>(4 * sequences);

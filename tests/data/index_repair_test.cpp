@@ -23,7 +23,7 @@ std::string write_four(const std::string& prefix) {
 }
 
 template <class T>
-void store(std::string& idx, std::size_t byte, T value) {
+void put(std::string& idx, std::size_t byte, T value) {
   std::memcpy(idx.data() + byte, &value, sizeof value);
 }
 
@@ -34,8 +34,8 @@ TEST_CASE("repair: pointers that wrapped around are computed again, and nothing 
   const std::string prefix = folder.path + "four", sound = write_four(prefix);
   for (const std::int64_t wraps : {std::int64_t{-1}, std::int64_t{1}, INT64_MIN / kWrap, INT64_MAX / kWrap}) {
     std::string idx = sound;
-    store(idx, kPointers + 16, 16 + wraps * kWrap);
-    store(idx, kPointers + 24, 24 + wraps * kWrap);
+    put(idx, kPointers + 16, 16 + wraps * kWrap);
+    put(idx, kPointers + 24, 24 + wraps * kWrap);
     write_file_atomic(prefix + ".idx", idx);
     const std::string message = test::error_of([&] { IndexedDataset data(prefix); });
     CHECK(message.find("mtl-data repair --in-place " + prefix) != std::string::npos);
@@ -52,7 +52,7 @@ TEST_CASE("repair: modes stay") {
   Folder folder;
   const std::string prefix = folder.path + "modes", sound = write_four(prefix) + std::string("\1\0\1\2", 4);
   std::string idx = sound;
-  store(idx, kPointers + 8, 12 - kWrap);
+  put(idx, kPointers + 8, 12 - kWrap);
   write_file_atomic(prefix + ".idx", idx);
   CHECK(repair_index(prefix, prefix + ".idx").changed == 1);
   CHECK(read_file(prefix + ".idx") == sound);
@@ -62,7 +62,7 @@ TEST_CASE("repair: refuses files in which something else is wrong, and leaves th
   Folder folder;
   const std::string prefix = folder.path + "four", sound = write_four(prefix);
   std::string broken_pointer = sound;
-  store(broken_pointer, kPointers + 16, 16 - kWrap);
+  put(broken_pointer, kPointers + 16, 16 - kWrap);
   const auto expect_refused = [&](const std::string& idx, const char* rule) {
     CAPTURE(rule);
     write_file_atomic(prefix + ".idx", idx);
@@ -77,35 +77,35 @@ TEST_CASE("repair: refuses files in which something else is wrong, and leaves th
     CHECK(test::error_of([&] { IndexedDataset data(prefix); }).find("repair") == std::string::npos);
   };
   std::string idx = broken_pointer;
-  store(idx, 34, std::int32_t{-3});
+  put(idx, 34, std::int32_t{-3});
   expect_refused(idx, "length");
-  store(idx, 34, INT32_MAX);
+  put(idx, 34, INT32_MAX);
   expect_refused(idx, "bin-size");
-  store(idx, 34, std::int32_t{2});
+  put(idx, 34, std::int32_t{2});
   expect_refused(idx, "pointer");
   idx = broken_pointer;
-  store(idx, 34 + 12, std::int32_t{2});
+  put(idx, 34 + 12, std::int32_t{2});
   expect_refused(idx, "bin-size");
   // Lengths that account for the .bin may belong to other sequences.
   for (const std::string& from : {sound, broken_pointer}) {
     idx = from;
-    store(idx, 34, std::int32_t{1});
-    store(idx, 34 + 4, std::int32_t{3});
+    put(idx, 34, std::int32_t{1});
+    put(idx, 34 + 4, std::int32_t{3});
     expect_refused(idx, "pointer");
   }
   for (const std::int64_t wrong : {std::int64_t{0}, std::int64_t{-1}, 17 - kWrap, INT64_MIN, INT64_MAX}) {
     idx = sound;
-    store(idx, kPointers + 16, wrong);
+    put(idx, kPointers + 16, wrong);
     expect_refused(idx, "pointer");
   }
   idx = broken_pointer;
-  store(idx, kDocumentIndices + 8, std::int64_t{9});
+  put(idx, kDocumentIndices + 8, std::int64_t{9});
   expect_refused(idx, "documents");
   idx = sound;  // sequences 1 and 3, with one token each, are exchanged in the .bin
-  store(idx, kPointers + 8, std::int64_t{24});
-  store(idx, kPointers + 24, std::int64_t{12});
+  put(idx, kPointers + 8, std::int64_t{24});
+  put(idx, kPointers + 24, std::int64_t{12});
   expect_refused(idx, "pointer");
-  for (const int i : {0, 1, 2, 3}) store(idx, kPointers + 8 * i, std::array<std::int64_t, 4>{16, 4, 8, 0}[i]);
+  for (const int i : {0, 1, 2, 3}) put(idx, kPointers + 8 * i, std::array<std::int64_t, 4>{16, 4, 8, 0}[i]);
   expect_refused(idx, "pointer");
   expect_refused(broken_pointer.substr(0, 40), "counts");
   fs::resize_file(prefix + ".bin", 24);

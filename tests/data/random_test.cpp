@@ -16,7 +16,7 @@ std::vector<T> count_up(std::int64_t n) {
   return items;
 }
 
-/// Shuffles 0 .. n-1, stored in the record's type, and checks the result against the record.
+/// Shuffles 0 .. n-1, in the record's type, and checks the result against the record.
 void check_shuffle(NumpyRandom& random, std::int64_t n, const Json& record) {
   const auto check = [&]<class T>(std::vector<T> items) {
     random.shuffle(std::span(items));
