@@ -150,7 +150,7 @@ void FlatTokenFile::read_llm_c_header(std::string_view head) {
   require(variant != std::end(kLlmCVariants), "llm.c's magic is ", magic);
   if (version != variant->version)
     fail(Exit::bad_data, "version ", version, " of llm.c's format with magic ", magic,
-         " is not supported; only version ", variant->version, " is (byte 4)");
+         " is not supported (byte 4); copy the file again, or make it in version ", variant->version);
   if (count < 0) fail(Exit::bad_data, "the number of tokens is ", count, " (byte 8)", kCopyAgain);
   type_ = variant->type;
   tokens_ = count;
@@ -162,14 +162,16 @@ void FlatTokenFile::read_llmq_header(std::string_view head) {
     fail(Exit::bad_data, "the header needs 1,024 bytes, but the file has ", head.size(), kCopyAgain);
   const std::int32_t version = header_number(head, 2), width = header_number(head, 3), count = header_number(head, 4);
   if (version != 1 && version != 2)
-    fail(Exit::bad_data, "version ", version, " of llmq's format is not supported; only 1 and 2 are (byte 8)");
-  if (width != 4) fail(Exit::bad_data, "tokens have ", width, " bytes; only 4 are supported (byte 12)");
+    fail(Exit::bad_data, "version ", version,
+         " of llmq's format is not supported (byte 8); copy the file again, or make it in version 1 or 2");
+  if (width != 4)
+    fail(Exit::bad_data, "the file has ", width,
+         " bytes per token, which is not supported (byte 12); copy the file again, or make it with 4 bytes per token");
   if (count < 0) fail(Exit::bad_data, "the number of tokens is ", count, " (byte 16)", kCopyAgain);
   if (version == 2 && header_number(head, 6) != 0)
     fail(Exit::bad_data,
          "the file has a loss mask (byte 24), which token files cannot store, so training would count other tokens; "
-         "make "
-         "the file without a mask");
+         "make the file without a mask");
   type_ = kI32;
   tokens_ = count;
   header_bytes_ = kFixedHeaderBytes;
@@ -182,7 +184,8 @@ void FlatTokenFile::read_lit_gpt_header(std::string_view head) {
   const std::uint64_t version = from_little_endian(head.substr(kVersion, 8)),
                       count = from_little_endian(head.substr(kCount, 8));
   if (version != 1)
-    fail(Exit::bad_data, "version ", version, " of lit-gpt's format is not supported; only 1 is (byte 7)");
+    fail(Exit::bad_data, "version ", version,
+         " of lit-gpt's format is not supported (byte 7); copy the file again, or make it in version 1");
   const int code = byte_of(head[kType]);
   const auto type = static_cast<DataType>(code);
   if (code < 1 || code > 8 || !is_integer(type))
@@ -198,7 +201,8 @@ std::string flat_header(TokenFormat format, IntegerType type, std::int64_t token
   if (format == TokenFormat::npy) return npy_header(type, tokens);
   require(format == TokenFormat::llm_c, "mtl does not write ", name_of(format));
   const auto* variant = std::ranges::find(kLlmCVariants, type, &LlmCVariant::type);
-  if (variant == std::end(kLlmCVariants)) fail(Exit::usage, "llm.c's files store u16 or u32, not ", name_of(type));
+  if (variant == std::end(kLlmCVariants))
+    fail(Exit::usage, "llm.c's files store u16 or u32, not ", name_of(type), "; choose another --token-type");
   if (tokens > INT32_MAX)
     fail(Exit::bad_data, "llm.c's header counts up to 2^31 - 1 tokens, but there are ", with_commas(tokens),
          "; divide them with mtl-data split, and export each part");

@@ -11,13 +11,14 @@ Sampler::Sampler(const SamplerOptions& options)
     : options_(options), batch_(options.micro_batch_size * options.dp_size), consumed_(options.consumed) {
   require(options.micro_batch_size > 0 && options.dp_size > 0 && options.consumed >= 0,
           "Sampler: sizes must be positive");
-  if (options.total <= 0) fail(Exit::usage, "there are no samples to draw");
+  if (options.total <= 0) fail(Exit::usage, "there are no samples to draw; use more data, or a smaller --seq-length");
   if (options.dp_rank < 0 || options.dp_rank >= options.dp_size) {
     fail(Exit::usage, "data-parallel rank ", options.dp_rank, " is not one of ", options.dp_size);
   }
   if (options.kind == SamplerKind::single) {
     if (consumed_ >= options.total) {
-      fail(Exit::usage, "no samples are left, because ", consumed_, " of ", options.total, " are consumed");
+      fail(Exit::usage, "no samples are left, because ", consumed_, " of ", options.total,
+           " are consumed; use more data, or --dataloader-type cyclic, which reads the data again");
     }
     return;
   }

@@ -57,7 +57,7 @@ class WireReader {
  private:
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    fail(Exit::bad_data, source_, " is not a SentencePiece model, or is damaged: ", parts...);
+    fail(Exit::bad_data, source_, " is not a SentencePiece model, or is damaged: ", parts..., kCopyModel);
   }
 
   std::string_view take(std::uint64_t size) {
@@ -95,7 +95,7 @@ SentencePiece read_piece(std::string_view message, std::size_t id, const std::st
     if (field.is(2, WireReader::fixed32)) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
     if (field.is(3, WireReader::varint)) {
       if (field.value < 1 || field.value > 6)
-        fail(Exit::bad_data, source, ": piece ", id, " has the unknown type ", field.value);
+        fail(Exit::bad_data, source, ": piece ", id, " has the unknown type ", field.value, kCopyModel);
       piece.kind = static_cast<Kind>(field.value);
     }
   });
@@ -146,7 +146,7 @@ int byte_of_piece(std::string_view text) {
 
 void check_piece(const SentencePieceModel& model, std::size_t id) {
   const SentencePiece& piece = model.pieces[id];
-  auto refuse = [&](const auto&... what) { fail(Exit::bad_data, model.source, ": piece ", id, what...); };
+  auto refuse = [&](const auto&... what) { fail(Exit::bad_data, model.source, ": piece ", id, what..., kCopyModel); };
   if (piece.text.empty()) refuse(" is empty");
   if (find_invalid_utf8(piece.text) != std::string::npos) refuse(" is not UTF-8");
   if (!std::isfinite(piece.score)) refuse(" (", piece.text, ") has a score that is not a finite number");
@@ -170,20 +170,21 @@ void resolve_pieces(SentencePieceModel& model) {
     const SentencePiece& piece = model.pieces[i];
     auto id = static_cast<std::int32_t>(i);
     if (!ids.emplace(piece.text, id).second)
-      fail(Exit::bad_data, model.source, ": piece ", i, " (", piece.text, ") appears twice");
+      fail(Exit::bad_data, model.source, ": piece ", i, " (", piece.text, ") appears twice", kCopyModel);
     if (piece.kind == Kind::unknown) {
       if (model.unk >= 0)
-        fail(Exit::bad_data, model.source, ": pieces ", model.unk, " and ", i, " are both the unknown piece");
+        fail(Exit::bad_data, model.source, ": pieces ", model.unk, " and ", i, " are both the unknown piece",
+             kCopyModel);
       model.unk = id;
     }
     if (piece.kind == Kind::byte) model.byte_ids[byte_of_piece(piece.text)] = id;
   }
   if (model.unk < 0)
-    fail(Exit::bad_data, model.source, " is not a SentencePiece model, because it has no unknown piece");
+    fail(Exit::bad_data, model.source, " is not a SentencePiece model, because it has no unknown piece", kCopyModel);
   auto missing = std::ranges::find(model.byte_ids, -1);
   if (model.byte_fallback && missing != model.byte_ids.end())
     fail(Exit::bad_data, model.source, ": the model has byte_fallback, but no piece for byte ",
-         missing - model.byte_ids.begin());
+         missing - model.byte_ids.begin(), kCopyModel);
   auto control = [&](const std::string& text) {
     auto found = ids.find(text);
     return found != ids.end() && model.piece(found->second).kind == Kind::control ? found->second : -1;

@@ -20,6 +20,9 @@
 
 namespace mtl {
 
+/// The remedy in messages about a model that is damaged, or that SentencePiece did not write.
+inline constexpr std::string_view kCopyModel = "; copy the model again as SentencePiece wrote it, or use another one";
+
 /// A piece. Kinds are numbered as in the file.
 struct SentencePiece {
   enum class Kind : int { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };

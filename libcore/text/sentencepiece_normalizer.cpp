@@ -52,7 +52,7 @@ SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceRules& rules
 
 void SentencePieceNormalizer::read_charsmap(std::string_view charsmap) {
   auto refuse = [&](const auto&... what) {
-    fail(Exit::bad_data, source_, " has damaged normalization rules: ", what...);
+    fail(Exit::bad_data, source_, " has damaged normalization rules: ", what..., kCopyModel);
   };
   auto number_at = [&](std::size_t at) {
     return static_cast<std::uint32_t>(from_little_endian(charsmap.substr(at, 4)));
@@ -75,12 +75,12 @@ bool SentencePieceNormalizer::steps_to(std::uint32_t& node, unsigned char byte) 
 
 std::string_view SentencePieceNormalizer::replacement(std::uint32_t offset) const {
   if (offset >= replacements_.size())
-    fail(Exit::bad_data, source_, ": a normalization rule points past the end of the rules");
+    fail(Exit::bad_data, source_, ": a normalization rule points past the end of the rules", kCopyModel);
   std::string_view rest = std::string_view(replacements_).substr(offset, kMaxReplacement + 1);
   std::size_t length = rest.find('\0');
   if (length == std::string_view::npos) {
     if (rest.size() > kMaxReplacement)
-      fail(Exit::bad_data, source_, ": a normalization rule gives more than ", kMaxReplacement, " bytes");
+      fail(Exit::bad_data, source_, ": a normalization rule gives more than ", kMaxReplacement, " bytes", kCopyModel);
     return rest;
   }
   return rest.substr(0, length);

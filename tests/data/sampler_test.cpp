@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tests/data/golden.h"
+#include "tests/error_of.h"
 
 using namespace mtl;
 
@@ -57,6 +58,16 @@ TEST_CASE(
       CHECK(std::ranges::is_permutation(parts, whole));
     }
   }
+}
+
+TEST_CASE("a sampler without samples says what to do") {
+  const auto message = [](const SamplerOptions& options) {
+    return test::error_of([&] { Sampler{options}; }, Exit::usage);
+  };
+  CHECK(message({.total = 0}) == "there are no samples to draw; use more data, or a smaller --seq-length");
+  CHECK(message({.total = 5, .consumed = 5}) ==
+        "no samples are left, because 5 of 5 are consumed; use more data, or --dataloader-type cyclic, which reads the "
+        "data again");
 }
 
 TEST_CASE("a sampler resumed in the middle continues like an uninterrupted one") {

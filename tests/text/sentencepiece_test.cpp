@@ -293,6 +293,7 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
     CAPTURE(message);
     CHECK(message.starts_with("test.model"));
     CHECK(message.find(reason) != std::string::npos);
+    CHECK(message.find("; ") != std::string::npos);  // and what to do
   };
   CHECK(message_of(with({"b", 0, Kind::normal})) == "");
   refuses(with({"", 0, Kind::normal}), "piece 4 is empty");
