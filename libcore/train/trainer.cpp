@@ -167,7 +167,7 @@ Exit Trainer::run_to_end() {
   signals_.begin_run(!console_.quiet, save_directory_ != nullptr);
   if (state_.iteration < last) print_begin();
   while (state_.iteration < last || validation_is_due_) {
-    if (!std::exchange(validation_is_due_, false)) {
+    if (!validation_is_due_) {
       profiler_.begin_step(stream_, state_.iteration + step_queue_.size());
       train_step();
       const bool is_drained = read_reports();
@@ -219,7 +219,7 @@ bool Trainer::save_if_due() {
   const bool requested = std::exchange(totals_.save, 0) > 0;
   if (requested && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
   const bool ends = totals_.ends() || divides(checkpoint.exit_interval);
-  if (requested || ends || divides(checkpoint.save_interval)) save(false);
+  if (requested || ends || divides(checkpoint.save_interval)) save();
   return !ends;
 }
 

@@ -93,8 +93,8 @@ class Trainer {
   std::int64_t validations_left() const;
   /// The samples of a validation or test.
   std::int64_t held_out_samples() const { return options_.batch.eval_iters * batch_sizes_.largest(); }
-  std::optional<double> held_out_loss(DataFeed& feed, const char* name, bool final);
-  bool answer_requests(const char* name, std::int64_t batch, bool final);
+  std::optional<double> held_out_loss(DataFeed& feed, const char* name);
+  bool answer_requests(const char* name, std::int64_t batch);
   void report_held_out(const char* name, double loss, bool final, std::int64_t samples_before);
   void print_status(const std::string& where);
   std::int64_t next_due(std::int64_t interval) const;
@@ -103,8 +103,8 @@ class Trainer {
   void print_times();
   void draw_status();
   Exit finish();
-  void save(bool validation_is_due);
-  Json extra_state(bool validation_is_due) const;
+  void save();
+  Json extra_state() const;
   void check_validation_samples() const;
   void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
@@ -138,10 +138,9 @@ class Trainer {
     bool validation_is_due = false;  // this iteration's validation is not complete; a resumed run repeats it
     bool operator==(const SavePoint&) const = default;
   };
-  bool validating_ = false;                   // a validation has started but is not complete; a resumed run repeats it
   std::optional<double> validation_seconds_;  // the last one took
   SavePoint saved_;                           // the newest checkpoint in --save that this run wrote or resumed from
-  bool validation_is_due_ = false;            // in the resumed state: validate before the next step
+  bool validation_is_due_ = false;            // validate before the next step: also while a validation runs
 
   BatchSizes batch_sizes_;
   std::int64_t iterations_;           // of the whole run

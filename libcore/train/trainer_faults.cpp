@@ -47,7 +47,7 @@ bool Trainer::join_exchange() {
 /// because the device may then have updated its weights with garbage.
 bool Trainer::can_save() const {
   return save_directory_ && metrics_ && ranks_.groups.is_intact() &&
-         saved_ != SavePoint{state_.iteration, validating_} && !optimizer_.update_begun();
+         saved_ != SavePoint{state_.iteration, validation_is_due_} && !optimizer_.update_begun();
 }
 
 void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
@@ -55,7 +55,7 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
     throw_first_error(ranks_.groups.world(), own_error);
   } catch (const AgreedError& error) {
     try {
-      if (can_save) save(validating_);
+      if (can_save) save();
     } catch (const AgreedError& save_error) {
       if (is_rank_zero()) console_.warn(cat("the state before the fault could not be saved: ", save_error.what()));
     }
@@ -66,7 +66,8 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
 /// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.
 void Trainer::end_exhausted() {
   optimizer_.traffic().finish_gathering();
-  save(is_validation_iteration());
+  validation_is_due_ = is_validation_iteration();
+  save();
   metrics_->finish();
   throw AgreedError(
       Exit::failure,

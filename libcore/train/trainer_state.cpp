@@ -100,12 +100,12 @@ void Trainer::report_other_data(const std::string& checkpoint, const std::string
 }
 
 /// Returns the state that a resumed run needs in addition to the tensors and the other members of TrainState.
-Json Trainer::extra_state(bool validation_is_due) const {
+Json Trainer::extra_state() const {
   Json out = Json::object({{"seed", options_.seed},
                            {"dropout", dropout_to_json(options_.dropout())},
                            {"settings", settings_record(options_, lr_schedule_)},
                            {"finished", false},
-                           {"validation_is_due", validation_is_due},
+                           {"validation_is_due", validation_is_due_},
                            {"skipped_samples", skipped_samples_},
                            {"data", data_.identity()},
                            {"tokenizer_hash", tokenizer_ == nullptr ? Json() : Json(hash_text(tokenizer_->hash()))},
@@ -125,10 +125,9 @@ Json Trainer::extra_state(bool validation_is_due) const {
   return out;
 }
 
-/// Collective: saves the state unless it has already been saved. `validation_is_due` means that this iteration's
-/// validation is not complete, so that a resumed run must repeat it.
-void Trainer::save(bool validation_is_due) {
-  const SavePoint now{state_.iteration, validation_is_due};
+/// Collective: saves the state unless it has already been saved.
+void Trainer::save() {
+  const SavePoint now{state_.iteration, validation_is_due_};
   if (!save_directory_ || saved_ == now) return;
   double began = now_seconds();
   metrics_->flush();
@@ -136,7 +135,7 @@ void Trainer::save(bool validation_is_due) {
   exchange(totals);       // throws if a rank has failed since the last step; the save would wait for it forever
   stream_.synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory
   state_.loss_scale = scaler_.scale();
-  state_.extra = extra_state(validation_is_due);
+  state_.extra = extra_state();
   if (!choices_context_.empty()) state_.extra.set("choices", choices_record(gather_choices()));
   SaveOptions save_options;
   save_options.command_line = options_.command_line;

@@ -35,7 +35,7 @@ void Trainer::check_validation_samples() const {
 }
 
 /// Collective: handles requests before a validation or test batch. Returns false if the run ends.
-bool Trainer::answer_requests(const char* name, std::int64_t batch, bool final) {
+bool Trainer::answer_requests(const char* name, std::int64_t batch) {
   StepTotals requested;
   requested.take(signals_, stop_request_);
   exchange(requested);
@@ -45,16 +45,16 @@ bool Trainer::answer_requests(const char* name, std::int64_t batch, bool final) 
   if (requested.save > 0 && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
   if (requested.save > 0 || totals_.ends()) {
     optimizer_.traffic().finish_gathering();
-    save(!final);
+    save();
   }
   return !totals_.ends();
 }
 
-std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, bool final) {
+std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name) {
   StepTotals totals;
   fill_zero(stream_, step_memory_.loss_sum());
   for (std::int64_t batch = 0; batch < options_.batch.eval_iters; ++batch) {
-    if (!answer_requests(name, batch, final)) return std::nullopt;
+    if (!answer_requests(name, batch)) return std::nullopt;
     if (is_rank_zero())
       console_.status(cat("iteration ", state_.iteration, " of ", iterations_, " | ", name, " batch ", batch + 1,
                           " of ", options_.batch.eval_iters));
@@ -71,11 +71,11 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
 /// Validates and, after the last iteration (`final`), also tests. Returns false if a request to end interrupted the
 /// validation. In that case, the state before the validation is saved, and a resumed run repeats the entire validation.
 bool Trainer::validate(bool final) {
+  validation_is_due_ = !final && options_.batch.eval_iters > 0;
   if (options_.batch.eval_iters == 0) return true;
-  validating_ = !final;
   double began = now_seconds();
   auto evaluate = [&](DataFeed& feed, const char* name, std::int64_t samples_before) {
-    std::optional<double> loss = held_out_loss(feed, name, final);
+    std::optional<double> loss = held_out_loss(feed, name);
     if (loss) report_held_out(name, *loss, final, samples_before);
     return loss.has_value();
   };
@@ -88,7 +88,7 @@ bool Trainer::validate(bool final) {
     valid_feed_.reset();  // the test reuses this feed's memory
     if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test", 0)) return false;
   }
-  validating_ = false;
+  validation_is_due_ = false;
   validation_seconds_ = now_seconds() - began;
   interval_.began += *validation_seconds_;  // iteration times exclude validation
   return true;
@@ -98,7 +98,7 @@ bool Trainer::validate(bool final) {
 /// from before the last validation, so that an extended run equals an uninterrupted one.
 Exit Trainer::finish() {
   optimizer_.traffic().finish_gathering();
-  save(false);
+  save();
   const TrainState before = state_;
   if (!validate(true)) return end_early();
   if (buffers_made_) check_buffers();
