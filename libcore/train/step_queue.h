@@ -27,6 +27,7 @@ namespace mtl {
 
 struct EnqueuedStep {
   const StepBatch* batch;
+  std::int64_t iteration;  // its number, from 1
   StepInputs inputs;
   std::int64_t samples;  // of all ranks
   StepTotals totals;     // what the host knows: tokens and waits

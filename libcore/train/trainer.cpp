@@ -10,7 +10,6 @@
 #include "kernels/elementwise.h"
 #include "train/flops.h"
 #include "train/rank_failed.h"
-#include "train/run_settings.h"
 
 namespace mtl {
 
@@ -60,12 +59,8 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       tokenizer_(tokenizer),
       ranks_(std::move(ranks)),
       config_(start.config),
-      state_(start.state.value_or(TrainState{})),
+      run_(options, start.state),
       save_directory_(std::move(start.save)),
-      validation_is_due_(state_.extra.is_object() && state_.extra.bool_or("validation_is_due", false) &&
-                         is_validation_iteration()),
-      batch_sizes_(options.batch_sizes()),
-      iterations_(count_iterations()),
       data_(options, tokenizer == nullptr ? TrainingData::Tokens{config_.vocab_size}
                                           : TrainingData::Tokens{.vocab_size = config_.vocab_size,
                                                                  .eod = tokenizer->eod(),
@@ -77,7 +72,6 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
           [&](const ParamVisitor& visit) { stage_.params(visit); }, shape_.layout),
       plan_(plan_run(options, config_, ranks_.rank)),
       stream_(shape_.device, shape_.threads),
-      lr_schedule_(run_schedule(options, state_.extra)),
       step_memory_(shape_.device),
       step_queue_(shape_.device == Device::cuda ? 1 : 0),
       optimizer_(params_, optimizer_options(options), stream_, ranks_.groups),
@@ -85,11 +79,10 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
                 plan_, &optimizer_.traffic(), step_memory_.on_device()),
       graphs_(ranks_.groups),
-      scaler_(scaler_of(options.precision)),
       train_batches_(make_step_batches(shape_)),
       profiler_(options.profile, ranks_.groups.world(), ranks_.hosts, console) {
   if (options.batch.eval_iters > 0) held_out_batches_ = make_step_batches(shape_);
-  for (std::int64_t size : batch_sizes_.sizes()) {
+  for (std::int64_t size : run_.batch_sizes.sizes()) {
     auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
     const auto largest = static_cast<int>(shape_.micro_batches);
     step_schedules_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches, largest));
@@ -105,13 +98,6 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   stream_.set_tf32(options.tf32);
   stream_.set_attention_backend(parse_attention_backend(options.attention_backend));
   load_choices();
-}
-
-/// Returns the number of iterations in the entire run. If the run's length is given in samples, it ends when no further
-/// batch fits, regardless of the batch sizes so far.
-std::int64_t Trainer::count_iterations() const {
-  if (!options_.batch.train_samples) return options_.train_iters();
-  return state_.iteration + batch_sizes_.count_iterations(*options_.batch.train_samples, state_.consumed_samples);
 }
 
 /// Throws if ranks differ in tokenizer, data or starting state, because they would then train different models.
@@ -139,45 +125,39 @@ SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
 std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) {
   if (data_.dataset(split) == nullptr) return nullptr;
   DataFeed::MicroBatches largest = [this](std::int64_t) { return shape_.micro_batches; };
-  DataFeed::MicroBatches scheduled = [this](std::int64_t at) { return batch_sizes_.micro_batches(at); };
+  DataFeed::MicroBatches scheduled = [this](std::int64_t at) { return run_.batch_sizes.micro_batches(at); };
   return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), shape_,
                                     split == Split::train ? scheduled : largest,
                                     split == Split::train ? train_batches_ : *held_out_batches_);
 }
 
-/// A run is complete after its last validation. If that validation was interrupted, a resumed run repeats it.
-bool Trainer::is_complete() const {
-  if (state_.iteration != iterations_) return state_.iteration > iterations_;
-  return state_.extra.is_object() && state_.extra.bool_or("finished", false);
-}
-
 Exit Trainer::run_to_end() {
-  const std::int64_t last = iterations_;
-  if (is_complete()) {
+  const std::int64_t last = run_.iterations;
+  if (run_.is_complete()) {
     if (save_directory_ && is_rank_zero())
-      save_directory_->finish_commit(state_.iteration, options_.checkpoint.keep_last);
-    console_.info(
-        state_.iteration > last
-            ? cat("already complete: ", state_.iteration, " iterations are done, more than the ", last, " requested")
-            : cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
+      save_directory_->finish_commit(run_.state.iteration, options_.checkpoint.keep_last);
+    console_.info(run_.state.iteration > last
+                      ? cat("already complete: ", run_.state.iteration, " iterations are done, more than the ", last,
+                            " requested")
+                      : cat("already complete: ", run_.state.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
   }
   prepare();
-  signals_.begin_iteration(state_.iteration + (validation_is_due_ ? 0 : 1));
+  signals_.begin_iteration(run_.state.iteration + (run_.validation_is_due ? 0 : 1));
   signals_.begin_run(!console_.quiet, save_directory_ != nullptr);
-  if (state_.iteration < last) print_begin();
-  while (state_.iteration < last || validation_is_due_) {
-    if (!validation_is_due_) {
-      profiler_.begin_step(stream_, state_.iteration + step_queue_.size());
+  if (run_.state.iteration < last) print_begin();
+  while (run_.state.iteration < last || run_.validation_is_due) {
+    if (!run_.validation_is_due) {
+      profiler_.begin_step(stream_, run_.state.iteration + step_queue_.size());
       train_step();
       const bool is_drained = read_reports();
-      profiler_.end_step(stream_, state_.iteration + step_queue_.size());
+      profiler_.end_step(stream_, run_.state.iteration + step_queue_.size());
       if (!is_drained) continue;
       // Before the validation, because a signal may end the run there, and a resumed run cannot report this interval.
-      if (state_.iteration == last && interval_.steps > 0) report_interval(true);
+      if (run_.state.iteration == last && run_.interval.steps > 0) report_interval(true);
     }
-    if (is_validation_iteration() && !validate(false)) return end_early();
-    if (state_.iteration < last && !save_if_due()) return end_early();
+    if (run_.is_validation_iteration() && !validate(false)) return end_early();
+    if (run_.state.iteration < last && !save_if_due()) return end_early();
   }
   return finish();
 }
@@ -199,22 +179,22 @@ void Trainer::prepare() {
   if (is_rank_zero()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;
   if (is_rank_zero()) sinks.log_jsonl = options_.logging.log_jsonl;
   sinks.from = {.run = is_rank_zero() && save_directory_ ? save_directory_->run_id() : random_id(),
-                .iteration = state_.iteration,
-                .consumed_samples = state_.consumed_samples,
-                .train_iterations = iterations_,
-                .validation_is_due = validation_is_due_};
+                .iteration = run_.state.iteration,
+                .consumed_samples = run_.state.consumed_samples,
+                .train_iterations = run_.iterations,
+                .validation_is_due = run_.validation_is_due};
   sinks.world_size = options_.parallel.world;
   sinks.start = start_record();
   metrics_.emplace(sinks, console_);
-  interval_.began = now_seconds();
-  if (state_.iteration == iterations_) return;  // only validations remain
-  train_feed_ = feed(Split::train, state_.consumed_samples);
+  run_.interval.began = now_seconds();
+  if (run_.state.iteration == run_.iterations) return;  // only validations remain
+  train_feed_ = feed(Split::train, run_.state.consumed_samples);
 }
 
 /// Saves between two steps if an interval or a signal says so. Returns false if the run ends here.
 bool Trainer::save_if_due() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
-  const auto divides = [&](const auto& interval) { return is_due(interval, state_.iteration); };
+  const auto divides = [&](const auto& interval) { return is_due(interval, run_.state.iteration); };
   if (std::exchange(totals_.status, 0) > 0) print_status("");
   const bool requested = std::exchange(totals_.save, 0) > 0;
   if (requested && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
@@ -228,15 +208,15 @@ Exit Trainer::end_early() {
   optimizer_.traffic().finish_gathering();
   const bool by_signal = totals_.end > 0;
   if (by_signal && !save_directory_) {
-    throw AgreedError(Exit::failure,
-                      cat("ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept"));
+    throw AgreedError(Exit::failure, cat("ended by a signal at iteration ", run_.state.iteration,
+                                         "; without --save nothing was kept"));
   }
   profiler_.finish(stream_);
   metrics_->finish();
   std::string cause = stop_request_.reason();  // on rank 0, which prints it
   if (cause.empty()) cause = "--exit-interval";
   if (by_signal) cause = "ended by a signal";
-  console_.info(cat(cause, " after iteration ", state_.iteration,
+  console_.info(cat(cause, " after iteration ", run_.state.iteration,
                     save_directory_ ? "; the same command continues from here" : "; without --save nothing was kept"));
   return by_signal ? Exit::requeue : Exit::ok;
 }
@@ -245,10 +225,12 @@ Exit Trainer::end_early() {
 void Trainer::train_step() { enqueue_step(next_batch()); }
 
 void Trainer::enqueue_step(const StepBatch& batch) {
-  EnqueuedStep step{.batch = &batch,
-                    .inputs = begin_step(),
-                    .samples = batch_sizes_.running(state_.consumed_samples + step_queue_.samples()),
-                    .totals = {}};
+  EnqueuedStep step = run_.next_step(batch, step_queue_);
+  progress_.iteration = step.iteration;
+  signals_.begin_iteration(step.iteration);
+  step_memory_.send(stream_, step.inputs);
+  fill_zero(stream_, step_memory_.loss_sum());
+  optimizer_.begin_step();
   agree_on_choices(batch);
   graphs_.begin_step(batch.micro_batches);
   compute_gradients(batch);
@@ -284,25 +266,6 @@ void Trainer::update() {
   if (!shape_.graphs || !capture_policy_.captures_update()) return step();
   optimizer_.begin_update();
   graphs_.run(stream_, {}, step);
-}
-
-/// Sends the next step's inputs. They assume that every step whose report has not been read yet makes its update.
-StepInputs Trainer::begin_step() {
-  progress_.iteration = state_.iteration + step_queue_.size() + 1;
-  signals_.begin_iteration(progress_.iteration);
-  GradScaler scaler = scaler_;
-  for (int step = 0; step < step_queue_.size(); ++step) scaler.update(false);
-  // Only steps that made an update advance the schedule. All steps advance the data.
-  const std::int64_t scheduled = state_.consumed_samples + step_queue_.samples() - skipped_samples_;
-  const StepInputs inputs{.step = state_.optimizer_steps + step_queue_.size() + 1,
-                          .lr = learning_rate(lr_schedule_, scheduled),
-                          .weight_decay = weight_decay(lr_schedule_, scheduled),
-                          .loss_scale = scaler.scale(),
-                          .assumes_update = step_queue_.size() > 0};
-  step_memory_.send(stream_, inputs);
-  fill_zero(stream_, step_memory_.loss_sum());
-  optimizer_.begin_step();
-  return inputs;
 }
 
 /// Tensor-parallel ranks on the stage that computes the losses hold equal losses, so only one of them counts its

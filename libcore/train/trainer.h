@@ -14,7 +14,6 @@
 #include "device/step_state.h"
 #include "engine/memory_plan.h"
 #include "engine/pipeline.h"
-#include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "text/tokenizer.h"
 #include "train/choices_record.h"
@@ -23,6 +22,7 @@
 #include "train/options.h"
 #include "train/profiler.h"
 #include "train/run_plan.h"
+#include "train/run_progress.h"
 #include "train/signals.h"
 #include "train/start.h"
 #include "train/step_queue.h"
@@ -69,12 +69,10 @@ class Trainer {
   void train_step();
   const StepBatch& next_batch();
   void enqueue_step(const StepBatch& batch);
-  StepInputs begin_step();
   bool read_reports();
   bool must_drain_queue() const;
   void finish_oldest_step();
-  void end_step(const EnqueuedStep& step, bool gradients_remain);
-  void count_step(const EnqueuedStep& step);
+  void end_step(const EnqueuedStep& step, const StepReport& report, bool gradients_remain);
   void check_buffers();
   void compute_gradients(const StepBatch& batch);
   void update();
@@ -86,25 +84,21 @@ class Trainer {
   Exit end_early();
   [[noreturn]] void end_exhausted();
   void report_interval(bool final);
-  bool is_complete() const;
-  bool is_validation_iteration() const { return is_due(options_.batch.eval_interval, state_.iteration); }
   bool validate(bool final);
   /// The validations of this run that are to come, with that after the last iteration.
   std::int64_t validations_left() const;
   /// The samples of a validation or test.
-  std::int64_t held_out_samples() const { return options_.batch.eval_iters * batch_sizes_.largest(); }
+  std::int64_t held_out_samples() const { return options_.batch.eval_iters * run_.batch_sizes.largest(); }
   std::optional<double> held_out_loss(DataFeed& feed, const char* name);
   bool answer_requests(const char* name, std::int64_t batch);
   void report_held_out(const char* name, double loss, bool final, std::int64_t samples_before);
   void print_status(const std::string& where);
-  std::int64_t next_due(std::int64_t interval) const;
   double seconds_left(double seconds) const;
   void print_begin();
   void print_times();
   void draw_status();
   Exit finish();
   void save();
-  Json extra_state() const;
   void check_validation_samples() const;
   void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
@@ -112,13 +106,11 @@ class Trainer {
   void load_choices();
   void agree_on_choices(const StepBatch& batch);
   std::vector<SavedChoices> gather_choices();
-  void resume_scale(const std::string& checkpoint);
   void check_data(const std::string& checkpoint) const;
   void report_other_data(const std::string& checkpoint, const std::string& difference) const;
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
   std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed);
-  std::int64_t count_iterations() const;
 
   bool is_rank_zero() const { return ranks_.rank == 0; }
 
@@ -131,7 +123,7 @@ class Trainer {
   const Tokenizer* tokenizer_;
   RankGroups ranks_;
   GptConfig config_;
-  TrainState state_;                                     // the training state that checkpoints store
+  RunProgress run_;
   std::shared_ptr<const SaveDirectory> save_directory_;  // --save; null: nothing is saved
   struct SavePoint {
     std::int64_t iteration = -1;
@@ -140,11 +132,7 @@ class Trainer {
   };
   std::optional<double> validation_seconds_;  // the last one took
   SavePoint saved_;                           // the newest checkpoint in --save that this run wrote or resumed from
-  bool validation_is_due_ = false;            // validate before the next step: also while a validation runs
 
-  BatchSizes batch_sizes_;
-  std::int64_t iterations_;           // of the whole run
-  std::int64_t skipped_samples_ = 0;  // of iterations without an update
   TrainingData data_;
   RunShape shape_;                              // of the largest step
   std::map<int, StepSchedule> step_schedules_;  // by number of micro-batches
@@ -152,16 +140,12 @@ class Trainer {
   ParamMemory params_;
   MemoryPlan plan_;
   Stream stream_;
-  LrScheduleOptions lr_schedule_;
   StepMemory step_memory_;
   StepQueue step_queue_;
   Optimizer optimizer_;
   CapturePolicy capture_policy_;
   Pipeline pipeline_;
   StepGraphs graphs_;
-  GradScaler scaler_;
-  StepInputs inputs_;  // of the last step whose report has been read
-  StepReport report_;  // of the same step
   OperationProgress progress_{.iteration = 0};
   StepBatches train_batches_;
   std::optional<StepBatches> held_out_batches_;  // for validation, then for the test
@@ -176,14 +160,6 @@ class Trainer {
   std::optional<Metrics> metrics_;
   Profiler profiler_;
   double peak_tflops_ = 0;
-  struct Interval {                             // since the last log line
-    double began = 0, stalled = 0, waited = 0;  // seconds
-    std::int64_t steps = 0, samples = 0;        // of this process
-    std::int64_t step_samples = 0;              // samples of the last step
-    double loss_sum = 0;                        // over updates with finite loss
-    std::int64_t counted = 0, skipped = 0, nan = 0;
-    double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, for all ranks
-  } interval_;
 };
 
 }  // namespace mtl

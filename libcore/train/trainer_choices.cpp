@@ -14,7 +14,7 @@ namespace mtl {
 void Trainer::load_choices() {
   choices_context_ = choices_context(shape_.device);
   if (choices_context_.empty()) return;
-  if (const Json* record = state_.extra.is_object() ? state_.extra.find("choices") : nullptr) {
+  if (const Json* record = run_.state.extra.is_object() ? run_.state.extra.find("choices") : nullptr) {
     const std::optional<SavedChoices> saved = choices_of_rank(*record, ranks_.rank, ranks_.groups.world().size());
     agreed_on_choices_ = saved.has_value();  // the same on all ranks
     if (saved && saved->context == choices_context_) {

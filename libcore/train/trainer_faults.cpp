@@ -47,7 +47,7 @@ bool Trainer::join_exchange() {
 /// because the device may then have updated its weights with garbage.
 bool Trainer::can_save() const {
   return save_directory_ && metrics_ && ranks_.groups.is_intact() &&
-         saved_ != SavePoint{state_.iteration, validation_is_due_} && !optimizer_.update_begun();
+         saved_ != SavePoint{run_.state.iteration, run_.validation_is_due} && !optimizer_.update_begun();
 }
 
 void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
@@ -66,13 +66,13 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
 /// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.
 void Trainer::end_exhausted() {
   optimizer_.traffic().finish_gathering();
-  validation_is_due_ = is_validation_iteration();
+  run_.validation_is_due = run_.is_validation_iteration();
   save();
   metrics_->finish();
   throw AgreedError(
       Exit::failure,
-      cat("iteration ", state_.iteration,
-          ": the gradient is not finite in fp16, and the loss scale is at its minimum, ", double(scaler_.scale()),
+      cat("iteration ", run_.state.iteration,
+          ": the gradient is not finite in fp16, and the loss scale is at its minimum, ", double(run_.scaler().scale()),
           save_directory_ ? "; the state is saved" : "; without --save nothing was kept",
           ". If the loss had diverged, lower --lr; otherwise lower --min-loss-scale, or train with --bf16"));
 }

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "comm/text_exchange.h"
 #include "nn/model_params.h"
@@ -14,22 +13,12 @@ namespace mtl {
 /// `final` means that the run ends before the interval does. The interval's sums are kept, so that an extended run can
 /// continue it.
 void Trainer::report_interval(bool final) {
-  double steps = interval_.steps;
-  double seconds = (now_seconds() - interval_.began) / steps;  // of one iteration
-  double samples = double(interval_.samples) / steps;
+  double steps = run_.interval.steps;
+  double seconds = (now_seconds() - run_.interval.began) / steps;  // of one iteration
+  double samples = double(run_.interval.samples) / steps;
   std::int64_t length = options_.data.seq_length;
-  IntervalReport report;
-  report.iteration = state_.iteration;
-  report.train_iterations = iterations_;
-  report.consumed_samples = state_.consumed_samples;
+  IntervalReport report = run_.interval_report();
   report.elapsed_ms_per_iteration = seconds * 1e3;
-  report.learning_rate = inputs_.lr;
-  report.global_batch_size = interval_.step_samples;
-  if (interval_.counted > 0) report.lm_loss = interval_.loss_sum / double(interval_.counted);
-  report.loss_scale = inputs_.loss_scale;
-  report.grad_norm = std::fabs(report_.grad_norm);  // a NaN has a sign
-  report.skipped_iterations = interval_.skipped;
-  report.nan_iterations = interval_.nan;
   double ranks = options_.parallel.world;
   report.tflops_per_device = samples * megatron_flops(config_, shape_.padded_vocab, 1, length) / seconds / 1e12 / ranks;
   report.tokens_per_second = samples * double(length) / seconds;
@@ -41,36 +30,24 @@ void Trainer::report_interval(bool final) {
   report.mfu_a = tflops_a / peak_tflops_;
   report.mfu_b = tflops_b / peak_tflops_;
   double stalled = train_feed_->stalled_seconds();
-  report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / steps;
-  if (options_.parallel.world > 1) report.communication_wait_ms = interval_.waited * 1e3 / steps;
-  const Precision precision = precision_of(options_.precision);
-  if (precision.compute != DType::f32 && interval_.nonzero_updates > 0) {
-    report.lost_updates = interval_.lost_updates / interval_.nonzero_updates;
-    if (precision.has_main_params())
-      report.lost_updates_copy = (interval_.lost_updates + interval_.lost_copies) / interval_.nonzero_updates;
-  }
+  report.data_stall_ms = (stalled - run_.interval.stalled) * 1e3 / steps;
+  if (options_.parallel.world > 1) report.communication_wait_ms = run_.interval.waited * 1e3 / steps;
   report.is_final = final;
   metrics_->report(report);
   if (final) return;
-  interval_ = {};
-  interval_.began = now_seconds();
-  interval_.stalled = stalled;
+  run_.interval = {};
+  run_.interval.began = now_seconds();
+  run_.interval.stalled = stalled;
 }
 
 void Trainer::report_held_out(const char* name, double loss, bool final, std::int64_t samples_before) {
-  metrics_->report(ValidationReport{.iteration = state_.iteration,
-                                    .consumed_samples = state_.consumed_samples,
+  metrics_->report(ValidationReport{.iteration = run_.state.iteration,
+                                    .consumed_samples = run_.state.consumed_samples,
                                     .name = name,
                                     .loss = loss,
                                     .is_final = final,
                                     .samples_before = samples_before,
                                     .samples = held_out_samples()});
-}
-
-/// Returns the next iteration at which something is due that is due every `interval` iterations (0: never) and at the
-/// end.
-std::int64_t Trainer::next_due(std::int64_t interval) const {
-  return interval > 0 ? std::min(iterations_, (state_.iteration / interval + 1) * interval) : iterations_;
 }
 
 /// Says what the run will do, and when it will be heard of again.
@@ -80,24 +57,24 @@ void Trainer::print_begin() {
   where = ranks == 1 ? "a " + where : cat(ranks, " ", where, shape_.device == Device::cuda ? "s" : "es");
   if (shape_.device == Device::cpu) where += cat(" of ", shape_.threads, shape_.threads == 1 ? " thread" : " threads");
   console_.info(cat("training ", with_commas(parameter_count(config_)), " parameters on ", where, ": iterations ",
-                    with_commas(state_.iteration + 1), " to ", with_commas(iterations_), ", each of ",
-                    batch_sizes_.sizes().size() > 1 ? "up to " : "", batch_sizes_.largest(), " x ",
+                    with_commas(run_.state.iteration + 1), " to ", with_commas(run_.iterations), ", each of ",
+                    run_.batch_sizes.sizes().size() > 1 ? "up to " : "", run_.batch_sizes.largest(), " x ",
                     options_.data.seq_length, " tokens; the first report comes after iteration ",
-                    with_commas(next_due(options_.logging.log_interval))));
+                    with_commas(run_.next_due(options_.logging.log_interval))));
 }
 
 /// Returns the time to the end of the run if an iteration takes `seconds`, with the validations. Until one has been
 /// measured, a batch of it takes a third of an iteration, as a forward pass.
 double Trainer::seconds_left(double seconds) const {
   const double validation = validation_seconds_.value_or(double(options_.batch.eval_iters) * seconds / 3);
-  return double(iterations_ - state_.iteration) * seconds + double(validations_left()) * validation;
+  return double(run_.iterations - run_.state.iteration) * seconds + double(validations_left()) * validation;
 }
 
 /// After the first iteration, says how long the next report and the end of a slow run take.
 void Trainer::print_times() {
   constexpr double kSoon = 10;  // seconds
-  const double seconds = now_seconds() - interval_.began;
-  const double to_report = seconds * double(next_due(options_.logging.log_interval) - state_.iteration);
+  const double seconds = now_seconds() - run_.interval.began;
+  const double to_report = seconds * double(run_.next_due(options_.logging.log_interval) - run_.state.iteration);
   if (to_report < kSoon) return;
   console_.info(cat("the first iteration took ", human_seconds(seconds), "; at this rate it is about ",
                     human_seconds(to_report), " to the first report and ", human_seconds(seconds_left(seconds)),
@@ -106,23 +83,24 @@ void Trainer::print_times() {
 
 /// On a terminal, shows the state of the run below the log, from the interval's steps so far.
 void Trainer::draw_status() {
-  if (interval_.steps == 0 || !is_terminal(STDERR_FILENO)) return;
-  const double seconds = (now_seconds() - interval_.began) / double(interval_.steps);  // of one iteration
-  const double tokens = double(interval_.samples * options_.data.seq_length) / double(interval_.steps) / seconds;
+  if (run_.interval.steps == 0 || !is_terminal(STDERR_FILENO)) return;
+  const double seconds = (now_seconds() - run_.interval.began) / double(run_.interval.steps);  // of one iteration
+  const double tokens =
+      double(run_.interval.samples * options_.data.seq_length) / double(run_.interval.steps) / seconds;
   const double flops = flops_per_token_a(config_, options_.data.seq_length) * tokens;
   const CheckpointOptions& checkpoint = options_.checkpoint;
-  std::string line = cat("iteration ", state_.iteration, " of ", iterations_);
-  if (interval_.counted > 0) line += format(" | loss %.4f", interval_.loss_sum / double(interval_.counted));
+  std::string line = cat("iteration ", run_.state.iteration, " of ", run_.iterations);
+  if (run_.interval.counted > 0) line += format(" | loss %.4f", run_.interval.loss());
   line += cat(" | ", with_commas(static_cast<std::int64_t>(tokens)), " tokens/s");
   line += format(" | MFU %.1f%%", 100 * flops / (double(options_.parallel.world) * peak_tflops_ * 1e12));
   line += cat(" | ", human_seconds(seconds_left(seconds)), " left");
-  if (!checkpoint.save.empty()) line += cat(" | next save at ", next_due(checkpoint.save_interval.value_or(0)));
+  if (!checkpoint.save.empty()) line += cat(" | next save at ", run_.next_due(checkpoint.save_interval.value_or(0)));
   console_.status(line);
 }
 
 void Trainer::print_status(const std::string& where) {
-  console_.info(cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples,
-                    state_.consumed_samples == 1 ? " sample" : " samples", " consumed", where));
+  console_.info(cat("iteration ", run_.state.iteration, " of ", run_.iterations, ", ", run_.state.consumed_samples,
+                    run_.state.consumed_samples == 1 ? " sample" : " samples", " consumed", where));
 }
 
 Json Trainer::start_record() const {
@@ -138,9 +116,9 @@ Json Trainer::start_record() const {
                        {"data_parallel", options_.parallel.data()},
                        {"context_parallel", options_.parallel.context},
                        {"peak_tflops", peak_tflops_},
-                       {"global_batch_size", batch_sizes_.largest()},
+                       {"global_batch_size", run_.batch_sizes.largest()},
                        {"seq_length", options_.data.seq_length},
-                       {"train_iterations", iterations_},
+                       {"train_iterations", run_.iterations},
                        {"data", data_.identity()}});
 }
 
@@ -168,7 +146,7 @@ void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradient
   if (!is_rank_zero()) return;
   const char* what = lines.empty() ? ": the gradient is not finite in the sum over all ranks; no update was made"
                                    : ": the gradient is not finite; no update was made";
-  console_.warn(cat("iteration ", state_.iteration + 1, what, join(lines, "")));
+  console_.warn(cat("iteration ", step.iteration, what, join(lines, "")));
 }
 
 }  // namespace mtl

@@ -1,10 +1,7 @@
 // Saves a run's state, and resumes from it.
-#include <cmath>
-
 #include "base/hash.h"
 #include "comm/rank_outcome.h"
 #include "data/data_identity.h"
-#include "train/run_settings.h"
 #include "train/trainer.h"
 
 namespace mtl {
@@ -15,34 +12,10 @@ void Trainer::resume_from(RunStart& start) {
                                     static_cast<std::uint64_t>(options_.seed));
   load(*start.source, start.point);
   if (!start.state) return;
-  if (start.point.is_own) saved_ = {state_.iteration, validation_is_due_};
-  if (!state_.extra.is_object()) return;
-  skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
+  if (start.point.is_own) saved_ = {run_.state.iteration, run_.validation_is_due};
+  if (!run_.state.extra.is_object()) return;
   check_data(start.source->folder());
-  resume_scale(start.source->folder());
-  // The run was saved within a log interval.
-  if (const Json* interval = state_.extra.find("interval")) {
-    interval_.loss_sum = interval->number_or("loss_sum", 0);
-    interval_.counted = interval->int_or("counted", 0);
-    interval_.skipped = interval->int_or("skipped", 0);
-    interval_.nan = interval->int_or("nan", 0);
-    interval_.nonzero_updates = interval->number_or("nonzero_updates", 0);
-    interval_.lost_updates = interval->number_or("lost_updates", 0);
-    interval_.lost_copies = interval->number_or("lost_copies", 0);
-  }
-}
-
-/// Continues with the checkpoint's loss scale if both the checkpoint's and this run's scale are dynamic.
-void Trainer::resume_scale(const std::string& checkpoint) {
-  const Json* trackers = state_.extra.find("loss_scaler");
-  if (trackers == nullptr) return;
-  const auto scale = static_cast<float>(state_.loss_scale);
-  if (!std::isfinite(scale) || scale <= 0)
-    fail(Exit::bad_data, checkpoint, ": the loss scale ", state_.loss_scale,
-         " is not positive and finite; load another checkpoint");
-  scaler_.restore({.scale = scale,
-                   .growth_tracker = trackers->at("growth_tracker").as_int(),
-                   .hysteresis_tracker = trackers->at("hysteresis_tracker").as_int()});
+  run_.resume(start.source->folder());
 }
 
 /// Loads this rank's shard. If any rank fails, all ranks throw LoadError, so that they can look for another starting
@@ -58,14 +31,14 @@ void Trainer::load(const ModelSource& source, const StartPoint& point) {
   } catch (const Error& error) {
     throw LoadError(error.code(), error.what());
   }
-  if (resets_moments) state_.optimizer_steps = 0;  // Adam's bias correction restarts when moments are zero
+  if (resets_moments) run_.state.optimizer_steps = 0;  // Adam's bias correction restarts when moments are zero
 }
 
 /// Rejects token files, an order or a tokenizer that differ from the checkpoint's, because training would otherwise
 /// continue without an error. With --allow-data-change, says what differs.
 void Trainer::check_data(const std::string& checkpoint) const {
   const bool is_allowed = options_.data.allow_data_change;
-  if (const Json* saved = state_.extra.find("data")) {
+  if (const Json* saved = run_.state.extra.find("data")) {
     const std::string difference = data_difference(*saved, data_.identity());
     if (!difference.empty() && !is_allowed) {
       fail(Exit::bad_data, checkpoint, " was trained on different data: ", difference,
@@ -79,19 +52,19 @@ void Trainer::check_data(const std::string& checkpoint) const {
                         "some never; use --data-order feistel in new runs, whose order does not depend on the length"));
     }
   }
-  const std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
+  const std::string tokenizer = run_.state.extra.string_or("tokenizer_hash", "");
   if (tokenizer_ == nullptr || tokenizer.empty() || tokenizer == hash_text(tokenizer_->hash())) return;
   if (!is_allowed) {
     fail(Exit::bad_data, checkpoint,
          " was trained with another tokenizer; use --allow-data-change to continue with the new tokenizer");
   }
-  if (ranks_.rank == 0 && !is_complete()) console_.warn(cat(checkpoint, " continues with another tokenizer"));
+  if (ranks_.rank == 0 && !run_.is_complete()) console_.warn(cat(checkpoint, " continues with another tokenizer"));
 }
 
 /// Says which data the run continues with, and where in its order.
 void Trainer::report_other_data(const std::string& checkpoint, const std::string& difference) const {
-  if (ranks_.rank != 0 || is_complete()) return;
-  const std::int64_t next = state_.consumed_samples;
+  if (ranks_.rank != 0 || run_.is_complete()) return;
+  const std::int64_t next = run_.state.consumed_samples;
   const bool is_in_order =
       options_.data.sampler_kind() == SamplerKind::single && next < data_.dataset(Split::train)->size();
   console_.warn(cat(checkpoint, " continues with other data: ", difference, "; the next sample is number ",
@@ -99,52 +72,25 @@ void Trainer::report_other_data(const std::string& checkpoint, const std::string
                     is_in_order ? cat(" (", data_.place_of_sample(next), ")") : ""));
 }
 
-/// Returns the state that a resumed run needs in addition to the tensors and the other members of TrainState.
-Json Trainer::extra_state() const {
-  Json out = Json::object({{"seed", options_.seed},
-                           {"dropout", dropout_to_json(options_.dropout())},
-                           {"settings", settings_record(options_, lr_schedule_)},
-                           {"finished", false},
-                           {"validation_is_due", validation_is_due_},
-                           {"skipped_samples", skipped_samples_},
-                           {"data", data_.identity()},
-                           {"tokenizer_hash", tokenizer_ == nullptr ? Json() : Json(hash_text(tokenizer_->hash()))},
-                           {"interval", Json::object({{"loss_sum", interval_.loss_sum},
-                                                      {"counted", interval_.counted},
-                                                      {"skipped", interval_.skipped},
-                                                      {"nan", interval_.nan},
-                                                      {"nonzero_updates", interval_.nonzero_updates},
-                                                      {"lost_updates", interval_.lost_updates},
-                                                      {"lost_copies", interval_.lost_copies}})},
-                           {"precision", precision_record(precision_of(options_.precision))}});
-  if (scaler_.is_dynamic()) {
-    out.set("loss_scaler", Json::object({{"growth_tracker", scaler_.state().growth_tracker},
-                                         {"hysteresis_tracker", scaler_.state().hysteresis_tracker}}));
-  }
-  if (const Json record = rollback_record(options_); !record.is_null()) out.set("rollback", record);
-  return out;
-}
-
 /// Collective: saves the state unless it has already been saved.
 void Trainer::save() {
-  const SavePoint now{state_.iteration, validation_is_due_};
+  const SavePoint now{run_.state.iteration, run_.validation_is_due};
   if (!save_directory_ || saved_ == now) return;
   double began = now_seconds();
   metrics_->flush();
   StepTotals totals;
   exchange(totals);       // throws if a rank has failed since the last step; the save would wait for it forever
   stream_.synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory
-  state_.loss_scale = scaler_.scale();
-  state_.extra = extra_state();
-  if (!choices_context_.empty()) state_.extra.set("choices", choices_record(gather_choices()));
+  run_.record(data_.identity(), tokenizer_);
+  if (!choices_context_.empty()) run_.state.extra.set("choices", choices_record(gather_choices()));
   SaveOptions save_options;
   save_options.command_line = options_.command_line;
   save_options.keep_last = options_.checkpoint.keep_last;
   if (tokenizer_ != nullptr) save_options.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
-  std::string path = save_directory_->save(config_, params_, state_, save_options, ranks_.groups.world());
+  std::string path = save_directory_->save(config_, params_, run_.state, save_options, ranks_.groups.world());
   saved_ = now;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
-  interval_.began += now_seconds() - began;
+  run_.interval.began += now_seconds() - began;
 }
 
 }  // namespace mtl

@@ -1,6 +1,4 @@
 // Reads step reports and accounts for them: see step_queue.h.
-#include <cmath>
-
 #include "kernels/attention_variant.h"
 #include "train/trainer.h"
 
@@ -25,23 +23,23 @@ bool Trainer::read_reports() {
 
 /// Returns true if the steps in flight must end before another one may start.
 bool Trainer::must_drain_queue() const {
-  const std::int64_t iteration = state_.iteration + step_queue_.size();
+  const std::int64_t iteration = run_.state.iteration + step_queue_.size();
   const auto divides = [&](const auto& interval) { return is_due(interval, iteration); };
   const CheckpointOptions& checkpoint = options_.checkpoint;
-  return iteration == iterations_ || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
+  return iteration == run_.iterations || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
          (options_.batch.eval_iters > 0 && divides(options_.batch.eval_interval)) || totals_.ends() ||
-         totals_.save + totals_.status > 0 || report_.found_inf != 0;
+         totals_.save + totals_.status > 0 || run_.was_skipped();
 }
 
 /// Waits for the oldest step, and accounts for it.
 void Trainer::finish_oldest_step() {
   const ProfileRange range(stream_, ProfileKind::phase, "report");
-  const EnqueuedStep step = step_queue_.pop(step_memory_, report_);
-  inputs_ = step.inputs;
+  StepReport report;
+  const EnqueuedStep step = step_queue_.pop(step_memory_, report);
   StepTotals totals = step.totals;
   stop_request_.note_step();
   totals.take(signals_, stop_request_);
-  totals.take(report_);
+  totals.take(report);
   exchange(totals);
   totals.save += totals_.save;  // requested at an earlier step, and not answered yet
   totals.status += totals_.status;
@@ -49,56 +47,27 @@ void Trainer::finish_oldest_step() {
 
   std::vector<EnqueuedStep> to_repeat;  // steps that assumed this step's update, and so made none
   const bool gradients_remain = step_queue_.empty();
-  if (report_.found_inf != 0) to_repeat = step_queue_.drop(step_memory_);
-  end_step(step, gradients_remain);
+  if (report.found_inf != 0) to_repeat = step_queue_.drop(step_memory_);
+  end_step(step, report, gradients_remain);
   if (!buffers_made_) {
     // The first step has measured all candidates.
     for (const std::string& line : stream_.choices().refusals()) console_.warn(line);
     if (!totals_.ends()) print_times();
   }
   check_buffers();
-  if (is_due(options_.logging.log_interval, state_.iteration)) report_interval(false);
+  if (is_due(options_.logging.log_interval, run_.state.iteration)) report_interval(false);
   if (is_rank_zero()) draw_status();
-  if (scaler_.is_exhausted()) end_exhausted();
+  if (run_.scaler().is_exhausted()) end_exhausted();
   for (const EnqueuedStep& later : to_repeat) enqueue_step(*later.batch);
 }
 
 /// Accounts for a step. `gradients_remain` means that no later step has overwritten its gradients.
-void Trainer::end_step(const EnqueuedStep& step, bool gradients_remain) {
-  const bool is_skipped = report_.found_inf != 0;
-  scaler_.update(is_skipped);
+void Trainer::end_step(const EnqueuedStep& step, const StepReport& report, bool gradients_remain) {
+  run_.count(step, report, totals_);
   // Overflows are expected as long as a dynamic loss scale can still fall.
-  if (is_skipped && (!scaler_.is_dynamic() || scaler_.is_exhausted()))
+  if (run_.was_skipped() && (!run_.scaler().is_dynamic() || run_.scaler().is_exhausted()))
     report_nonfinite_gradients(step, gradients_remain);
   if (step_queue_.empty()) optimizer_.end_step();
-  count_step(step);
-}
-
-void Trainer::count_step(const EnqueuedStep& step) {
-  const bool is_skipped = report_.found_inf != 0;
-  ++state_.iteration;
-  state_.consumed_samples += step.samples;
-  ++interval_.steps;
-  interval_.samples += step.samples;
-  interval_.step_samples = step.samples;
-  interval_.waited += totals_.waited;
-  if (is_skipped) {
-    ++state_.skipped_iterations;
-    skipped_samples_ += step.samples;
-    ++interval_.skipped;
-  } else {
-    ++state_.optimizer_steps;
-  }
-  const double loss = totals_.loss();
-  if (!std::isfinite(loss)) {
-    ++interval_.nan;
-  } else if (!is_skipped) {
-    interval_.loss_sum += loss;
-    ++interval_.counted;
-  }
-  interval_.nonzero_updates += totals_.nonzero_updates;
-  interval_.lost_updates += totals_.lost_updates;
-  interval_.lost_copies += totals_.lost_copies;
 }
 
 }  // namespace mtl

@@ -11,8 +11,8 @@ namespace mtl {
 std::int64_t Trainer::validations_left() const {
   const std::int64_t interval = options_.batch.eval_interval;
   if (data_.dataset(Split::valid) == nullptr || options_.batch.eval_iters == 0) return 0;
-  const std::int64_t periodic = interval > 0 ? iterations_ / interval - state_.iteration / interval : 0;
-  return periodic + (validation_is_due_ ? 1 : 0) + 1;
+  const std::int64_t periodic = interval > 0 ? run_.iterations / interval - run_.state.iteration / interval : 0;
+  return periodic + (run_.validation_is_due ? 1 : 0) + 1;
 }
 
 /// Before the first step, rejects a run whose validations need more samples than remain. As in Megatron-LM, the current
@@ -21,16 +21,16 @@ void Trainer::check_validation_samples() const {
   const BatchOptions& batch = options_.batch;
   const BlendedDataset* data = data_.dataset(Split::valid).get();
   if (validations_left() == 0 || options_.data.sampler_kind() != SamplerKind::single) return;
-  const std::int64_t last = iterations_;
+  const std::int64_t last = run_.iterations;
   const std::int64_t needed = validations_left() * held_out_samples();
-  const std::int64_t available = data->size() - state_.consumed_valid_samples;
-  if (is_complete() || needed <= available) return;
-  const std::string rest = state_.iteration < last ? cat("iterations ", state_.iteration + 1, " to ", last)
-                                                   : cat("the validations after iteration ", last);
+  const std::int64_t available = data->size() - run_.state.consumed_valid_samples;
+  if (run_.is_complete() || needed <= available) return;
+  const std::string rest = run_.state.iteration < last ? cat("iterations ", run_.state.iteration + 1, " to ", last)
+                                                       : cat("the validations after iteration ", last);
   fail(Exit::usage, "--eval-interval ", batch.eval_interval, ", --eval-iters ", batch.eval_iters, ": ", rest, " need ",
        count_of(needed, "validation sample"), ", but only ", with_commas(std::max<std::int64_t>(0, available)),
        " of the set's ", with_commas(data->size()), " (by these flags, as in Megatron-LM) are left, because ",
-       with_commas(state_.consumed_valid_samples),
+       with_commas(run_.state.consumed_valid_samples),
        " were consumed; use the --eval-interval and --eval-iters of the first start, or lower --eval-iters");
 }
 
@@ -56,8 +56,8 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name) {
   for (std::int64_t batch = 0; batch < options_.batch.eval_iters; ++batch) {
     if (!answer_requests(name, batch)) return std::nullopt;
     if (is_rank_zero())
-      console_.status(cat("iteration ", state_.iteration, " of ", iterations_, " | ", name, " batch ", batch + 1,
-                          " of ", options_.batch.eval_iters));
+      console_.status(cat("iteration ", run_.state.iteration, " of ", run_.iterations, " | ", name, " batch ",
+                          batch + 1, " of ", options_.batch.eval_iters));
     const StepBatch& step = feed.next(stream_);
     for (int m = 0; m < step.micro_batches; ++m) pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m));
     if (counts_losses()) add_losses(stream_, step_memory_.loss_sum(), step);
@@ -71,7 +71,7 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name) {
 /// Validates and, after the last iteration (`final`), also tests. Returns false if a request to end interrupted the
 /// validation. In that case, the state before the validation is saved, and a resumed run repeats the entire validation.
 bool Trainer::validate(bool final) {
-  validation_is_due_ = !final && options_.batch.eval_iters > 0;
+  run_.validation_is_due = !final && options_.batch.eval_iters > 0;
   if (options_.batch.eval_iters == 0) return true;
   double began = now_seconds();
   auto evaluate = [&](DataFeed& feed, const char* name, std::int64_t samples_before) {
@@ -79,18 +79,18 @@ bool Trainer::validate(bool final) {
     if (loss) report_held_out(name, *loss, final, samples_before);
     return loss.has_value();
   };
-  if (!valid_feed_) valid_feed_ = feed(Split::valid, state_.consumed_valid_samples);
+  if (!valid_feed_) valid_feed_ = feed(Split::valid, run_.state.consumed_valid_samples);
   if (valid_feed_) {
-    if (!evaluate(*valid_feed_, "validation", state_.consumed_valid_samples)) return false;
-    state_.consumed_valid_samples += held_out_samples();
+    if (!evaluate(*valid_feed_, "validation", run_.state.consumed_valid_samples)) return false;
+    run_.state.consumed_valid_samples += held_out_samples();
   }
   if (final) {
     valid_feed_.reset();  // the test reuses this feed's memory
     if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test", 0)) return false;
   }
-  validation_is_due_ = false;
+  run_.validation_is_due = false;
   validation_seconds_ = now_seconds() - began;
-  interval_.began += *validation_seconds_;  // iteration times exclude validation
+  run_.interval.began += *validation_seconds_;  // iteration times exclude validation
   return true;
 }
 
@@ -99,13 +99,13 @@ bool Trainer::validate(bool final) {
 Exit Trainer::finish() {
   optimizer_.traffic().finish_gathering();
   save();
-  const TrainState before = state_;
+  const TrainState before = run_.state;
   if (!validate(true)) return end_early();
   if (buffers_made_) check_buffers();
   if (save_directory_) {
-    state_ = before;
-    state_.extra.set("finished", true);
-    save_directory_->replace_state(state_, options_.checkpoint.keep_last, ranks_.groups.world());
+    run_.state = before;
+    run_.state.extra.set("finished", true);
+    save_directory_->replace_state(run_.state, options_.checkpoint.keep_last, ranks_.groups.world());
   }
   profiler_.finish(stream_);
   metrics_->finish();
