@@ -3,29 +3,22 @@
 #pragma once
 
 #include <exception>
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "base/console.h"
 #include "ckpt/checkpoint.h"
 #include "comm/communicator.h"
-#include "comm/operation_label.h"
-#include "device/step_state.h"
-#include "engine/memory_plan.h"
-#include "engine/pipeline.h"
-#include "optim/optimizer.h"
 #include "text/tokenizer.h"
-#include "train/choices_record.h"
 #include "train/data_feed.h"
 #include "train/metrics.h"
 #include "train/options.h"
 #include "train/profiler.h"
-#include "train/run_plan.h"
+#include "train/run_choices.h"
 #include "train/run_progress.h"
 #include "train/signals.h"
 #include "train/start.h"
-#include "train/step_queue.h"
+#include "train/step_runner.h"
 #include "train/step_totals.h"
 #include "train/stop_request.h"
 
@@ -58,7 +51,7 @@ class Trainer {
   /// without --save, it also throws an AgreedError.
   Exit run();
   /// Returns the current step's progress, for messages.
-  const OperationProgress& progress() const { return progress_; }
+  const OperationProgress& progress() const { return steps_.progress(); }
 
  private:
   Exit run_to_end();
@@ -66,19 +59,13 @@ class Trainer {
   bool can_save() const;
   [[noreturn]] void end_together(bool can_save, const std::exception_ptr& own_error);
   void prepare();
-  void train_step();
   const StepBatch& next_batch();
   void enqueue_step(const StepBatch& batch);
   bool read_reports();
   bool must_drain_queue() const;
   void finish_oldest_step();
   void end_step(const EnqueuedStep& step, const StepReport& report, bool gradients_remain);
-  void check_buffers();
-  void compute_gradients(const StepBatch& batch);
-  void update();
   void report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain);
-  bool counts_losses() const;
-  bool counts_tokens() const;
   void exchange(StepTotals& totals);
   bool save_if_due();
   Exit end_early();
@@ -103,9 +90,6 @@ class Trainer {
   void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
   void load(const ModelSource& source, const StartPoint& point);
-  void load_choices();
-  void agree_on_choices(const StepBatch& batch);
-  std::vector<SavedChoices> gather_choices();
   void check_data(const std::string& checkpoint) const;
   void report_other_data(const std::string& checkpoint, const std::string& difference) const;
   Json start_record() const;
@@ -122,7 +106,6 @@ class Trainer {
   Console& console_;
   const Tokenizer* tokenizer_;
   RankGroups ranks_;
-  GptConfig config_;
   RunProgress run_;
   std::shared_ptr<const SaveDirectory> save_directory_;  // --save; null: nothing is saved
   struct SavePoint {
@@ -134,27 +117,11 @@ class Trainer {
   SavePoint saved_;                           // the newest checkpoint in --save that this run wrote or resumed from
 
   TrainingData data_;
-  RunShape shape_;                              // of the largest step
-  std::map<int, StepSchedule> step_schedules_;  // by number of micro-batches
-  Stage stage_;
-  ParamMemory params_;
-  MemoryPlan plan_;
-  Stream stream_;
-  StepMemory step_memory_;
-  StepQueue step_queue_;
-  Optimizer optimizer_;
-  CapturePolicy capture_policy_;
-  Pipeline pipeline_;
-  StepGraphs graphs_;
-  OperationProgress progress_{.iteration = 0};
+  StepRunner steps_;
+  RunChoices choices_;
   StepBatches train_batches_;
   std::optional<StepBatches> held_out_batches_;  // for validation, then for the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
-  std::optional<std::size_t> buffers_made_;          // number of buffers after the first step
-  bool agreed_on_choices_ = false;                   // ranks need not agree again
-  std::string choices_context_;                      // empty: we do not measure on this device
-  std::string choices_file_;                         // empty: none
-  std::map<std::string, std::string> file_choices_;  // choices in the file, as last read or written
 
   StepTotals totals_;  // exchanged after the last step or evaluation batch; requests stay until they are answered
   std::optional<Metrics> metrics_;

@@ -47,7 +47,7 @@ bool Trainer::join_exchange() {
 /// because the device may then have updated its weights with garbage.
 bool Trainer::can_save() const {
   return save_directory_ && metrics_ && ranks_.groups.is_intact() &&
-         saved_ != SavePoint{run_.state.iteration, run_.validation_is_due} && !optimizer_.update_begun();
+         saved_ != SavePoint{run_.state.iteration, run_.validation_is_due} && !steps_.is_updating();
 }
 
 void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
@@ -65,7 +65,7 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
 
 /// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.
 void Trainer::end_exhausted() {
-  optimizer_.traffic().finish_gathering();
+  steps_.traffic().finish_gathering();
   run_.validation_is_due = run_.is_validation_iteration();
   save();
   metrics_->finish();

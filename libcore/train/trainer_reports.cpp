@@ -20,11 +20,12 @@ void Trainer::report_interval(bool final) {
   IntervalReport report = run_.interval_report();
   report.elapsed_ms_per_iteration = seconds * 1e3;
   double ranks = options_.parallel.world;
-  report.tflops_per_device = samples * megatron_flops(config_, shape_.padded_vocab, 1, length) / seconds / 1e12 / ranks;
+  report.tflops_per_device =
+      samples * megatron_flops(steps_.config(), steps_.shape().padded_vocab, 1, length) / seconds / 1e12 / ranks;
   report.tokens_per_second = samples * double(length) / seconds;
   const double tera_tokens = report.tokens_per_second / ranks / 1e12;  // per second and device
-  const double tflops_a = flops_per_token_a(config_, length) * tera_tokens;
-  const double tflops_b = flops_per_token_b(config_, length) * tera_tokens;
+  const double tflops_a = flops_per_token_a(steps_.config(), length) * tera_tokens;
+  const double tflops_b = flops_per_token_b(steps_.config(), length) * tera_tokens;
   // The machine may have been too busy to show its peak before the first step.
   if (!options_.logging.peak_tflops) peak_tflops_ = std::max(peak_tflops_, tflops_b);
   report.mfu_a = tflops_a / peak_tflops_;
@@ -53,13 +54,14 @@ void Trainer::report_held_out(const char* name, double loss, bool final, std::in
 /// Says what the run will do, and when it will be heard of again.
 void Trainer::print_begin() {
   const std::int64_t ranks = options_.parallel.world;
-  std::string where = shape_.device == Device::cuda ? "GPU" : "CPU process";
-  where = ranks == 1 ? "a " + where : cat(ranks, " ", where, shape_.device == Device::cuda ? "s" : "es");
-  if (shape_.device == Device::cpu) where += cat(" of ", shape_.threads, shape_.threads == 1 ? " thread" : " threads");
-  console_.info(cat("training ", with_commas(parameter_count(config_)), " parameters on ", where, ": iterations ",
-                    with_commas(run_.state.iteration + 1), " to ", with_commas(run_.iterations), ", each of ",
-                    run_.batch_sizes.sizes().size() > 1 ? "up to " : "", run_.batch_sizes.largest(), " x ",
-                    options_.data.seq_length, " tokens; the first report comes after iteration ",
+  std::string where = steps_.shape().device == Device::cuda ? "GPU" : "CPU process";
+  where = ranks == 1 ? "a " + where : cat(ranks, " ", where, steps_.shape().device == Device::cuda ? "s" : "es");
+  if (steps_.shape().device == Device::cpu)
+    where += cat(" of ", steps_.shape().threads, steps_.shape().threads == 1 ? " thread" : " threads");
+  console_.info(cat("training ", with_commas(parameter_count(steps_.config())), " parameters on ", where,
+                    ": iterations ", with_commas(run_.state.iteration + 1), " to ", with_commas(run_.iterations),
+                    ", each of ", run_.batch_sizes.sizes().size() > 1 ? "up to " : "", run_.batch_sizes.largest(),
+                    " x ", options_.data.seq_length, " tokens; the first report comes after iteration ",
                     with_commas(run_.next_due(options_.logging.log_interval))));
 }
 
@@ -87,7 +89,7 @@ void Trainer::draw_status() {
   const double seconds = (now_seconds() - run_.interval.began) / double(run_.interval.steps);  // of one iteration
   const double tokens =
       double(run_.interval.samples * options_.data.seq_length) / double(run_.interval.steps) / seconds;
-  const double flops = flops_per_token_a(config_, options_.data.seq_length) * tokens;
+  const double flops = flops_per_token_a(steps_.config(), options_.data.seq_length) * tokens;
   const CheckpointOptions& checkpoint = options_.checkpoint;
   std::string line = cat("iteration ", run_.state.iteration, " of ", run_.iterations);
   if (run_.interval.counted > 0) line += format(" | loss %.4f", run_.interval.loss());
@@ -105,8 +107,8 @@ void Trainer::print_status(const std::string& where) {
 
 Json Trainer::start_record() const {
   return Json::object({{"command", options_.command_line},
-                       {"parameters", parameter_count(config_)},
-                       {"threads", shape_.threads},
+                       {"parameters", parameter_count(steps_.config())},
+                       {"threads", steps_.shape().threads},
                        {"precision", precision_mode(options_.precision)},
                        {"tf32", options_.tf32},
                        {"attention_backend", options_.attention_backend},
@@ -122,17 +124,10 @@ Json Trainer::start_record() const {
                        {"data", data_.identity()}});
 }
 
-/// Reports which ranks and tensors have infinite or NaN gradients. If a rank's gradients have been overwritten by sums
-/// over ranks or by a later step, computes them again. This is possible because no weight has changed and the step's
-/// batch is still valid.
+/// Reports which ranks and tensors have infinite or NaN gradients.
 void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain) {
   constexpr std::size_t kMaxNames = 3;
-  if (ranks_.groups.world().size() > 1 || !gradients_remain) {
-    step_memory_.send(stream_, step.inputs);
-    optimizer_.traffic().begin_repetition(pipeline_.scratch());
-    compute_gradients(*step.batch);
-  }
-  std::vector<std::string> names = optimizer_.traffic().nonfinite_gradients(pipeline_.scratch());
+  std::vector<std::string> names = steps_.nonfinite_gradients(step, gradients_remain);
   std::size_t count = names.size();
   names.resize(std::min(count, kMaxNames));
   std::string own = join(names, ", ");

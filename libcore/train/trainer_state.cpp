@@ -7,8 +7,8 @@
 namespace mtl {
 
 void Trainer::resume_from(RunStart& start) {
-  if (config_.vocab_size > start.source->config().vocab_size)
-    start.source->extend_vocabulary(config_.vocab_size, parse_new_rows(options_.new_token_rows.value_or("")),
+  if (steps_.config().vocab_size > start.source->config().vocab_size)
+    start.source->extend_vocabulary(steps_.config().vocab_size, parse_new_rows(options_.new_token_rows.value_or("")),
                                     static_cast<std::uint64_t>(options_.seed));
   load(*start.source, start.point);
   if (!start.state) return;
@@ -24,8 +24,8 @@ void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
   try {
     work_on_every_rank(ranks_.groups.world(), [&] {
-      point.iteration ? source.load_values(params_) : source.load_initial_values(params_);
-      if (point.iteration && !resets_moments) source.load_optimizer(params_);
+      point.iteration ? source.load_values(steps_.params()) : source.load_initial_values(steps_.params());
+      if (point.iteration && !resets_moments) source.load_optimizer(steps_.params());
       return std::string();
     });
   } catch (const Error& error) {
@@ -79,15 +79,16 @@ void Trainer::save() {
   double began = now_seconds();
   metrics_->flush();
   StepTotals totals;
-  exchange(totals);       // throws if a rank has failed since the last step; the save would wait for it forever
-  stream_.synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory
+  exchange(totals);               // throws if a rank has failed since the last step; the save would wait for it forever
+  steps_.stream().synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory
   run_.record(data_.identity(), tokenizer_);
-  if (!choices_context_.empty()) run_.state.extra.set("choices", choices_record(gather_choices()));
+  if (Json record = choices_.record(); !record.is_null()) run_.state.extra.set("choices", std::move(record));
   SaveOptions save_options;
   save_options.command_line = options_.command_line;
   save_options.keep_last = options_.checkpoint.keep_last;
   if (tokenizer_ != nullptr) save_options.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
-  std::string path = save_directory_->save(config_, params_, run_.state, save_options, ranks_.groups.world());
+  std::string path =
+      save_directory_->save(steps_.config(), steps_.params(), run_.state, save_options, ranks_.groups.world());
   saved_ = now;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
   run_.interval.began += now_seconds() - began;

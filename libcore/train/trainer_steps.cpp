@@ -6,24 +6,24 @@ namespace mtl {
 
 /// Returns the next step's batch. If it cannot be read, finishes all earlier steps and then rethrows.
 const StepBatch& Trainer::next_batch() {
-  const ProfileRange range(stream_, ProfileKind::phase, "data");
+  const ProfileRange range(steps_.stream(), ProfileKind::phase, "data");
   try {
-    return train_feed_->next(stream_);
+    return train_feed_->next(steps_.stream());
   } catch (...) {
-    while (!step_queue_.empty()) finish_oldest_step();
+    while (!steps_.queue().empty()) finish_oldest_step();
     throw;
   }
 }
 
 /// Reads the reports that are due. Returns true if no step is in flight, so that the state is consistent.
 bool Trainer::read_reports() {
-  while (step_queue_.size() > (must_drain_queue() ? 0 : step_queue_.max_in_flight())) finish_oldest_step();
-  return step_queue_.empty();
+  while (steps_.queue().size() > (must_drain_queue() ? 0 : steps_.queue().max_in_flight())) finish_oldest_step();
+  return steps_.queue().empty();
 }
 
 /// Returns true if the steps in flight must end before another one may start.
 bool Trainer::must_drain_queue() const {
-  const std::int64_t iteration = run_.state.iteration + step_queue_.size();
+  const std::int64_t iteration = run_.state.iteration + steps_.queue().size();
   const auto divides = [&](const auto& interval) { return is_due(interval, iteration); };
   const CheckpointOptions& checkpoint = options_.checkpoint;
   return iteration == run_.iterations || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
@@ -33,9 +33,9 @@ bool Trainer::must_drain_queue() const {
 
 /// Waits for the oldest step, and accounts for it.
 void Trainer::finish_oldest_step() {
-  const ProfileRange range(stream_, ProfileKind::phase, "report");
+  const ProfileRange range(steps_.stream(), ProfileKind::phase, "report");
   StepReport report;
-  const EnqueuedStep step = step_queue_.pop(step_memory_, report);
+  const EnqueuedStep step = steps_.finish_oldest(report);
   StepTotals totals = step.totals;
   stop_request_.note_step();
   totals.take(signals_, stop_request_);
@@ -46,15 +46,16 @@ void Trainer::finish_oldest_step() {
   totals_ = totals;
 
   std::vector<EnqueuedStep> to_repeat;  // steps that assumed this step's update, and so made none
-  const bool gradients_remain = step_queue_.empty();
-  if (report.found_inf != 0) to_repeat = step_queue_.drop(step_memory_);
+  const bool gradients_remain = steps_.queue().empty();
+  if (report.found_inf != 0) to_repeat = steps_.drop();
   end_step(step, report, gradients_remain);
-  if (!buffers_made_) {
-    // The first step has measured all candidates.
-    for (const std::string& line : stream_.choices().refusals()) console_.warn(line);
+  const bool is_first = !steps_.has_stepped();
+  if (is_first) {  // it has measured all candidates
+    for (const std::string& line : steps_.stream().choices().refusals()) console_.warn(line);
     if (!totals_.ends()) print_times();
   }
-  check_buffers();
+  steps_.check_buffers();
+  if (is_first) choices_.store();
   if (is_due(options_.logging.log_interval, run_.state.iteration)) report_interval(false);
   if (is_rank_zero()) draw_status();
   if (run_.scaler().is_exhausted()) end_exhausted();
@@ -67,7 +68,7 @@ void Trainer::end_step(const EnqueuedStep& step, const StepReport& report, bool 
   // Overflows are expected as long as a dynamic loss scale can still fall.
   if (run_.was_skipped() && (!run_.scaler().is_dynamic() || run_.scaler().is_exhausted()))
     report_nonfinite_gradients(step, gradients_remain);
-  if (step_queue_.empty()) optimizer_.end_step();
+  steps_.end_step();
 }
 
 }  // namespace mtl

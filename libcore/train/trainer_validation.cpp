@@ -3,7 +3,6 @@
 #include "base/count_of.h"
 #include "base/error.h"
 #include "ckpt/checkpoint.h"
-#include "kernels/elementwise.h"
 #include "train/trainer.h"
 
 namespace mtl {
@@ -44,7 +43,7 @@ bool Trainer::answer_requests(const char* name, std::int64_t batch) {
   if (requested.status > 0) print_status(cat(", ", name, " batch ", batch + 1, " of ", options_.batch.eval_iters));
   if (requested.save > 0 && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
   if (requested.save > 0 || totals_.ends()) {
-    optimizer_.traffic().finish_gathering();
+    steps_.traffic().finish_gathering();
     save();
   }
   return !totals_.ends();
@@ -52,18 +51,15 @@ bool Trainer::answer_requests(const char* name, std::int64_t batch) {
 
 std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name) {
   StepTotals totals;
-  fill_zero(stream_, step_memory_.loss_sum());
+  steps_.begin_evaluation();
   for (std::int64_t batch = 0; batch < options_.batch.eval_iters; ++batch) {
     if (!answer_requests(name, batch)) return std::nullopt;
     if (is_rank_zero())
       console_.status(cat("iteration ", run_.state.iteration, " of ", run_.iterations, " | ", name, " batch ",
                           batch + 1, " of ", options_.batch.eval_iters));
-    const StepBatch& step = feed.next(stream_);
-    for (int m = 0; m < step.micro_batches; ++m) pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m));
-    if (counts_losses()) add_losses(stream_, step_memory_.loss_sum(), step);
-    if (counts_tokens()) totals.add_tokens(step);
+    steps_.evaluate(feed.next(steps_.stream()), totals);
   }
-  totals.loss_sum = step_memory_.receive(stream_).loss_sum;
+  totals.loss_sum = steps_.loss_sum();
   exchange(totals);
   return totals.loss();
 }
@@ -97,17 +93,17 @@ bool Trainer::validate(bool final) {
 /// Save before validating, so that a fault during validation does not lose the model. The checkpoint has the counts
 /// from before the last validation, so that an extended run equals an uninterrupted one.
 Exit Trainer::finish() {
-  optimizer_.traffic().finish_gathering();
+  steps_.traffic().finish_gathering();
   save();
   const TrainState before = run_.state;
   if (!validate(true)) return end_early();
-  if (buffers_made_) check_buffers();
+  if (steps_.has_stepped()) steps_.check_buffers();
   if (save_directory_) {
     run_.state = before;
     run_.state.extra.set("finished", true);
     save_directory_->replace_state(run_.state, options_.checkpoint.keep_last, ranks_.groups.world());
   }
-  profiler_.finish(stream_);
+  profiler_.finish(steps_.stream());
   metrics_->finish();
   return Exit::ok;
 }

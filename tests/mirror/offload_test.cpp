@@ -9,6 +9,7 @@
 #include "tests/mirror/queue.h"
 #include "tests/mirror/same_tensors.h"
 #include "tests/mirror/small_run.h"
+#include "train/run_plan.h"
 
 using namespace mtl;
 using namespace mtl::test;

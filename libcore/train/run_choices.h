@@ -1,0 +1,45 @@
+// The algorithms that a run selects by measuring on a GPU: loads them, lets the ranks agree on them, and stores them.
+// On a device on which nothing is measured, calls do nothing.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/console.h"
+#include "comm/communicator.h"
+#include "train/choices_record.h"
+#include "train/step_runner.h"
+
+namespace mtl {
+
+class RunChoices {
+ public:
+  /// The caller must keep the arguments alive.
+  RunChoices(StepRunner& steps, Communicator& world, Console& console);
+
+  /// Loads the choices in `extra`, the TrainState::extra of the resumed checkpoint, then those in the file
+  /// `tuning_cache` (TrainOptions). All other choices are measured when needed.
+  void load(const Json& extra, const std::string& tuning_cache);
+  /// Collective. Ranks with the same GPU and libraries use the same algorithms from the first step on, as the next run
+  /// does, which finds them in the file. So that every rank has measured what it needs, this rehearses the step. Ranks
+  /// that resume keep the algorithms of their checkpoint.
+  void agree(const StepBatch& batch);
+  /// Collective: rank 0 adds new choices to the file.
+  void store() { gather(); }
+  /// Collective: like store(), and returns what a checkpoint records, or null.
+  Json record();
+
+ private:
+  std::vector<SavedChoices> gather();
+
+  StepRunner& steps_;
+  Communicator& world_;
+  Console& console_;
+  bool agreed_ = false;                         // ranks need not agree again
+  std::string context_;                         // empty: we do not measure on this device
+  std::string file_;                            // empty: none
+  std::map<std::string, std::string> in_file_;  // choices in the file, as last read or written
+};
+
+}  // namespace mtl

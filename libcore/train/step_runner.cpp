@@ -1,0 +1,148 @@
+#include "train/step_runner.h"
+
+#include <algorithm>
+
+#include "kernels/elementwise.h"
+#include "train/run_plan.h"
+
+namespace mtl {
+
+namespace {
+
+Optimizer::Options optimizer_options(const TrainOptions& options) {
+  const OptimizerOptions& given = options.optimizer;
+  return {.rule = {{.beta1 = given.adam_beta1, .beta2 = given.adam_beta2, .eps = given.adam_eps}},
+          .clip_grad = given.clip_grad,
+          .overlap = run_overlap(options),
+          .seed = static_cast<std::uint32_t>(options.seed)};
+}
+
+}  // namespace
+
+StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int rank, const ProcessGroups& groups)
+    : groups_(groups),
+      config_(config),
+      shape_(run_shape(options, config, rank)),
+      stage_(make_stage(config, run_dropout(options), shape_.layout, shape_.padded_vocab, shape_.precision.residual)),
+      params_(
+          shape_.device, shape_.precision, AdamW::states(shape_.precision),
+          [&](const ParamVisitor& visit) { stage_.params(visit); }, shape_.layout),
+      plan_(plan_run(options, config, rank)),
+      stream_(shape_.device, shape_.threads),
+      memory_(shape_.device),
+      queue_(shape_.device == Device::cuda ? 1 : 0),
+      optimizer_(params_, optimizer_options(options), stream_, groups),
+      capture_policy_(optimizer_.traffic(), groups),
+      pipeline_(stage_, stream_, groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)), plan_,
+                &optimizer_.traffic(), memory_.on_device()),
+      graphs_(groups) {
+  const BatchSizes sizes = options.batch_sizes();
+  for (std::int64_t size : sizes.sizes()) {
+    auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
+    const auto largest = static_cast<int>(shape_.micro_batches);
+    schedules_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches, largest));
+  }
+  if (shape_.graphs) pipeline_.use_graphs(graphs_, capture_policy_, optimizer_.traffic(), shape_);
+  stream_.set_tf32(options.tf32);
+  stream_.set_attention_backend(parse_attention_backend(options.attention_backend));
+}
+
+std::string StepRunner::graphs_text() const {
+  if (!shape_.graphs && shape_.layout.shards_gradients())
+    return "steps run without CUDA graphs, because sums of sharded gradients outlast a micro-batch";
+  if (!shape_.graphs && !shape_.layout.optimizer_folder.empty())
+    return "steps run without CUDA graphs, because the update waits for the files of --offload-optimizer";
+  if (!shape_.graphs && shape_.layout.has_ring())
+    return "steps run without CUDA graphs, because they cannot contain the messages of --cp-comm-type p2p";
+  if (!shape_.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
+  std::vector<std::string> plain;
+  if (shape_.layout.stages() > 1) plain.push_back("messages between stages");
+  if (!capture_policy_.captures_micro_batch(true, false))
+    plain.push_back("the first micro-batch (--overlap-param-gather)");
+  if (!capture_policy_.captures_micro_batch(false, true))
+    plain.push_back("the last micro-batch (--overlap-grad-reduce in a pipeline)");
+  if (!capture_policy_.captures_update()) plain.push_back("the update");
+  std::string text = "steps run as CUDA graphs from the third on";
+  if (plain.empty()) return text;
+  return text + "; not as graphs: " + join(plain, ", ") +
+         ", because a graph cannot wait for communication that began outside of it";
+}
+
+void StepRunner::begin(const EnqueuedStep& step) {
+  progress_.iteration = step.iteration;
+  memory_.send(stream_, step.inputs);
+  fill_zero(stream_, memory_.loss_sum());
+  optimizer_.begin_step();
+}
+
+void StepRunner::rehearse(const StepBatch& batch) {
+  // The second micro-batch of a chunk adds to gradients. A schedule takes whole rounds of the stages.
+  const Layout& layout = shape_.layout;
+  const int few = std::min(batch.micro_batches, std::max({2, layout.size(Axis::pipeline), layout.group}));
+  const StepSchedule schedule = rank_schedule(layout, few, static_cast<int>(shape_.micro_batches));
+  optimizer_.traffic().begin_repetition(pipeline_.scratch());
+  pipeline_.train(*batch.buffers, &progress_, &schedule);
+  stream_.synchronize();
+}
+
+void StepRunner::enqueue(EnqueuedStep step) {
+  graphs_.begin_step(step.batch->micro_batches);
+  compute_gradients(*step.batch);
+  update();
+  if (counts_tokens()) step.totals.add_tokens(*step.batch);
+  step.totals.waited = optimizer_.traffic().take_waited_seconds();
+  queue_.push(stream_, memory_, step);
+}
+
+/// Runs forward and backward for every micro-batch in the step.
+void StepRunner::compute_gradients(const StepBatch& batch) {
+  pipeline_.train(*batch.buffers, &progress_, &schedules_.at(batch.micro_batches),
+                  counts_losses() ? memory_.loss_sum() : Tensor());
+}
+
+/// Computes the gradient norm, clips the gradients, and updates the weights.
+void StepRunner::update() {
+  const ProfileRange range(stream_, ProfileKind::phase, "optimizer");
+  const auto step = [this] { optimizer_.step(pipeline_.scratch(), memory_.on_device()); };
+  if (!shape_.graphs || !capture_policy_.captures_update()) return step();
+  optimizer_.begin_update();
+  graphs_.run(stream_, {}, step);
+}
+
+std::vector<std::string> StepRunner::nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain) {
+  if (groups_.world().size() > 1 || !gradients_remain) {
+    memory_.send(stream_, step.inputs);
+    optimizer_.traffic().begin_repetition(pipeline_.scratch());
+    compute_gradients(*step.batch);
+  }
+  return optimizer_.traffic().nonfinite_gradients(pipeline_.scratch());
+}
+
+void StepRunner::begin_evaluation() { fill_zero(stream_, memory_.loss_sum()); }
+
+void StepRunner::evaluate(const StepBatch& batch, StepTotals& totals) {
+  for (int m = 0; m < batch.micro_batches; ++m) pipeline_.evaluate(batch.buffers->batch(m), batch.buffers->losses(m));
+  if (counts_losses()) add_losses(stream_, memory_.loss_sum(), batch);
+  if (counts_tokens()) totals.add_tokens(batch);
+}
+
+void StepRunner::check_buffers() {
+  const BufferUse use = buffer_use();
+  if (!buffers_made_) {
+    require(use.bytes == plan_.buffer_bytes(), "buffers of ", use.bytes, " bytes exist, ", plan_.buffer_bytes(),
+            " are planned");
+    buffers_made_ = use.made;
+  }
+  require(use.made == *buffers_made_, "a buffer was allocated after the first step");
+}
+
+/// Tensor-parallel ranks on the stage that computes the losses hold equal losses, so only one of them counts its
+/// losses.
+bool StepRunner::counts_losses() const {
+  return shape_.layout.stage() == shape_.layout.places().loss_stage() && shape_.layout.coordinate(Axis::tensor) == 0;
+}
+
+/// Context-parallel ranks each count the losses of their parts of the samples, but only one counts the samples' tokens.
+bool StepRunner::counts_tokens() const { return counts_losses() && shape_.layout.coordinate(Axis::context) == 0; }
+
+}  // namespace mtl
