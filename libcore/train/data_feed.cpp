@@ -257,4 +257,21 @@ void DataFeed::fill_sample(const Batch& batch, std::int64_t row, std::int64_t in
   for (float mask : sample.loss_mask) *unmasked += double{mask};
 }
 
+std::unique_ptr<DataFeed> open_feed(const TrainingData& data, Split split, std::int64_t consumed,
+                                    const TrainOptions& options, const RunShape& shape, StepBatches& memory) {
+  const std::shared_ptr<const BlendedDataset>& dataset = data.dataset(split);
+  if (dataset == nullptr) return nullptr;
+  const SamplerOptions sampler = {.kind = options.data.sampler_kind(),
+                                  .total = dataset->size(),
+                                  .consumed = consumed,
+                                  .micro_batch_size = options.batch.micro_batch_size,
+                                  .dp_size = shape.layout.size(Axis::data),
+                                  .dp_rank = shape.layout.coordinate(Axis::data),
+                                  .data_sharding = options.data.data_sharding};
+  DataFeed::MicroBatches micro_batches = [largest = shape.micro_batches](std::int64_t) { return largest; };
+  if (split == Split::train)
+    micro_batches = [sizes = options.batch_sizes()](std::int64_t at) { return sizes.micro_batches(at); };
+  return std::make_unique<DataFeed>(dataset, sampler, shape, std::move(micro_batches), memory);
+}
+
 }  // namespace mtl

@@ -123,4 +123,9 @@ class DataFeed {
   double stalled_ = 0;
 };
 
+/// Returns a feed of a split that starts after `consumed` samples, or null if the split has no data. A step of training
+/// is as large as the batch sizes say, any other as large as `shape`.
+std::unique_ptr<DataFeed> open_feed(const TrainingData& data, Split split, std::int64_t consumed,
+                                    const TrainOptions& options, const RunShape& shape, StepBatches& memory);
+
 }  // namespace mtl

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/hash.h"
@@ -8,7 +9,6 @@
 #include "comm/rank_outcome.h"
 #include "kernels/attention_variant.h"
 #include "kernels/elementwise.h"
-#include "train/flops.h"
 #include "train/rank_failed.h"
 
 namespace mtl {
@@ -38,10 +38,10 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       steps_(options, start.config, ranks_.rank, ranks_.groups),
       choices_(steps_, ranks_.groups.world(), console),
       train_batches_(make_step_batches(steps_.shape())),
+      validation_(options, data_, steps_, run_, console),
       profiler_(options.profile, ranks_.groups.world(), ranks_.hosts, console) {
-  if (options.batch.eval_iters > 0) held_out_batches_ = make_step_batches(steps_.shape());
   check_agreement(start);
-  check_validation_samples();
+  validation_.check_samples();
   if (start.source) {
     resume_from(start);
   } else {
@@ -62,25 +62,6 @@ void Trainer::check_agreement(const RunStart& start) {
               {"start", from}});
 }
 
-SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
-  return {.kind = options_.data.sampler_kind(),
-          .total = data_.dataset(split)->size(),
-          .consumed = consumed,
-          .micro_batch_size = options_.batch.micro_batch_size,
-          .dp_size = steps_.shape().layout.size(Axis::data),
-          .dp_rank = steps_.shape().layout.coordinate(Axis::data),
-          .data_sharding = options_.data.data_sharding};
-}
-
-std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) {
-  if (data_.dataset(split) == nullptr) return nullptr;
-  DataFeed::MicroBatches largest = [this](std::int64_t) { return steps_.shape().micro_batches; };
-  DataFeed::MicroBatches scheduled = [this](std::int64_t at) { return run_.batch_sizes.micro_batches(at); };
-  return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), steps_.shape(),
-                                    split == Split::train ? scheduled : largest,
-                                    split == Split::train ? train_batches_ : *held_out_batches_);
-}
-
 Exit Trainer::run_to_end() {
   const std::int64_t last = run_.iterations;
   if (run_.is_complete()) {
@@ -95,7 +76,7 @@ Exit Trainer::run_to_end() {
   prepare();
   signals_.begin_iteration(run_.state.iteration + (run_.validation_is_due ? 0 : 1));
   signals_.begin_run(!console_.quiet, save_directory_ != nullptr);
-  if (run_.state.iteration < last) print_begin();
+  if (run_.state.iteration < last) report_->print_begin();
   while (run_.state.iteration < last || run_.validation_is_due) {
     if (!run_.validation_is_due) {
       profiler_.begin_step(steps_.stream(), run_.state.iteration + steps_.queue().size());
@@ -104,7 +85,8 @@ Exit Trainer::run_to_end() {
       profiler_.end_step(steps_.stream(), run_.state.iteration + steps_.queue().size());
       if (!is_drained) continue;
       // Before the validation, because a signal may end the run there, and a resumed run cannot report this interval.
-      if (run_.state.iteration == last && run_.interval.steps > 0) report_interval(true);
+      if (run_.state.iteration == last && run_.interval.steps > 0)
+        report_->report_interval(train_feed_->stalled_seconds(), true);
     }
     if (run_.is_validation_iteration() && !validate(false)) return end_early();
     if (run_.state.iteration < last && !save_if_due()) return end_early();
@@ -112,46 +94,81 @@ Exit Trainer::run_to_end() {
   return finish();
 }
 
-/// Determines the peak rate, opens the report sinks, and starts reading data at the current sample.
+/// Opens the report, and starts reading data at the current sample.
 void Trainer::prepare() {
+  const RunShape& shape = steps_.shape();
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
-  if (steps_.shape().device == Device::cuda && is_rank_zero()) {
+  if (shape.device == Device::cuda && is_rank_zero()) {
     console_.info(steps_.graphs_text());
-    const std::string warning = scalar_attention_warning(steps_.shape().precision.compute, steps_.config().head_dim,
-                                                         steps_.shape().layout.size(Axis::context) > 1);
+    const std::string warning = scalar_attention_warning(shape.precision.compute, steps_.config().head_dim,
+                                                         shape.layout.size(Axis::context) > 1);
     if (!warning.empty() && steps_.stream().attention_backend() != AttentionBackend::unfused) console_.warn(warning);
   }
-  peak_tflops_ = options_.logging.peak_tflops.value_or(0);
-  if (peak_tflops_ == 0)
-    peak_tflops_ = measure_peak_tflops(steps_.shape().device, steps_.shape().threads, steps_.shape().precision.compute);
-  profiler_.prepare(steps_.shape().device, steps_.shape().threads, options_.tf32, peak_tflops_);
-  MetricsOptions sinks;  // empty on all ranks but rank 0
-  sinks.terminal = is_rank_zero() && !console_.quiet;
-  if (is_rank_zero()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;
-  if (is_rank_zero()) sinks.log_jsonl = options_.logging.log_jsonl;
-  sinks.from = {.run = is_rank_zero() && save_directory_ ? save_directory_->run_id() : random_id(),
-                .iteration = run_.state.iteration,
-                .consumed_samples = run_.state.consumed_samples,
-                .train_iterations = run_.iterations,
-                .validation_is_due = run_.validation_is_due};
-  sinks.world_size = options_.parallel.world;
-  sinks.start = start_record();
-  metrics_.emplace(sinks, console_);
+  const std::string run_id = !is_rank_zero() ? "" : save_directory_ ? save_directory_->run_id() : random_id();
+  report_.emplace(options_, steps_, run_, console_, run_id, data_.identity());
+  profiler_.prepare(shape.device, shape.threads, options_.tf32, report_->peak_tflops());
   run_.interval.began = now_seconds();
   if (run_.state.iteration == run_.iterations) return;  // only validations remain
-  train_feed_ = feed(Split::train, run_.state.consumed_samples);
+  train_feed_ = open_feed(data_, Split::train, run_.state.consumed_samples, options_, shape, train_batches_);
+}
+
+/// Answers requests to save and for a status line, which ends in `where`. Returns true if the state must be saved.
+bool Trainer::answer(const StepTotals& requested, const std::string& where) {
+  if (requested.status > 0) report_->print_status(where);
+  if (requested.save > 0 && !save_directory_ && is_rank_zero())
+    console_.warn("USR1 requests a save, but nothing is saved without --save");
+  return requested.save > 0;
 }
 
 /// Saves between two steps if an interval or a signal says so. Returns false if the run ends here.
 bool Trainer::save_if_due() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
   const auto divides = [&](const auto& interval) { return is_due(interval, run_.state.iteration); };
-  if (std::exchange(totals_.status, 0) > 0) print_status("");
-  const bool requested = std::exchange(totals_.save, 0) > 0;
-  if (requested && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
+  const bool requested = answer(totals_, "");
+  totals_.status = totals_.save = 0;
   const bool ends = totals_.ends() || divides(checkpoint.exit_interval);
   if (requested || ends || divides(checkpoint.save_interval)) save();
   return !ends;
+}
+
+/// Collective: handles requests before a validation or test batch. Returns false if the run ends.
+bool Trainer::answer_requests(const std::string& where) {
+  StepTotals requested;
+  requested.take(signals_, stop_request_);
+  exchange(requested);
+  totals_.end = std::max(totals_.end, requested.end);
+  totals_.stop = std::max(totals_.stop, requested.stop);
+  if (answer(requested, where) || totals_.ends()) {
+    steps_.traffic().finish_gathering();
+    save();
+  }
+  return !totals_.ends();
+}
+
+/// Validates, at the end (`final`) also tests. Returns false if the run ends in between; the state before is then
+/// saved.
+bool Trainer::validate(bool final) {
+  return validation_.run(final, report_->metrics(),
+                         {.answer_requests = [this](const std::string& where) { return answer_requests(where); },
+                          .sum = [this](StepTotals& totals) { exchange(totals); }});
+}
+
+/// Save before validating, so that a fault during validation does not lose the model. The checkpoint has the counts
+/// from before the last validation, so that an extended run equals an uninterrupted one.
+Exit Trainer::finish() {
+  steps_.traffic().finish_gathering();
+  save();
+  const TrainState before = run_.state;
+  if (!validate(true)) return end_early();
+  if (steps_.has_stepped()) steps_.check_buffers();
+  if (save_directory_) {
+    run_.state = before;
+    run_.state.extra.set("finished", true);
+    save_directory_->replace_state(run_.state, options_.checkpoint.keep_last, ranks_.groups.world());
+  }
+  profiler_.finish(steps_.stream());
+  report_->metrics().finish();
+  return Exit::ok;
 }
 
 /// Ends a run that is not complete. Its state has already been saved if there is a --save folder.
@@ -163,7 +180,7 @@ Exit Trainer::end_early() {
                                          "; without --save nothing was kept"));
   }
   profiler_.finish(steps_.stream());
-  metrics_->finish();
+  report_->metrics().finish();
   std::string cause = stop_request_.reason();  // on rank 0, which prints it
   if (cause.empty()) cause = "--exit-interval";
   if (by_signal) cause = "ended by a signal";

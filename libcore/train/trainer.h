@@ -11,16 +11,17 @@
 #include "comm/communicator.h"
 #include "text/tokenizer.h"
 #include "train/data_feed.h"
-#include "train/metrics.h"
 #include "train/options.h"
 #include "train/profiler.h"
 #include "train/run_choices.h"
 #include "train/run_progress.h"
+#include "train/run_report.h"
 #include "train/signals.h"
 #include "train/start.h"
 #include "train/step_runner.h"
 #include "train/step_totals.h"
 #include "train/stop_request.h"
+#include "train/validation.h"
 
 namespace mtl {
 
@@ -70,35 +71,18 @@ class Trainer {
   bool save_if_due();
   Exit end_early();
   [[noreturn]] void end_exhausted();
-  void report_interval(bool final);
   bool validate(bool final);
-  /// The validations of this run that are to come, with that after the last iteration.
-  std::int64_t validations_left() const;
-  /// The samples of a validation or test.
-  std::int64_t held_out_samples() const { return options_.batch.eval_iters * run_.batch_sizes.largest(); }
-  std::optional<double> held_out_loss(DataFeed& feed, const char* name);
-  bool answer_requests(const char* name, std::int64_t batch);
-  void report_held_out(const char* name, double loss, bool final, std::int64_t samples_before);
-  void print_status(const std::string& where);
-  double seconds_left(double seconds) const;
-  void print_begin();
-  void print_times();
-  void draw_status();
+  bool answer(const StepTotals& requested, const std::string& where);
+  bool answer_requests(const std::string& where);
   Exit finish();
   void save();
-  void check_validation_samples() const;
   void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
   void load(const ModelSource& source, const StartPoint& point);
   void check_data(const std::string& checkpoint) const;
   void report_other_data(const std::string& checkpoint, const std::string& difference) const;
-  Json start_record() const;
-  SamplerOptions sampler(Split split, std::int64_t consumed) const;
-  std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed);
 
   bool is_rank_zero() const { return ranks_.rank == 0; }
-
-  static constexpr const char* kNoSaveFolder = "USR1 requests a save, but nothing is saved without --save";
 
   SignalRequests& signals_;
   StopRequest stop_request_;  // never requests anything on ranks other than 0
@@ -113,20 +97,18 @@ class Trainer {
     bool validation_is_due = false;  // this iteration's validation is not complete; a resumed run repeats it
     bool operator==(const SavePoint&) const = default;
   };
-  std::optional<double> validation_seconds_;  // the last one took
-  SavePoint saved_;                           // the newest checkpoint in --save that this run wrote or resumed from
+  SavePoint saved_;  // the newest checkpoint in --save that this run wrote or resumed from
 
   TrainingData data_;
   StepRunner steps_;
   RunChoices choices_;
   StepBatches train_batches_;
-  std::optional<StepBatches> held_out_batches_;  // for validation, then for the test
-  std::unique_ptr<DataFeed> train_feed_, valid_feed_;
+  std::unique_ptr<DataFeed> train_feed_;
+  Validation validation_;
+  std::optional<RunReport> report_;  // from prepare() on
 
   StepTotals totals_;  // exchanged after the last step or evaluation batch; requests stay until they are answered
-  std::optional<Metrics> metrics_;
   Profiler profiler_;
-  double peak_tflops_ = 0;
 };
 
 }  // namespace mtl

@@ -46,7 +46,7 @@ bool Trainer::join_exchange() {
 /// Returns true if this rank holds an unsaved state between two steps. Returns false if communication was aborted,
 /// because the device may then have updated its weights with garbage.
 bool Trainer::can_save() const {
-  return save_directory_ && metrics_ && ranks_.groups.is_intact() &&
+  return save_directory_ && report_ && ranks_.groups.is_intact() &&
          saved_ != SavePoint{run_.state.iteration, run_.validation_is_due} && !steps_.is_updating();
 }
 
@@ -68,7 +68,7 @@ void Trainer::end_exhausted() {
   steps_.traffic().finish_gathering();
   run_.validation_is_due = run_.is_validation_iteration();
   save();
-  metrics_->finish();
+  report_->metrics().finish();
   throw AgreedError(
       Exit::failure,
       cat("iteration ", run_.state.iteration,

@@ -77,7 +77,7 @@ void Trainer::save() {
   const SavePoint now{run_.state.iteration, run_.validation_is_due};
   if (!save_directory_ || saved_ == now) return;
   double began = now_seconds();
-  metrics_->flush();
+  report_->metrics().flush();
   StepTotals totals;
   exchange(totals);               // throws if a rank has failed since the last step; the save would wait for it forever
   steps_.stream().synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory

@@ -1,5 +1,5 @@
 // Reads step reports and accounts for them: see step_queue.h.
-#include "kernels/attention_variant.h"
+#include "comm/text_exchange.h"
 #include "train/trainer.h"
 
 namespace mtl {
@@ -52,12 +52,13 @@ void Trainer::finish_oldest_step() {
   const bool is_first = !steps_.has_stepped();
   if (is_first) {  // it has measured all candidates
     for (const std::string& line : steps_.stream().choices().refusals()) console_.warn(line);
-    if (!totals_.ends()) print_times();
+    if (!totals_.ends()) report_->print_times(validation_);
   }
   steps_.check_buffers();
   if (is_first) choices_.store();
-  if (is_due(options_.logging.log_interval, run_.state.iteration)) report_interval(false);
-  if (is_rank_zero()) draw_status();
+  if (is_due(options_.logging.log_interval, run_.state.iteration))
+    report_->report_interval(train_feed_->stalled_seconds(), false);
+  if (is_rank_zero()) report_->draw_status(validation_);
   if (run_.scaler().is_exhausted()) end_exhausted();
   for (const EnqueuedStep& later : to_repeat) enqueue_step(*later.batch);
 }
@@ -69,6 +70,26 @@ void Trainer::end_step(const EnqueuedStep& step, const StepReport& report, bool 
   if (run_.was_skipped() && (!run_.scaler().is_dynamic() || run_.scaler().is_exhausted()))
     report_nonfinite_gradients(step, gradients_remain);
   steps_.end_step();
+}
+
+/// Reports which ranks and tensors have infinite or NaN gradients.
+void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain) {
+  constexpr std::size_t kMaxNames = 3;
+  std::vector<std::string> names = steps_.nonfinite_gradients(step, gradients_remain);
+  std::size_t count = names.size();
+  names.resize(std::min(count, kMaxNames));
+  std::string own = join(names, ", ");
+  if (count > kMaxNames) own += cat(" and ", count - kMaxNames, " more");
+  std::vector<std::string> all = gather_texts(ranks_.groups.world(), own), lines;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    std::string who = all.size() == 1 ? "" : cat("rank ", rank, " (", ranks_.hosts[rank], "): ");
+    lines.push_back("\n  " + who + all[rank]);
+  }
+  if (!is_rank_zero()) return;
+  const char* what = lines.empty() ? ": the gradient is not finite in the sum over all ranks; no update was made"
+                                   : ": the gradient is not finite; no update was made";
+  console_.warn(cat("iteration ", step.iteration, what, join(lines, "")));
 }
 
 }  // namespace mtl
