@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "ckpt/checkpoint_folder.h"
 #include "comm/agreement.h"
 #include "comm/rank_outcome.h"
 #include "kernels/attention_variant.h"
@@ -30,7 +29,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       tokenizer_(tokenizer),
       ranks_(std::move(ranks)),
       run_(options, start.state),
-      save_directory_(std::move(start.save)),
+      saver_(std::move(start.save), options, run_),
       data_(options, tokenizer == nullptr ? TrainingData::Tokens{start.config.vocab_size}
                                           : TrainingData::Tokens{.vocab_size = start.config.vocab_size,
                                                                  .eod = tokenizer->eod(),
@@ -65,8 +64,7 @@ void Trainer::check_agreement(const RunStart& start) {
 Exit Trainer::run_to_end() {
   const std::int64_t last = run_.iterations;
   if (run_.is_complete()) {
-    if (save_directory_ && is_rank_zero())
-      save_directory_->finish_commit(run_.state.iteration, options_.checkpoint.keep_last);
+    if (saver_.has_directory() && is_rank_zero()) saver_.finish_commit();
     console_.info(run_.state.iteration > last
                       ? cat("already complete: ", run_.state.iteration, " iterations are done, more than the ", last,
                             " requested")
@@ -75,7 +73,7 @@ Exit Trainer::run_to_end() {
   }
   prepare();
   signals_.begin_iteration(run_.state.iteration + (run_.validation_is_due ? 0 : 1));
-  signals_.begin_run(!console_.quiet, save_directory_ != nullptr);
+  signals_.begin_run(!console_.quiet, saver_.has_directory());
   if (run_.state.iteration < last) report_->print_begin();
   while (run_.state.iteration < last || run_.validation_is_due) {
     if (!run_.validation_is_due) {
@@ -97,15 +95,14 @@ Exit Trainer::run_to_end() {
 /// Opens the report, and starts reading data at the current sample.
 void Trainer::prepare() {
   const RunShape& shape = steps_.shape();
-  if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
+  if (!saver_.has_directory() && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   if (shape.device == Device::cuda && is_rank_zero()) {
     console_.info(steps_.graphs_text());
     const std::string warning = scalar_attention_warning(shape.precision.compute, steps_.config().head_dim,
                                                          shape.layout.size(Axis::context) > 1);
     if (!warning.empty() && steps_.stream().attention_backend() != AttentionBackend::unfused) console_.warn(warning);
   }
-  const std::string run_id = !is_rank_zero() ? "" : save_directory_ ? save_directory_->run_id() : random_id();
-  report_.emplace(options_, steps_, run_, console_, run_id, data_.identity());
+  report_.emplace(options_, steps_, run_, console_, is_rank_zero() ? saver_.run_id() : "", data_.identity());
   profiler_.prepare(shape.device, shape.threads, options_.tf32, report_->peak_tflops());
   run_.interval.began = now_seconds();
   if (run_.state.iteration == run_.iterations) return;  // only validations remain
@@ -115,9 +112,21 @@ void Trainer::prepare() {
 /// Answers requests to save and for a status line, which ends in `where`. Returns true if the state must be saved.
 bool Trainer::answer(const StepTotals& requested, const std::string& where) {
   if (requested.status > 0) report_->print_status(where);
-  if (requested.save > 0 && !save_directory_ && is_rank_zero())
+  if (requested.save > 0 && !saver_.has_directory() && is_rank_zero())
     console_.warn("USR1 requests a save, but nothing is saved without --save");
   return requested.save > 0;
+}
+
+/// Collective: saves the state unless it has already been saved.
+void Trainer::save() {
+  if (!saver_.is_behind()) return;
+  const double began = now_seconds();
+  report_->metrics().flush();
+  StepTotals totals;
+  exchange(totals);  // throws if a rank has failed since the last step; the save would wait for it forever
+  const std::string path = saver_.save(steps_, choices_, data_.identity(), tokenizer_, ranks_.groups.world());
+  console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
+  run_.interval.began += now_seconds() - began;
 }
 
 /// Saves between two steps if an interval or a signal says so. Returns false if the run ends here.
@@ -161,10 +170,9 @@ Exit Trainer::finish() {
   const TrainState before = run_.state;
   if (!validate(true)) return end_early();
   if (steps_.has_stepped()) steps_.check_buffers();
-  if (save_directory_) {
+  if (saver_.has_directory()) {
     run_.state = before;
-    run_.state.extra.set("finished", true);
-    save_directory_->replace_state(run_.state, options_.checkpoint.keep_last, ranks_.groups.world());
+    saver_.mark_finished(ranks_.groups.world());
   }
   profiler_.finish(steps_.stream());
   report_->metrics().finish();
@@ -175,7 +183,7 @@ Exit Trainer::finish() {
 Exit Trainer::end_early() {
   steps_.traffic().finish_gathering();
   const bool by_signal = totals_.end > 0;
-  if (by_signal && !save_directory_) {
+  if (by_signal && !saver_.has_directory()) {
     throw AgreedError(Exit::failure, cat("ended by a signal at iteration ", run_.state.iteration,
                                          "; without --save nothing was kept"));
   }
@@ -184,8 +192,9 @@ Exit Trainer::end_early() {
   std::string cause = stop_request_.reason();  // on rank 0, which prints it
   if (cause.empty()) cause = "--exit-interval";
   if (by_signal) cause = "ended by a signal";
-  console_.info(cat(cause, " after iteration ", run_.state.iteration,
-                    save_directory_ ? "; the same command continues from here" : "; without --save nothing was kept"));
+  console_.info(
+      cat(cause, " after iteration ", run_.state.iteration,
+          saver_.has_directory() ? "; the same command continues from here" : "; without --save nothing was kept"));
   return by_signal ? Exit::requeue : Exit::ok;
 }
 

@@ -16,6 +16,7 @@
 #include "train/run_choices.h"
 #include "train/run_progress.h"
 #include "train/run_report.h"
+#include "train/saver.h"
 #include "train/signals.h"
 #include "train/start.h"
 #include "train/step_runner.h"
@@ -91,14 +92,7 @@ class Trainer {
   const Tokenizer* tokenizer_;
   RankGroups ranks_;
   RunProgress run_;
-  std::shared_ptr<const SaveDirectory> save_directory_;  // --save; null: nothing is saved
-  struct SavePoint {
-    std::int64_t iteration = -1;
-    bool validation_is_due = false;  // this iteration's validation is not complete; a resumed run repeats it
-    bool operator==(const SavePoint&) const = default;
-  };
-  SavePoint saved_;  // the newest checkpoint in --save that this run wrote or resumed from
-
+  Saver saver_;
   TrainingData data_;
   StepRunner steps_;
   RunChoices choices_;

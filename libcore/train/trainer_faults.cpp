@@ -46,8 +46,7 @@ bool Trainer::join_exchange() {
 /// Returns true if this rank holds an unsaved state between two steps. Returns false if communication was aborted,
 /// because the device may then have updated its weights with garbage.
 bool Trainer::can_save() const {
-  return save_directory_ && report_ && ranks_.groups.is_intact() &&
-         saved_ != SavePoint{run_.state.iteration, run_.validation_is_due} && !steps_.is_updating();
+  return saver_.is_behind() && report_ && ranks_.groups.is_intact() && !steps_.is_updating();
 }
 
 void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
@@ -73,7 +72,7 @@ void Trainer::end_exhausted() {
       Exit::failure,
       cat("iteration ", run_.state.iteration,
           ": the gradient is not finite in fp16, and the loss scale is at its minimum, ", double(run_.scaler().scale()),
-          save_directory_ ? "; the state is saved" : "; without --save nothing was kept",
+          saver_.has_directory() ? "; the state is saved" : "; without --save nothing was kept",
           ". If the loss had diverged, lower --lr; otherwise lower --min-loss-scale, or train with --bf16"));
 }
 

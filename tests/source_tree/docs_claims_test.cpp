@@ -179,7 +179,7 @@ TEST_CASE("docs: names in back quotes exist") {
 }
 
 TEST_CASE("docs: a file that stands after a name has that name") {
-  // `Trainer::save` (`train/trainer_state.cpp`), and (`IndexedDatasetWriter`), called in `prep/preprocess_outputs.cpp`
+  // `Saver::save` (`train/saver.cpp`), and (`IndexedDatasetWriter`), called in `prep/preprocess_outputs.cpp`
   static const std::regex pair(
       R"(`[^`]*?((?:\w+::)?\w+)[^\w`]*`(?: \(|\)?,? (?:called|read) in )`([\w/.]+\.(?:h|cpp|cu|inc|sh))`)");
   int pairs = 0;

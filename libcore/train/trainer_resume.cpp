@@ -1,4 +1,4 @@
-// Saves a run's state, and resumes from it.
+// Continues from a checkpoint or a model: loads it, and checks that the run's data are the same.
 #include "base/hash.h"
 #include "comm/rank_outcome.h"
 #include "data/data_identity.h"
@@ -12,7 +12,7 @@ void Trainer::resume_from(RunStart& start) {
                                     static_cast<std::uint64_t>(options_.seed));
   load(*start.source, start.point);
   if (!start.state) return;
-  if (start.point.is_own) saved_ = {run_.state.iteration, run_.validation_is_due};
+  if (start.point.is_own) saver_.note_resumed();
   if (!run_.state.extra.is_object()) return;
   check_data(start.source->folder());
   run_.resume(start.source->folder());
@@ -70,28 +70,6 @@ void Trainer::report_other_data(const std::string& checkpoint, const std::string
   console_.warn(cat(checkpoint, " continues with other data: ", difference, "; the next sample is number ",
                     with_commas(next), " of the new order",
                     is_in_order ? cat(" (", data_.place_of_sample(next), ")") : ""));
-}
-
-/// Collective: saves the state unless it has already been saved.
-void Trainer::save() {
-  const SavePoint now{run_.state.iteration, run_.validation_is_due};
-  if (!save_directory_ || saved_ == now) return;
-  double began = now_seconds();
-  report_->metrics().flush();
-  StepTotals totals;
-  exchange(totals);               // throws if a rank has failed since the last step; the save would wait for it forever
-  steps_.stream().synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory
-  run_.record(data_.identity(), tokenizer_);
-  if (Json record = choices_.record(); !record.is_null()) run_.state.extra.set("choices", std::move(record));
-  SaveOptions save_options;
-  save_options.command_line = options_.command_line;
-  save_options.keep_last = options_.checkpoint.keep_last;
-  if (tokenizer_ != nullptr) save_options.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
-  std::string path =
-      save_directory_->save(steps_.config(), steps_.params(), run_.state, save_options, ranks_.groups.world());
-  saved_ = now;
-  console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
-  run_.interval.began += now_seconds() - began;
 }
 
 }  // namespace mtl

@@ -1,0 +1,52 @@
+// Where a run saves its state (--save), and which of its states are there already.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ckpt/checkpoint.h"
+#include "ckpt/checkpoint_folder.h"
+#include "train/run_choices.h"
+#include "train/run_progress.h"
+#include "train/step_runner.h"
+
+namespace mtl {
+
+class Saver {
+ public:
+  /// `directory` is null in a run without --save: it saves nothing. The caller must keep the other arguments alive.
+  Saver(std::shared_ptr<const SaveDirectory> directory, const TrainOptions& options, RunProgress& run);
+
+  bool has_directory() const { return directory_ != nullptr; }
+  /// Returns an id of the run, which later sessions that save into the directory share.
+  std::string run_id() const { return directory_ ? directory_->run_id() : random_id(); }
+  /// Must be called in a run that resumes the newest checkpoint in the directory.
+  void note_resumed() { saved_ = now(); }
+  /// Returns true if the newest checkpoint in the directory is not of this state, so that a save would keep it.
+  bool is_behind() const { return directory_ && saved_ != now(); }
+
+  /// Collective: saves the state, and returns the checkpoint's path. `data` is TrainingData::identity(). `tokenizer`
+  /// may be null.
+  std::string save(StepRunner& steps, RunChoices& choices, const Json& data, const Tokenizer* tokenizer,
+                   Communicator& world);
+  /// Collective: says in the checkpoint of this state that the run is complete.
+  void mark_finished(Communicator& world);
+  /// Rank 0 only: completes the last commit of a complete run, if it was interrupted.
+  void finish_commit() const { directory_->finish_commit(run_.state.iteration, options_.checkpoint.keep_last); }
+
+ private:
+  /// A state that a checkpoint keeps.
+  struct SavePoint {
+    std::int64_t iteration = -1;
+    bool validation_is_due = false;  // this iteration's validation is not complete; a resumed run repeats it
+    bool operator==(const SavePoint&) const = default;
+  };
+  SavePoint now() const { return {run_.state.iteration, run_.validation_is_due}; }
+
+  std::shared_ptr<const SaveDirectory> directory_;
+  const TrainOptions& options_;
+  RunProgress& run_;
+  SavePoint saved_;  // the newest checkpoint in the directory that this run wrote or resumed from
+};
+
+}  // namespace mtl
