@@ -1,5 +1,5 @@
 // Measured choices: how a checkpoint stores them.
-#include "train/choices_record.h"
+#include "train/run_choices.h"
 
 #include <doctest/doctest.h>
 
