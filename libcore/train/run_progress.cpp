@@ -73,17 +73,17 @@ std::int64_t RunProgress::next_due(std::int64_t every) const {
 
 EnqueuedStep RunProgress::next_step(const StepBatch& batch, const StepQueue& in_flight) const {
   GradScaler scaler = scaler_;
-  for (int step = 0; step < in_flight.size(); ++step) scaler.update(false);
-  const std::int64_t consumed = state.consumed_samples + in_flight.samples();
+  for (std::size_t step = 0; step < in_flight.size(); ++step) scaler.update(false);
+  const std::int64_t consumed = state.consumed_samples + samples_of(in_flight);
   // Only steps that made an update advance the schedule. All steps advance the data.
   const std::int64_t scheduled = consumed - skipped_samples_;
   return {.batch = &batch,
-          .iteration = state.iteration + in_flight.size() + 1,
-          .inputs = {.step = state.optimizer_steps + in_flight.size() + 1,
+          .iteration = state.iteration + std::ssize(in_flight) + 1,
+          .inputs = {.step = state.optimizer_steps + std::ssize(in_flight) + 1,
                      .lr = learning_rate(lr_schedule_, scheduled),
                      .weight_decay = weight_decay(lr_schedule_, scheduled),
                      .loss_scale = scaler.scale(),
-                     .assumes_update = in_flight.size() > 0},
+                     .assumes_update = !in_flight.empty()},
           .samples = batch_sizes.running(consumed),
           .totals = {}};
 }

@@ -19,7 +19,6 @@
 #pragma once
 
 #include <deque>
-#include <vector>
 
 #include "train/step_totals.h"
 
@@ -34,26 +33,14 @@ struct EnqueuedStep {
   int report = 0;        // its number in StepMemory
 };
 
-class StepQueue {
- public:
-  /// `max_in_flight` says how many steps may be in flight when the host continues with the next step: 0 or 1.
-  explicit StepQueue(int max_in_flight) : max_in_flight_(max_in_flight) {}
+/// The steps in flight, oldest first.
+using StepQueue = std::deque<EnqueuedStep>;
 
-  int max_in_flight() const { return max_in_flight_; }
-  int size() const { return static_cast<int>(steps_.size()); }
-  bool empty() const { return steps_.empty(); }
-  /// Returns the number of samples in all queued steps.
-  std::int64_t samples() const;
-  /// Adds a step whose commands are all enqueued on `stream`, and starts copying its report to the host.
-  void push(Stream& stream, StepMemory& memory, EnqueuedStep step);
-  /// Removes and returns the oldest step. Waits for its report, and stores it in `report`.
-  EnqueuedStep pop(const StepMemory& memory, StepReport& report);
-  /// Removes and returns all steps, oldest first. Waits until they are complete.
-  std::vector<EnqueuedStep> drop(const StepMemory& memory);
-
- private:
-  int max_in_flight_;
-  std::deque<EnqueuedStep> steps_;
-};
+/// Returns the number of samples in all queued steps.
+inline std::int64_t samples_of(const StepQueue& steps) {
+  std::int64_t samples = 0;
+  for (const EnqueuedStep& step : steps) samples += step.samples;
+  return samples;
+}
 
 }  // namespace mtl

@@ -1,7 +1,9 @@
 #include "train/step_runner.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "train/run_plan.h"
 
@@ -30,7 +32,6 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
       plan_(plan_run(options, config, rank)),
       stream_(shape_.device, shape_.threads),
       memory_(shape_.device),
-      queue_(shape_.device == Device::cuda ? 1 : 0),
       optimizer_(params_, optimizer_options(options), stream_, groups),
       capture_policy_(optimizer_.traffic(), groups),
       pipeline_(stage_, stream_, groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)), plan_,
@@ -91,7 +92,20 @@ void StepRunner::enqueue(EnqueuedStep step) {
   update();
   if (counts_tokens()) step.totals.add_tokens(*step.batch);
   step.totals.waited = optimizer_.traffic().take_waited_seconds();
-  queue_.push(stream_, memory_, step);
+  step.report = memory_.start_report(stream_);
+  queue_.push_back(step);
+}
+
+EnqueuedStep StepRunner::finish_oldest(StepReport& report) {
+  const EnqueuedStep step = queue_.front();
+  report = memory_.read_report(step.report);
+  queue_.pop_front();
+  return step;
+}
+
+StepQueue StepRunner::drop() {
+  for (const EnqueuedStep& step : queue_) memory_.read_report(step.report);
+  return std::exchange(queue_, {});
 }
 
 /// Runs forward and backward for every micro-batch in the step.
@@ -121,8 +135,10 @@ std::vector<std::string> StepRunner::nonfinite_gradients(const EnqueuedStep& ste
 void StepRunner::begin_evaluation() { fill_zero(stream_, memory_.loss_sum()); }
 
 void StepRunner::evaluate(const StepBatch& batch, StepTotals& totals) {
-  for (int m = 0; m < batch.micro_batches; ++m) pipeline_.evaluate(batch.buffers->batch(m), batch.buffers->losses(m));
-  if (counts_losses()) add_losses(stream_, memory_.loss_sum(), batch);
+  const BatchBuffers& buffers = *batch.buffers;
+  for (int m = 0; m < batch.micro_batches; ++m) pipeline_.evaluate(buffers.batch(m), buffers.losses(m));
+  for (int m = 0; m < batch.micro_batches && counts_losses(); ++m)
+    sum_losses(stream_, memory_.loss_sum(), buffers.losses(m), buffers.batch(m).loss_weights, GradMode::accumulate);
   if (counts_tokens()) totals.add_tokens(batch);
 }
 

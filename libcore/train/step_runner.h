@@ -40,10 +40,12 @@ class StepRunner {
   /// Enqueues the step, from the batch to the weight update. finish_oldest() reads its report.
   void enqueue(EnqueuedStep step);
   const StepQueue& queue() const { return queue_; }
-  /// Waits for the oldest step in the queue, and stores its report.
-  EnqueuedStep finish_oldest(StepReport& report) { return queue_.pop(memory_, report); }
-  /// Removes and returns the steps in flight, oldest first. Waits until they are complete.
-  std::vector<EnqueuedStep> drop() { return queue_.drop(memory_); }
+  /// Returns how many steps may be in flight when the host continues with the next step.
+  std::int64_t max_in_flight() const { return shape_.device == Device::cuda ? 1 : 0; }
+  /// Waits for the oldest step in the queue, removes it, and stores its report.
+  EnqueuedStep finish_oldest(StepReport& report);
+  /// Waits for the steps in the queue, and removes and returns them, oldest first.
+  StepQueue drop();
   /// Collective: returns the parameters whose gradients are infinite or NaN on this rank in the step that was finished
   /// last. `gradients_remain` means that no later step has overwritten them. If they have been overwritten, or summed
   /// over ranks, computes them again. This is possible because no weight has changed and the step's batch is still

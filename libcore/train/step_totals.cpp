@@ -3,14 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cross_entropy.h"
-
 namespace mtl {
-
-void add_losses(Stream& stream, Tensor sum, const StepBatch& step) {
-  for (int m = 0; m < step.micro_batches; ++m)
-    sum_losses(stream, sum, step.buffers->losses(m), step.buffers->batch(m).loss_weights, GradMode::accumulate);
-}
 
 void StepTotals::add_tokens(const StepBatch& step) {
   for (int m = 0; m < step.micro_batches; ++m) tokens += step.unmasked[m];

@@ -11,9 +11,6 @@
 
 namespace mtl {
 
-/// Adds the losses of a step's micro-batches to `sum`, (1) f64 on the device.
-void add_losses(Stream& stream, Tensor sum, const StepBatch& step);
-
 struct StepTotals {
   double loss_sum = 0, tokens = 0;       // over all unmasked tokens
   double save = 0, status = 0, end = 0;  // how many ranks received the signal

@@ -8,22 +8,15 @@
 #include "comm/rank_outcome.h"
 #include "kernels/attention_variant.h"
 #include "kernels/elementwise.h"
-#include "train/rank_failed.h"
 
 namespace mtl {
-
-namespace {
-
-StopRequest stop_request_of(const TrainOptions& options) {
-  return {options.checkpoint.kill_switch_path, options.checkpoint.exit_minutes, options.began};
-}
-
-}  // namespace
 
 Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
                  SignalRequests& signals, Console& console)
     : signals_(signals),
-      stop_request_(ranks.rank == 0 ? stop_request_of(options) : StopRequest()),
+      stop_request_(ranks.rank == 0 ? StopRequest(options.checkpoint.kill_switch_path, options.checkpoint.exit_minutes,
+                                                  options.began)
+                                    : StopRequest()),
       options_(options),
       console_(console),
       tokenizer_(tokenizer),
@@ -77,10 +70,10 @@ Exit Trainer::run_to_end() {
   if (run_.state.iteration < last) report_->print_begin();
   while (run_.state.iteration < last || run_.validation_is_due) {
     if (!run_.validation_is_due) {
-      profiler_.begin_step(steps_.stream(), run_.state.iteration + steps_.queue().size());
+      profiler_.begin_step(steps_.stream(), run_.state.iteration + std::ssize(steps_.queue()));
       enqueue_step(next_batch());
       const bool is_drained = read_reports();
-      profiler_.end_step(steps_.stream(), run_.state.iteration + steps_.queue().size());
+      profiler_.end_step(steps_.stream(), run_.state.iteration + std::ssize(steps_.queue()));
       if (!is_drained) continue;
       // Before the validation, because a signal may end the run there, and a resumed run cannot report this interval.
       if (run_.state.iteration == last && run_.interval.steps > 0)

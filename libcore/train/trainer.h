@@ -32,6 +32,13 @@ class LoadError : public Error {
   using Error::Error;
 };
 
+/// Thrown when ranks exchange totals and one of them reports a failure.
+class RankFailed : public Error {
+ public:
+  explicit RankFailed(bool can_save) : Error(Exit::failure, "a rank failed"), can_save(can_save) {}
+  const bool can_save;  // all ranks hold a consistent state that has not been saved yet
+};
+
 /// A rank and its process groups.
 struct RankGroups {
   int rank = 0;

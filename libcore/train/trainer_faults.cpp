@@ -5,7 +5,6 @@
 // commit also uses the control group, but throws only errors that all ranks have agreed on.) Then the ranks exchange
 // their errors and save, and all ranks throw the first error.
 #include "comm/rank_outcome.h"
-#include "train/rank_failed.h"
 #include "train/trainer.h"
 
 namespace mtl {

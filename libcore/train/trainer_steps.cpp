@@ -17,13 +17,13 @@ const StepBatch& Trainer::next_batch() {
 
 /// Reads the reports that are due. Returns true if no step is in flight, so that the state is consistent.
 bool Trainer::read_reports() {
-  while (steps_.queue().size() > (must_drain_queue() ? 0 : steps_.queue().max_in_flight())) finish_oldest_step();
+  while (std::ssize(steps_.queue()) > (must_drain_queue() ? 0 : steps_.max_in_flight())) finish_oldest_step();
   return steps_.queue().empty();
 }
 
 /// Returns true if the steps in flight must end before another one may start.
 bool Trainer::must_drain_queue() const {
-  const std::int64_t iteration = run_.state.iteration + steps_.queue().size();
+  const std::int64_t iteration = run_.state.iteration + std::ssize(steps_.queue());
   const auto divides = [&](const auto& interval) { return is_due(interval, iteration); };
   const CheckpointOptions& checkpoint = options_.checkpoint;
   return iteration == run_.iterations || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
@@ -45,7 +45,7 @@ void Trainer::finish_oldest_step() {
   totals.status += totals_.status;
   totals_ = totals;
 
-  std::vector<EnqueuedStep> to_repeat;  // steps that assumed this step's update, and so made none
+  StepQueue to_repeat;  // steps that assumed this step's update, and so made none
   const bool gradients_remain = steps_.queue().empty();
   if (report.found_inf != 0) to_repeat = steps_.drop();
   end_step(step, report, gradients_remain);

@@ -31,7 +31,7 @@ void make_step(RunProgress& run, double loss, bool overflows = false) {
   totals.tokens = 16;
   totals.nonzero_updates = 8;
   totals.lost_updates = 2;
-  run.count(run.next_step({}, StepQueue(0)), report, totals);
+  run.count(run.next_step({}, {}), report, totals);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ TEST_CASE("a step advances the data, and an update also the schedule") {
   CHECK(run.state.consumed_samples == 12);
   CHECK(run.state.skipped_iterations == 1);
   CHECK(run.state.optimizer_steps == 2);
-  const EnqueuedStep next = run.next_step({}, StepQueue(0));
+  const EnqueuedStep next = run.next_step({}, {});
   CHECK(next.iteration == 4);
   CHECK(next.samples == 4);
   CHECK(next.inputs.step == 3);
@@ -91,8 +91,8 @@ TEST_CASE("a run that resumes a recorded state continues its counts, sums and sc
   for (RunProgress* run : {&whole, &resumed}) make_step(*run, 5);
   CHECK(resumed.interval_report().lm_loss == 4);
   CHECK(resumed.interval_report().skipped_iterations == 2);
-  const StepInputs expected = whole.next_step({}, StepQueue(0)).inputs;
-  const StepInputs inputs = resumed.next_step({}, StepQueue(0)).inputs;
+  const StepInputs expected = whole.next_step({}, {}).inputs;
+  const StepInputs inputs = resumed.next_step({}, {}).inputs;
   CHECK(inputs.lr == expected.lr);
   CHECK(inputs.loss_scale == expected.loss_scale);
   CHECK(inputs.step == expected.step);
