@@ -15,12 +15,16 @@
 // once. In an MLP without a gate, kernels/gemm.h applies the activation.
 #pragma once
 
+#include <array>
+
 #include "device/stream.h"
 #include "device/tensor.h"
 
 namespace mtl {
 
 enum class Activation { gelu_tanh, gelu_erf, relu, squared_relu, silu };
+/// The names in checkpoints and flags, in the order of the enum.
+inline constexpr std::array kActivationNames = {"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"};
 
 /// Writes out (N, F).
 void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation);

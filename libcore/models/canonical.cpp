@@ -35,21 +35,18 @@ constexpr Field<bool GptConfig::*> kSwitches[] = {{"gated_mlp", &GptConfig::gate
                                                   {"parallel_residual", &GptConfig::parallel_residual}};
 
 constexpr const char* kNorms[] = {"layernorm", "rmsnorm"};
-constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"};
 constexpr const char* kPositions[] = {"learned", "rotary"};
 constexpr const char* kScalings[] = {"none", "linear", "llama3", "yarn", "longrope", "dynamic"};
 
-template <class Enum, std::size_t N>
-Json name_in(const char* const (&names)[N], Enum value) {
+template <class Enum, class Names>
+Json name_in(const Names& names, Enum value) {
   return names[enum_index(value)];
 }
 
-template <class Enum, std::size_t N>
-Enum value_of(const char* const (&names)[N], const Json& json, const char* key) {
+template <class Enum, class Names>
+Enum value_of(const Names& names, const Json& json, const char* key) {
   const std::string& text = json.at(key).as_string();
-  for (std::size_t i = 0; i < N; ++i) {
-    if (text == names[i]) return static_cast<Enum>(i);
-  }
+  if (const auto value = enum_named<Enum>(names, text)) return *value;
   fail(Exit::bad_data, key, " is '", text,
        "', which this version of mtl does not know; use the version that wrote the checkpoint");
 }
@@ -147,7 +144,7 @@ Json config_to_json(const GptConfig& config) {
   Json out = Json::object();
   for (const auto& field : kSizes) out.set(field.key, config.*field.member);
   out.set("normalization", name_in(kNorms, config.norm));
-  out.set("activation", name_in(kActivations, config.activation));
+  out.set("activation", name_in(kActivationNames, config.activation));
   out.set("position_embedding", name_in(kPositions, config.position_embedding));
   out.set("linear_bias", config.bias == LinearBias{});
   out.set("tied_embeddings", config.tied_embeddings);
@@ -177,7 +174,7 @@ GptConfig config_from_json(const Json& json) {
     config.*field.member = value;
   }
   config.norm = value_of<Norm>(kNorms, json, "normalization");
-  config.activation = value_of<Activation>(kActivations, json, "activation");
+  config.activation = value_of<Activation>(kActivationNames, json, "activation");
   config.position_embedding = value_of<PositionEmbedding>(kPositions, json, "position_embedding");
   const bool linear_bias = json.at("linear_bias").as_bool();
   for (const auto& field : kBiases) config.bias.*field.member = json.bool_or(field.key, linear_bias);

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/count_of.h"
+#include "base/enum_index.h"
 #include "base/error.h"
 
 namespace mtl {
@@ -37,7 +38,7 @@ double wsd_coefficient(const LrScheduleOptions& schedule, double consumed) {
 /// Returns the style called `name`. If there is none, throws Error(usage) with `flag` in the message.
 template <class Style, std::size_t N>
 Style by_name(const std::array<const char*, N>& names, const char* flag, const std::string& name) {
-  if (const auto style = style_named<Style>(names, name)) return *style;
+  if (const auto style = enum_named<Style>(names, name)) return *style;
   fail(Exit::usage, flag, " ", name, ": choose one of ", join({names.begin(), names.end()}, ", "));
 }
 

@@ -42,13 +42,6 @@ inline constexpr std::array kLrDecayStyles = {"constant", "linear", "cosine", "i
 inline constexpr std::array kWsdDecayStyles = {"exponential", "linear", "cosine", "minus_sqrt"};
 inline constexpr std::array kWeightDecayStyles = {"constant", "linear", "cosine"};
 
-/// Returns the style called `name`, given all names in the order of the enum.
-template <class Style, std::size_t N>
-std::optional<Style> style_named(const std::array<const char*, N>& names, const std::string& name) {
-  const auto found = std::find(names.begin(), names.end(), name);
-  return found == names.end() ? std::nullopt : std::optional(static_cast<Style>(found - names.begin()));
-}
-
 /// A resolved schedule. Members whose names end in `_steps` count samples, as in Megatron-LM's scheduler.
 struct LrScheduleOptions {
   double lr = 0;

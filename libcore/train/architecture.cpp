@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/enum_index.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -21,14 +22,8 @@ struct Given {
 
 /// Returns the activation that the flags select, if any. GELU uses the tanh form unless --no-bias-gelu-fusion is given.
 std::optional<Given<Activation>> given_activation(const ArchitectureOptions& given) {
-  static constexpr std::pair<const char*, Activation> kNames[] = {{"gelu_tanh", Activation::gelu_tanh},
-                                                                  {"gelu_erf", Activation::gelu_erf},
-                                                                  {"relu", Activation::relu},
-                                                                  {"squared_relu", Activation::squared_relu},
-                                                                  {"silu", Activation::silu}};
-  for (const auto& [name, value] : kNames) {
-    if (given.activation == name) return {{cat("--activation ", name), value}};
-  }
+  if (const auto named = enum_named<Activation>(kActivationNames, given.activation.value_or("")))
+    return {{cat("--activation ", *given.activation), *named}};
   if (given.swiglu) return {{"--swiglu", Activation::silu}};
   if (given.squared_relu) return {{"--squared-relu", Activation::squared_relu}};
   if (given.openai_gelu) return {{"--openai-gelu", Activation::gelu_tanh}};

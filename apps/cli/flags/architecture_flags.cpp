@@ -98,7 +98,7 @@ void add_mlp(Flags& flags, ArchitectureOptions& model) {
   flags.add_switch("--swiglu", model.swiglu, "gate the MLP with SiLU; default width: 8/3 x hidden size");
   flags.add_switch("--squared-relu", model.squared_relu, "use squared ReLU in the MLP");
   flags.add("--activation", &model.activation, "NAME", "MLP activation (default: gelu_tanh)")
-      .one_of({"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"});
+      .one_of({kActivationNames.begin(), kActivationNames.end()});
   flags.add_switch("--no-bias-gelu-fusion", model.no_bias_gelu_fusion,
                    "use GELU in its exact form, as Megatron-LM does with this flag");
   flags.add_switch("--openai-gelu", model.openai_gelu, "use GELU in its tanh form, which is the default");
