@@ -9,7 +9,6 @@
 #include "base/files.h"
 #include "base/shell_word.h"
 #include "base/str.h"
-#include "base/texts.h"
 #include "cli/build_info.h"
 #include "cli/data/commands.h"
 #include "cli/run_main.h"

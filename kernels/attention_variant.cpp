@@ -194,8 +194,7 @@ std::string difference_of(const Tensor& expected, const Tensor& actual) {
 
 AttentionVariant choose_variant(Stream& stream, const std::string& key, const std::vector<AttentionVariant>& variants,
                                 const std::function<void(AttentionVariant)>& run, const std::vector<Tensor>& results) {
-  std::vector<std::string> names;
-  for (const AttentionVariant variant : variants) names.push_back(name_of(variant));
+  const auto names = texts_of(variants, [](AttentionVariant variant) { return name_of(variant); });
   const auto variant_of = [&](const std::string& name) {
     return variants[std::find(names.begin(), names.end(), name) - names.begin()];
   };

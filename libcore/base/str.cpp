@@ -54,6 +54,21 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return out;
 }
 
+std::string join_or(std::vector<std::string> words) {
+  if (words.size() < 2) return join(words, "");
+  const std::string last = std::exchange(words.back(), "");
+  words.pop_back();
+  return cat(join(words, ", "), " or ", last);
+}
+
+std::string join_first(std::vector<std::string> words, std::size_t most, std::string_view noun) {
+  if (words.size() <= most) return join(words, ", ");
+  const std::size_t more = words.size() - most;
+  words.resize(most);
+  const std::string_view plural = noun.empty() || more == 1 ? "" : "s";
+  return cat(join(words, ", "), " and ", with_commas(more), " more", noun.empty() ? "" : " ", noun, plural);
+}
+
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
   for (std::size_t at = 0; (at = text.find(from)) != std::string_view::npos; text.remove_prefix(at + from.size()))

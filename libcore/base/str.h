@@ -54,13 +54,22 @@ std::string cat(const Parts&... parts) {
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
-/// Joins text(item) of all items. `text` is a function or a member pointer.
+/// Returns text(item) of all items. `text` is a function or a member pointer.
+template <class Items, class Text>
+std::vector<std::string> texts_of(const Items& items, const Text& text) {
+  std::vector<std::string> texts;
+  for (const auto& item : items) texts.emplace_back(std::invoke(text, item));
+  return texts;
+}
+/// Joins text(item) of all items.
 template <class Items, class Text>
 std::string join(const Items& items, std::string_view separator, const Text& text) {
-  std::vector<std::string> parts;
-  for (const auto& item : items) parts.emplace_back(std::invoke(text, item));
-  return join(parts, separator);
+  return join(texts_of(items, text), separator);
 }
+/// Joins the words of a choice: "a, b or c".
+std::string join_or(std::vector<std::string> words);
+/// Joins at most `most` words, and says how many others there are: "a, b and 7 more", with a noun "and 7 more tensors".
+std::string join_first(std::vector<std::string> words, std::size_t most, std::string_view noun = "");
 /// Returns `text` with each occurrence of `from`, which must not be empty, replaced by `to`.
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 std::string_view trim(std::string_view text);  // removes leading and trailing ASCII whitespace

@@ -38,10 +38,7 @@ std::string list_tensors(const std::vector<NonfiniteElements>& found, const Coun
       lines.push_back(
           cat("'", one.tensor, "' (", with_commas(count(one)), " of ", with_commas(one.elements), " elements)"));
   }
-  if (lines.size() <= kListed) return join(lines, ", ");
-  const std::size_t more = lines.size() - kListed;
-  lines.resize(kListed);
-  return cat(join(lines, ", "), " and ", count_of(more, "more tensor"));
+  return join_first(std::move(lines), kListed, "tensor");
 }
 
 std::string overflowing_tensors(const std::vector<NonfiniteElements>& found) {

@@ -31,14 +31,6 @@ constexpr ModelFormat kOwnFormat = {
     .open = [](const std::string& path, const ModelSupplement&, Console&) { return open_checkpoint(path); },
     .write = write_checkpoint};
 
-/// Returns the words of a list: "a, b or c".
-std::string one_of(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    text += cat(i == 0 ? "" : i + 1 < words.size() ? ", " : " or ", words[i]);
-  return text;
-}
-
 void add_new(std::vector<std::string>& words, std::string word) {
   if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
 }
@@ -113,13 +105,12 @@ std::string loadable_models(ModelFormats formats) {
   for (const ModelFormat& format : formats)
     format.program.empty() ? add_new(others, cat(", or a ", format.kind))
                            : add_new(programs, std::string(format.program));
-  return cat("a checkpoint of ", one_of(programs), join(others, ""));
+  return cat("a checkpoint of ", join_or(programs), join(others, ""));
 }
 
 std::string recognized_entries(ModelFormats formats) {
-  std::vector<std::string> entries;
-  for (const ModelFormat& format : formats) entries.push_back(cat(format.recognized, " (", format.kind, ")"));
-  return one_of(entries);
+  return join_or(
+      texts_of(formats, [](const ModelFormat& format) { return cat(format.recognized, " (", format.kind, ")"); }));
 }
 
 }  // namespace mtl

@@ -23,10 +23,7 @@ std::string tensors_of(const Manifest& manifest, const std::string& file) {
       if (piece.file == file) names.push_back(entry.tensor.name);
     }
   }
-  std::size_t shown = std::min<std::size_t>(names.size(), 2), more = names.size() - shown;
-  names.resize(shown);
-  return names.empty() ? "no tensors"
-                       : join(names, ", ") + (more > 0 ? cat(" and ", count_of(more, "more tensor")) : "");
+  return names.empty() ? "no tensors" : join_first(std::move(names), 2, "tensor");
 }
 
 }  // namespace

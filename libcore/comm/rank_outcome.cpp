@@ -40,10 +40,7 @@ std::string answer_of(const std::string& outcome) {
 }  // namespace
 
 std::vector<std::string> work_on_every_rank(Communicator& control, const std::function<std::string()>& work) {
-  std::vector<std::string> answers;
-  for (const std::string& outcome : gather_texts(control, encode_outcome(work, name_rank(control))))
-    answers.push_back(answer_of(outcome));
-  return answers;
+  return texts_of(gather_texts(control, encode_outcome(work, name_rank(control))), answer_of);
 }
 
 std::string work_on_first_rank(Communicator& control, const std::function<std::string()>& work) {

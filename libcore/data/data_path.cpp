@@ -57,9 +57,8 @@ std::vector<std::string> words_of_split(const Json& file, std::string_view split
   if (value == nullptr || value->is_null()) return {};
   if (value->is_string()) return split_words(value->as_string());
   if (!value->is_array()) fail(Exit::usage, "\"", split, "\" is neither a string nor a list of words");
-  std::vector<std::string> out;
-  for (const Json& word : value->as_array()) out.push_back(word.is_number() ? word.dump() : word.as_string());
-  return out;
+  return texts_of(value->as_array(),
+                  [](const Json& word) { return word.is_number() ? word.dump() : word.as_string(); });
 }
 
 void check_keys(const Json& file) {

@@ -169,10 +169,7 @@ std::string unknown_settings(const NeoxSettings& read) {
     if (!is_refused && std::ranges::none_of(kRead, is_name) && std::ranges::none_of(kWithoutEffect, is_name))
       names.push_back(printable_text(name.substr(0, 60)));
   }
-  if (names.size() <= kMostShown) return join(names, ", ");
-  const std::size_t more = names.size() - kMostShown;
-  names.resize(kMostShown);
-  return cat(join(names, ", "), " and ", more, " more");
+  return join_first(std::move(names), kMostShown);
 }
 
 void set_activation(const Settings& settings, const NeoxShapes& shapes, GptConfig& config,

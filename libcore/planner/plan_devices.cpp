@@ -45,9 +45,7 @@ std::optional<double> parse_gigabytes(std::string_view text) {
 }  // namespace
 
 std::vector<std::string> machine_names() {
-  std::vector<std::string> names;
-  for (const Machine& machine : known_machines()) names.push_back(machine.device.name);
-  return names;
+  return texts_of(known_machines(), [](const Machine& machine) { return machine.device.name; });
 }
 
 bool PlanDevices::is_on_cpu() const { return times != nullptr && starts_with(times->device().name, "CPU"); }

@@ -193,8 +193,7 @@ std::string plan_script(const LayoutPlans& plans, const PlanRequest& request, co
                     : cat("# It saves before its time ends, and goes back to the queue until the run is complete.\n",
                           "trap : TERM\nsrun --distribution=block", is_last_full ? "" : ",Pack",
                           " --mpi=pmix --kill-on-bad-exit=1 mtl-train \\\n");
-  std::vector<std::string> flags;
-  for (const std::string& word : given) flags.push_back(shell_word(word));
+  std::vector<std::string> flags = texts_of(given, shell_word);
   for (const std::string& word : candidate_flags(plans.best[0]))
     flags.push_back(word == kFolder ? "\"${OFFLOAD_DIR:?is the folder for optimizer states, on a local disk}\"" : word);
   if (is_on_cpu)

@@ -38,9 +38,7 @@ BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts,
 const char* const kFileEndings[] = {"-vocab.json", "-merges.txt", "-tokenizer.json"};
 
 std::vector<std::string> output_names(const VocabOptions& options) {
-  std::vector<std::string> names;
-  for (const char* ending : kFileEndings) names.push_back(options.output_prefix + ending);
-  return names;
+  return texts_of(kFileEndings, [&](const char* ending) { return options.output_prefix + ending; });
 }
 
 /// Writes either all three files or none. Renames the files when all of them are complete on disk, and defers

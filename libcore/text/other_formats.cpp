@@ -109,9 +109,7 @@ std::string as_documents(std::string_view filter, const std::string& key, std::s
 
 /// Returns the command that drops the objects in which one of the keys is missing or null.
 std::string without_missing(const std::vector<std::string>& keys, std::string_view unpack) {
-  std::vector<std::string> members;
-  for (const std::string& key : keys) members.push_back(jq_member(key));
-  return piped(jq(cat("select(", join(members, " and "), ")")), unpack);
+  return piped(jq(cat("select(", join(keys, " and ", jq_member), ")")), unpack);
 }
 
 [[noreturn]] void refuse_filtered(const std::string& name, std::string_view what, std::string_view filter,

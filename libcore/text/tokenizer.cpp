@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hub_cache.h"
-#include "base/texts.h"
+#include "base/str.h"
 #include "text/bpe_tokenizer.h"
 #include "text/hf_tokenizer.h"
 #include "text/null_tokenizer.h"
@@ -112,12 +112,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& given) {
   if (!options.tokenizer_model.empty() && !file_exists(options.tokenizer_model))
     fail_at(Exit::io, options.tokenizer_model, describe_missing_path(options.tokenizer_model));
   const TokenizerKind* kind = find_tokenizer_kind(options.type);
-  if (kind == nullptr) {
-    std::vector<std::string> types = texts_of(tokenizer_kinds(), &TokenizerKind::type);
-    const std::string last = " or " + types.back();
-    types.pop_back();
-    fail(Exit::usage, "--tokenizer-type ", options.type, " is not supported; use ", join(types, ", "), last);
-  }
+  if (kind == nullptr)
+    fail(Exit::usage, "--tokenizer-type ", options.type, " is not supported; use ",
+         join_or(texts_of(tokenizer_kinds(), &TokenizerKind::type)));
   if (is_directory(options.tokenizer_model)) std::ranges::for_each(kind->files(options), refuse_special_file);
   std::vector<std::string> needed;
   bool is_complete = true;

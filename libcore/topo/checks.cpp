@@ -41,10 +41,7 @@ std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int6
   for (std::int64_t size = 1; size <= world && sizes.size() < 8; ++size) {
     if (fits(size)) sizes.push_back(std::to_string(size));
   }
-  if (sizes.size() < 2) return join(sizes, "");
-  std::string last = sizes.back();
-  sizes.pop_back();
-  return cat(join(sizes, ", "), " or ", last);
+  return join_or(std::move(sizes));
 }
 
 /// Requires the world size to be a multiple of these sizes' product, and suggests other values for each flag.

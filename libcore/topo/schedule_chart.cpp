@@ -70,8 +70,7 @@ std::string describe_times(const TopoReport& report) {
   std::string out = format("  total %.4g, of which %.4g are work, %s\n", total / chunks, ideal / chunks, unit);
   out += format("  the bubble is %.1f%% of the work, %.1f%% of the time\n", 100 * schedule.times.bubble(),
                 100 * (1 - ideal / total));
-  std::vector<std::string> kept;
-  for (const std::vector<Action>& actions : schedule.stages) kept.push_back(cat(max_in_flight(actions)));
+  auto kept = texts_of(schedule.stages, [](const auto& actions) { return cat(max_in_flight(actions)); });
   out += cat("  micro-batches", chunks > 1 ? " x chunks" : "", " kept at once, by stage: ");
   if (kept.size() > 16) kept = {kept[0], kept[1], "..", kept[kept.size() - 2], kept.back()};
   return out + join(kept, " ") + "\n";

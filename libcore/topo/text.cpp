@@ -32,8 +32,7 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& ter
       line += format("%s\n  %-10s %s\n", crossing.c_str(), "", kind.purpose.c_str());
     out += line;
     out += format("  %-10s %s\n", "", kind.traffic.c_str());
-    std::vector<std::string> words;
-    for (const std::vector<int>& group : kind.groups) words.push_back(cat("{", rank_list(group), "}"));
+    const auto words = texts_of(kind.groups, [](const auto& group) { return cat("{", rank_list(group), "}"); });
     for (const std::string& list : wrap(words, terminal.width - 13, 2)) out += format("  %-10s %s\n", "", list.c_str());
   }
   std::vector<std::string> idle = idle_kinds(report.kinds);

@@ -20,8 +20,7 @@ namespace {
 std::string named_checkpoint(const CheckpointOptions& flags, const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   if (file_exists(folder)) return folder;
-  std::vector<std::string> existing;
-  for (std::int64_t other : list_iterations(directory)) existing.push_back(folder_of(other));
+  const std::vector<std::string> existing = texts_of(list_iterations(directory), folder_of);
   fail_at(Exit::usage, flags.ckpt_step ? cat("--ckpt-step ", iteration) : "--load " + flags.load, "there is no ",
           folder_of(iteration), " in ", directory,
           existing.empty() ? ", which contains no checkpoints; use another folder"

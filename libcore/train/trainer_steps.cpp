@@ -75,11 +75,7 @@ void Trainer::end_step(const EnqueuedStep& step, const StepReport& report, bool 
 /// Reports which ranks and tensors have infinite or NaN gradients.
 void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain) {
   constexpr std::size_t kMaxNames = 3;
-  std::vector<std::string> names = steps_.nonfinite_gradients(step, gradients_remain);
-  std::size_t count = names.size();
-  names.resize(std::min(count, kMaxNames));
-  std::string own = join(names, ", ");
-  if (count > kMaxNames) own += cat(" and ", count - kMaxNames, " more");
+  const std::string own = join_first(steps_.nonfinite_gradients(step, gradients_remain), kMaxNames);
   std::vector<std::string> all = gather_texts(ranks_.groups.world(), own), lines;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;

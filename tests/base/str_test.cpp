@@ -45,6 +45,19 @@ TEST_CASE("nearest finds the intended flag") {
   CHECK(nearest("--completely-different", flags).empty());
 }
 
+TEST_CASE("join, of choices and of the first of many words") {
+  CHECK(join(std::vector<int>{1, 20}, "+", [](int number) { return cat("<", number, ">"); }) == "<1>+<20>");
+  CHECK(join_or({}).empty());
+  CHECK(join_or({"a"}) == "a");
+  CHECK(join_or({"a", "b"}) == "a or b");
+  CHECK(join_or({"a", "b", "c"}) == "a, b or c");
+  CHECK(join_first({}, 2).empty());
+  CHECK(join_first({"a", "b"}, 2, "tensor") == "a, b");
+  CHECK(join_first({"a", "b", "c"}, 2, "tensor") == "a, b and 1 more tensor");
+  CHECK(join_first({"a", "b", "c"}, 1, "tensor") == "a and 2 more tensors");
+  CHECK(join_first({"a", "b", "c"}, 1) == "a and 2 more");
+}
+
 TEST_CASE("wrap fills lines with words") {
   using Lines = std::vector<std::string>;
   CHECK(wrap({}, 10) == Lines{""});

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/texts.h"
+#include "base/str.h"
 #include "tests/doc_table.h"
 #include "tests/error_of.h"
 #include "tests/golden_lines.h"

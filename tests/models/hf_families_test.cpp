@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "base/files.h"
-#include "base/texts.h"
+#include "base/str.h"
 #include "formats/safetensors.h"
 #include "models/hf_config.h"
 #include "models/hf_folder.h"

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "base/texts.h"
+#include "base/str.h"
 #include "tests/doc_table.h"
 #include "tests/error_of.h"
 #include "tests/scratch_folder.h"

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/texts.h"
+#include "base/str.h"
 #include "nn/model_params.h"
 #include "nn/rotary.h"
 #include "tests/doc_table.h"

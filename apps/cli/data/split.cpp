@@ -25,11 +25,7 @@ struct DataSplitOptions {
   std::string where() const { return counts.empty() ? "--weights " + weights : "--counts " + counts; }
 };
 
-std::vector<std::string> words_of(const std::string& list) {
-  std::vector<std::string> words;
-  for (const std::string& word : split(list, ',')) words.emplace_back(trim(word));
-  return words;
-}
+std::vector<std::string> words_of(const std::string& list) { return texts_of(split(list, ','), trim); }
 
 std::vector<double> read_weights(const std::string& list) {
   std::vector<double> weights;

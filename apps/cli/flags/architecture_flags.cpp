@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/texts.h"
+#include "base/str.h"
 #include "train/presets.h"
 
 namespace mtl {

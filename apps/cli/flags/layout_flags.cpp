@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/texts.h"
+#include "base/str.h"
 #include "layout/layer_layout.h"
 #include "layout/schedule.h"
 

@@ -1,6 +1,6 @@
 #include "cli/flags/precision_flags.h"
 
-#include "base/texts.h"
+#include "base/str.h"
 #include "optim/precision_presets.h"
 
 namespace mtl {

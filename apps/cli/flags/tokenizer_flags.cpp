@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/str.h"
-#include "base/texts.h"
 #include "cli/share_files.h"
 #include "text/tiktoken.h"
 #include "text/tokenizer_kinds.h"

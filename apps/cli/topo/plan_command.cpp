@@ -9,7 +9,6 @@
 #include "base/heeded_signals.h"
 #include "base/inputs.h"
 #include "base/str.h"
-#include "base/texts.h"
 #include "cli/flags/layout_flags.h"
 #include "cli/flags/precision_flags.h"
 #include "cli/run_main.h"

@@ -1,7 +1,7 @@
 #include "cli/train/train_flags.h"
 #include "ckpt/model_formats.h"
 
-#include "base/texts.h"
+#include "base/str.h"
 #include "cli/flags/architecture_flags.h"
 #include "cli/flags/data_flags.h"
 #include "cli/flags/device_flags.h"
