@@ -7,8 +7,7 @@
 #include "base/str.h"
 #include "planner/layout_report.h"
 #include "tests/error_of.h"
-#include "tests/gpt_of_size.h"
-#include "tests/planner/planner_fixtures.h"
+#include "tests/planner/plan_fixtures.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -17,24 +16,19 @@ namespace {
 
 /// 16 ranks on two nodes.
 PlanRequest request_of(std::int64_t world = 16) {
-  PlanRequest out{.run = {},
-                  .config = gpt_of_size({.vocab = 1000, .layers = 4, .hidden = 64, .heads = 4, .positions = 512}),
-                  .machine = arithmetic_machine(),
-                  .node_size = 8,
-                  .device_bytes = 80e9};
+  PlanRequest out = request_for(world, 80);
+  out.config = gpt_of_size({.vocab = 1000, .layers = 4, .hidden = 64, .heads = 4, .positions = 512});
+  out.machine = arithmetic_machine();
+  out.node_size = 8;
   out.machine.origin = "mine.json";
   out.machine.sources = {"peak 1: a test"};
   out.machine.links = {.inside_gbs = 400, .between_gbs = 40, .inside_us = 3, .between_us = 7, .host_gbs = 60};
   out.machine.attention_forward = 0.5;
   out.machine.attention_backward = 0.25;
   out.machine.memory = 0.75;
-  out.run.parallel.world = world;
   out.run.batch.global_batch_size = 32;
   out.run.data.seq_length = 512;
-  out.run.device = Device::cuda;
-  out.run.dry_run = true;
   out.run.threads = 2;
-  out.run.precision.bf16 = true;
   return out;
 }
 
