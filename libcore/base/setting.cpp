@@ -64,7 +64,8 @@ std::string_view Setting::kind() const {
 }
 
 std::string Setting::objection(const std::string& word) const {
-  if (!choices.empty() && std::ranges::count(choices, word) == 0) return "choose one of " + join(choices, ", ");
+  if (!choices.empty() && std::ranges::count(choices, word) == 0)
+    return "is unknown; choose one of " + join(choices, ", ");
   if (kind() == "switch" && word != "true" && word != "false") return "is not true or false";
   if (kind() == "whole" && !parse_int(word)) return "is not a whole number";
   if (kind() == "real" && !parse_float(word)) return "is not a number";

@@ -39,7 +39,7 @@ double wsd_coefficient(const LrScheduleOptions& schedule, double consumed) {
 template <class Style, std::size_t N>
 Style by_name(const std::array<const char*, N>& names, const char* flag, const std::string& name) {
   if (const auto style = enum_named<Style>(names, name)) return *style;
-  fail(Exit::usage, flag, " ", name, ": choose one of ", join({names.begin(), names.end()}, ", "));
+  fail(Exit::usage, flag, " ", name, " is unknown; choose one of ", join({names.begin(), names.end()}, ", "));
 }
 
 /// Converts flags to a schedule in samples. Checks only style names.

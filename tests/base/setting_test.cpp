@@ -63,7 +63,7 @@ TEST_CASE("setting: a word that is not a valid value has an objection") {
   CHECK(Setting{&rate}.objection("nan") == "must be a finite number");
   CHECK(Setting{.variable = &rate, .bounds = {0, 1}}.objection("2") == "must be from 0 to 1");
   CHECK(Setting{.variable = &style, .choices = {"linear", "cosine"}}.objection("cosin") ==
-        "choose one of linear, cosine");
+        "is unknown; choose one of linear, cosine");
 }
 
 TEST_CASE("setting: an inverted switch sets its variable to the opposite") {

@@ -55,7 +55,7 @@ cp out cpu
 expect_exit 0 "${eval_ids[@]}"
 expect_same out cpu
 expect_exit 2 "${eval_ids[@]}" --device gpu
-expect_text err '^  --device gpu +choose one of auto, cpu, cuda'
+expect_text err '^  --device gpu +is unknown; choose one of auto, cpu, cuda'
 expect_exit 0 "${train[@]}" --device cpu
 expect_exit 0 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --gpus-per-node 1
 grep -q computing err && ! grep -q "because of rank" err && fail "ranks without a GPU report a choice of device: $(cat err)"
@@ -65,7 +65,7 @@ expect_exit 0 "${train[@]}" --device cpu --attention-backend fused --log-jsonl b
 expect_text err 'attention-backend has no effect on the CPU'
 grep -q '"attention_backend": "fused"' backend.jsonl || fail 'the start record lacks --attention-backend'
 expect_exit 2 "${train[@]}" --device cpu --attention-backend fast
-expect_text err '^  --attention-backend fast +choose one of auto, flash, tiles, fused, unfused, local'
+expect_text err '^  --attention-backend fast +is unknown; choose one of auto, flash, tiles, fused, unfused, local'
 expect_exit 0 "${train[@]}" --device cpu --tuning-cache choices.json
 expect_text err 'tuning-cache has no effect on the CPU'
 [ ! -e choices.json ] || fail 'the CPU wrote --tuning-cache'

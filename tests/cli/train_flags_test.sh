@@ -216,7 +216,7 @@ expect_text err '^  --context-parallel-size 2 +cannot divide --seq-length 18 int
 expect_exit 2 mtl-train "${long[@]}" --context-parallel-size 3 --tensor-model-parallel-size 4 --sequence-parallel
 expect_text err '^  --sequence-parallel +cannot divide --seq-length 18 evenly into 12 parts; .* multiple of 12$'
 expect_exit 2 mtl-train "${long[@]}" --context-parallel-size 2 --cp-comm-type a2a
-expect_text err '^  --cp-comm-type a2a +choose one of all_gather, p2p$'
+expect_text err '^  --cp-comm-type a2a +is unknown; choose one of all_gather, p2p$'
 expect_exit 2 mtl-train "${long[@]}" --context-parallel-size 3 --world-size 4
 expect_text err '--context-parallel-size 3 +need a multiple of 3 ranks, but there are 4'
 

@@ -96,9 +96,9 @@ TEST_CASE("flags: mistakes in a configuration file name the file and the line") 
 TEST_CASE("flags: a configuration file must respect choices and bounds, too, and may begin with a byte order mark") {
   ScratchFile file("\xEF\xBB\xBFlr-decay-style = cosin\nlr = nan\nseed = 3\n");
   Tool tool;
-  CHECK(tool.problems({"--config", file.path.c_str()}) == cat("--lr-decay-style cosin: choose one of linear, cosine (",
-                                                              file.path, ":1)\n--lr nan: must be a finite number (",
-                                                              file.path, ":2)\n"));
+  CHECK(tool.problems({"--config", file.path.c_str()}) ==
+        cat("--lr-decay-style cosin: is unknown; choose one of linear, cosine (", file.path,
+            ":1)\n--lr nan: must be a finite number (", file.path, ":2)\n"));
   CHECK(tool.seed == 3);
   ScratchFile utf16(std::string("\xFF\xFEl\0r\0=\0001\0\n\0", 12));
   CHECK_THROWS_WITH_AS(Tool().parse({"--config", utf16.path.c_str()}),

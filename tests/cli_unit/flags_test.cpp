@@ -100,7 +100,7 @@ TEST_CASE("flags: all problems are reported at once, unknown flags first") {
         "--zzzzzz: unknown flag; see mtl-tool --help\n"
         "--lr fast: is not a number\n"
         "--seed 1.5: is not a whole number\n"
-        "--lr-decay-style cosin: choose one of linear, cosine\n"
+        "--lr-decay-style cosin: is unknown; choose one of linear, cosine\n"
         "--use-flash-attn-3: is not supported; leave it out\n"
         "--moe 8: has no experts here\n");
 }
