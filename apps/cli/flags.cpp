@@ -94,9 +94,9 @@ class Flags::Config : public CLI::Config {
     if (flag == nullptr) {
       flags_.report_foreign(name, words.empty() ? "" : words[0]);
     } else if (!flag->option->get_configurable()) {
-      flags_.problem(name, "is not allowed in a configuration file; use this flag on the command line");
+      flags_.report(name, "is not allowed in a configuration file; use this flag on the command line");
     } else if (!line->error.empty()) {
-      flags_.problem(name, line->error);
+      flags_.report(name, line->error);
     } else {
       if (words.empty() && line->has_equals && !flag->allows_empty) words = {""};  // refused like `--name=`
       if (words.size() > 1 && flag->kind() != "list") words = {join(words, " ")};
@@ -203,12 +203,24 @@ void Flags::positional(const std::string& value_name, std::string& target, const
   });
 }
 
+bool Flags::is_consequence(const Problem& problem) const {
+  const auto names_one = [this](const Problem& in, bool Flag::*property) {
+    return std::ranges::any_of(in.flags(), [&](const std::string& name) {
+      const Flag* flag = find(name);
+      return flag != nullptr && flag->*property;
+    });
+  };
+  const Problem place{problem.where, ""};
+  return names_one(problem, &Flag::is_broken) ||
+         (may_lack_positional_ && split(problem.where, ',').front() == positional_) ||
+         (unknown_ > 0 && !place.flags().empty() && !names_one(place, &Flag::is_given));
+}
+
 void Flags::problem(const std::string& where, const std::string& what) {
-  for (const std::string& name : Problem{where, what}.flags()) {
-    if (const Flag* flag = find(name); flag != nullptr && flag->is_broken) return void(++consequences_);
-  }
-  if (may_lack_positional_ && split(where, ',').front() == positional_) return void(++consequences_);
-  report(where, what);
+  if (is_consequence({where, what}))
+    ++consequences_;
+  else
+    report(where, what);
 }
 
 void Flags::report(const std::string& where, const std::string& what) {

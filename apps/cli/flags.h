@@ -112,8 +112,9 @@ class Flags {
   /// Adds a problem, which parse() reports together with the problems that it finds itself. Call from a check()
   /// function. A problem that names a flag whose value was refused, or whose name was misspelled, is counted but not
   /// reported: it would concern the flag's default, which the user did not ask for. The same holds for positional
-  /// arguments if a flag may have taken them: an unknown one, or one that refused its value. Flags are reported under
-  /// the names that the user gave.
+  /// arguments if a flag may have taken them: an unknown one, or one that refused its value; and if there is an unknown
+  /// flag, for flags that were not given, because it may stand for one of them. Flags are reported under the names that
+  /// the user gave.
   void problem(const std::string& where, const std::string& what);
   /// Declares that the user meant to set this flag, but with a mistake that has been reported: problem() then does not
   /// report problems that name it. Has no effect on a flag that was given.
@@ -178,6 +179,7 @@ class Flags {
   std::vector<std::string> mark_values(const std::vector<std::string>& words);
   void store_use(Flag& flag, const std::vector<std::string>& words);
   void report_remaining();
+  bool is_consequence(const Problem& problem) const;
   void report(const std::string& where, const std::string& what);
   ForeignFlags::Answer find_foreign(const std::string& name) const;
   void report_foreign(const std::string& name, const std::string& value);

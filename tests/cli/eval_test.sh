@@ -71,11 +71,15 @@ done
 expect_exit 2 mtl-eval --load b --input one.txt --dtype int8
 expect_text err '--dtype int8 .*float32'
 
-# Reports all wrong flags together.
-expect_exit 2 mtl-eval --data-path x --input y --seq-length 0 --batch-size 0 --threads -1 --sequence 3
-for what in '--load +' '--data-path, --input +use only one of them' '--seq-length 0 ' '--batch-size 0 ' '--threads -1 ' '--sequence '; do
+# Reports all wrong flags together. An unknown flag may stand for one that is missing.
+wrong=(mtl-eval --data-path x --input y --seq-length 0 --batch-size 0 --threads -1)
+expect_exit 2 "${wrong[@]}"
+for what in '--load +' '--data-path, --input +use only one of them' '--seq-length 0 ' '--batch-size 0 ' '--threads -1 '; do
   expect_text err "$what"
 done
+expect_exit 2 "${wrong[@]}" --sequence 3
+expect_text err '--sequence +unknown flag'
+! grep -qE -- '--load +' err || fail 'a missing flag is reported beside an unknown one'
 expect_exit 2 mtl-eval --load b
 expect_text err '--data-path, --input +one of them is required'
 expect_exit 2 mtl-eval --load b --data-path ids_text_document --format text

@@ -102,13 +102,17 @@ expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --jso
 cmp -s out bfloat16 && fail 'bfloat16 has exactly the log-probabilities of float32'
 cmp -s bfloat16 float16 && fail 'float16 has exactly the log-probabilities of bfloat16'
 
-# Reports all wrong flags together.
-expect_exit 2 mtl-generate --max-new-tokens -1 --temperature 0 --top-k -2 --top-p 1.5 --seed -3 --num-samples 0 --batch-size 0 \
-  --threads -1 --logprobs --prompt x --input y --tempreature 1
+# Reports all wrong flags together. An unknown flag may stand for one that is missing.
+wrong=(mtl-generate --max-new-tokens -1 --temperature 0 --top-k -2 --top-p 1.5 --seed -3 --num-samples 0 --batch-size 0
+  --threads -1 --logprobs --prompt x --input y)
+expect_exit 2 "${wrong[@]}"
 for what in '--load ' '--max-new-tokens -1 ' '--temperature 0 .*--greedy' '--top-k -2 ' '--top-p 1.5 ' '--seed -3 ' '--num-samples 0 ' \
-  '--batch-size 0 ' '--threads -1 ' '--logprobs +needs --json-lines' '--prompt, --input ' 'did you mean --temperature'; do
+  '--batch-size 0 ' '--threads -1 ' '--logprobs +needs --json-lines' '--prompt, --input '; do
   expect_text err "$what"
 done
+expect_exit 2 "${wrong[@]}" --tempreature 1
+expect_text err 'did you mean --temperature'
+! grep -qE -- '--load ' err || fail 'a missing flag is reported beside an unknown one'
 expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5
 cp out want
 expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --top-k 5 --temperature 2 --seed 9
