@@ -32,7 +32,8 @@ const Precision& find_precision(std::string_view name) {
   for (const PrecisionPreset& preset : precision_presets()) {
     if (preset.name == name) return preset.precision;
   }
-  fail(Exit::usage, "no precision is named '", name, "'");
+  fail(Exit::usage, "no precision is named '", name, "'; choose one of ",
+       join(precision_presets(), ", ", &PrecisionPreset::name));
 }
 
 const char* short_name(DType dtype) {

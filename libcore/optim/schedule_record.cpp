@@ -12,7 +12,8 @@ template <class Style, std::size_t N>
 Style style_at(const Json& record, const char* key, const std::array<const char*, N>& names) {
   const std::string& name = record.at(key).as_string();
   if (const auto style = enum_named<Style>(names, name)) return *style;
-  fail(Exit::bad_data, "the checkpoint's ", key, " is '", name, "', which is not a known style");
+  fail(Exit::bad_data, "the checkpoint's ", key, " is '", name,
+       "', which this version of mtl does not know; use the version that wrote the checkpoint");
 }
 
 }  // namespace

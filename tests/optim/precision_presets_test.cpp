@@ -23,7 +23,8 @@ TEST_CASE("precision presets: the dtypes of each column, and bytes per parameter
   }
   CHECK(got == want);
   CHECK(find_precision("fp32") == kPrecisionFp32);
-  CHECK(test::error_of([] { find_precision("fp8"); }) == "no precision is named 'fp8'");
+  CHECK(test::error_of([] { find_precision("fp8"); }) ==
+        "no precision is named 'fp8'; choose one of fp32, bf16, fp16, fsdp-low, fsdp-mixed, deepspeed");
 }
 
 TEST_CASE("precision presets: docs/precision.md and the manual page have the rows of the table") {
