@@ -69,10 +69,4 @@ std::vector<PrecisionRole> precision_roles(const Precision& precision) {
   return roles;
 }
 
-std::int64_t bytes_per_parameter(const Precision& precision) {
-  std::int64_t bytes = 0;
-  for (const PrecisionRole& role : precision_roles(precision)) bytes += role.bytes();
-  return bytes;
-}
-
 }  // namespace mtl

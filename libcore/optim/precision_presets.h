@@ -52,7 +52,5 @@ struct PrecisionRole {
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };
 std::vector<PrecisionRole> precision_roles(const Precision& precision);
-/// Returns the bytes per parameter element, summed over all roles.
-std::int64_t bytes_per_parameter(const Precision& precision);
 
 }  // namespace mtl

@@ -9,6 +9,16 @@
 
 using namespace mtl;
 
+namespace {
+
+std::int64_t bytes_per_parameter(const Precision& precision) {
+  std::int64_t bytes = 0;
+  for (const PrecisionRole& role : precision_roles(precision)) bytes += role.bytes();
+  return bytes;
+}
+
+}  // namespace
+
 TEST_CASE("precision presets: the dtypes of each column, and bytes per parameter") {
   const std::vector<std::string> want = {
       "fp32: fp32 none fp32 fp32 fp32 16",       "bf16: fp32 bf16 fp32 bf16 fp32 18",
