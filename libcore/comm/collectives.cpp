@@ -195,21 +195,6 @@ class Exchange final : public Task {
   bool progress() override { return lanes.progress(); }
 };
 
-}  // namespace
-
-std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabel& label, Tensor data) {
-  if (data.bytes() <= kSmallReduction) return std::make_shared<SmallAllReduce>(link, label, data);
-  return std::make_shared<AllReduce>(link, label, data);
-}
-
-std::shared_ptr<Task> all_gather_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in) {
-  return std::make_shared<AllGather>(link, label, out, in);
-}
-
-std::shared_ptr<Task> reduce_scatter_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in) {
-  return std::make_shared<ReduceScatter>(link, label, out, in);
-}
-
 std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel& label, Tensor data, int root) {
   auto task = std::make_shared<Exchange>(label);
   auto add = [&](Lane::Direction direction, int peer) {
@@ -234,6 +219,25 @@ std::shared_ptr<Task> message_task(const GroupLink& link, const OperationLabel& 
                 .tag = tag_of(tags, label.number)};
   task->lanes.add(link, &task->label(), end, bytes_of(data), data.bytes());
   return task;
+}
+
+}  // namespace
+
+std::shared_ptr<Task> make_task(const GroupLink& link, const OperationLabel& label, const Transfer& transfer) {
+  const Tensor &out = transfer.out, &in = transfer.in;
+  switch (transfer.kind) {
+    case OperationKind::all_reduce:
+      if (out.bytes() <= kSmallReduction) return std::make_shared<SmallAllReduce>(link, label, out);
+      return std::make_shared<AllReduce>(link, label, out);
+    case OperationKind::all_gather:
+      return std::make_shared<AllGather>(link, label, out, in);
+    case OperationKind::reduce_scatter:
+      return std::make_shared<ReduceScatter>(link, label, out, in);
+    case OperationKind::broadcast:
+      return broadcast_task(link, label, out, transfer.peer);
+    default:
+      return message_task(link, label, out, transfer.peer);
+  }
 }
 
 }  // namespace mtl

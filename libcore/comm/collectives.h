@@ -44,11 +44,7 @@ class Task {
   bool finished_ = false;
 };
 
-std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabel& label, Tensor data);
-std::shared_ptr<Task> all_gather_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in);
-std::shared_ptr<Task> reduce_scatter_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in);
-std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel& label, Tensor data, int root);
-/// Sends or receives a message, which can have any size. `label.kind` selects the direction.
-std::shared_ptr<Task> message_task(const GroupLink& link, const OperationLabel& label, Tensor data, int peer);
+/// Returns the task that performs an operation, with its label. A message can have any size.
+std::shared_ptr<Task> make_task(const GroupLink& link, const OperationLabel& label, const Transfer& transfer);
 
 }  // namespace mtl

@@ -87,18 +87,20 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Returns the group's name in messages.
+  virtual std::string name() const { return ""; }
   /// Sums `data` over all ranks, in place. The dtype must be f32, f64, bf16 or f16. bf16 and f16 are summed in fp32 and
   /// rounded once.
-  virtual Work all_reduce(Stream& stream, Tensor data) = 0;
+  Work all_reduce(Stream& stream, Tensor data);
   /// Gathers `in` from all ranks into `out`, which consists of size() parts in rank order. `in` can be this rank's own
   /// part of `out`.
-  virtual Work all_gather(Stream& stream, Tensor out, Tensor in) = 0;
+  Work all_gather(Stream& stream, Tensor out, Tensor in);
   /// Splits `in` into size() parts, each as large as `out`. Sums part rank() over all ranks into `out`, which can be
   /// part rank() of `in`. Does not change the other parts. Accepts the same dtypes as all_reduce().
-  virtual Work reduce_scatter(Stream& stream, Tensor out, Tensor in) = 0;
-  virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
-  virtual Work send(Stream& stream, Tensor data, int peer, Channel channel) = 0;
-  virtual Work receive(Stream& stream, Tensor data, int peer, Channel channel) = 0;
+  Work reduce_scatter(Stream& stream, Tensor out, Tensor in);
+  Work broadcast(Stream& stream, Tensor data, int root);
+  Work send(Stream& stream, Tensor data, int peer, Channel channel);
+  Work receive(Stream& stream, Tensor data, int peer, Channel channel);
   /// Returns what this rank has sent since the last call, if the transport counts it. Those of a run do not.
   virtual Traffic take_traffic() { return {}; }
   /// Registers memory that operations use repeatedly, if the transport benefits from that. The returned object must be
@@ -119,35 +121,33 @@ class Communicator {
   /// control group. All ranks abandon their incomplete operations. The memory of these operations must exist as long as
   /// the control group is used.
   virtual void interrupt_others() {}
+
+ private:
+  /// Starts an operation, whose shapes, dtypes and peer are checked.
+  virtual Work start(Stream& stream, const Transfer& transfer) = 0;
+  Work start_message(Stream& stream, const Transfer& transfer);
 };
 
 /// A one-rank group. all_reduce() and broadcast() do not change the data. all_gather() and reduce_scatter() copy `in`
-/// to `out`. send() and receive() throw Error(failure).
+/// to `out`. There is no peer for send() and receive(), which throw Error(failure).
 class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  Work all_reduce(Stream& stream, Tensor data) override;
-  Work all_gather(Stream& stream, Tensor out, Tensor in) override;
-  Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
-  Work broadcast(Stream& stream, Tensor data, int root) override;
-  Work send(Stream& stream, Tensor data, int peer, Channel channel) override;
-  Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
+  std::string name() const override { return "self"; }
+
+ private:
+  Work start(Stream& stream, const Transfer& transfer) override;
 };
 
 /// For planning: checks shapes and counts what a rank would send, but does not communicate. The profile of a stream
 /// gets an entry for the start of every operation, with the bytes sent and the group's name, and one for every wait.
-class MetaCommunicator final : public Communicator {
+class MetaCommunicator : public Communicator {
  public:
   MetaCommunicator(int rank, int size, std::string name = "") : rank_(rank), size_(size), name_(std::move(name)) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  Work all_reduce(Stream& stream, Tensor data) override;
-  Work all_gather(Stream& stream, Tensor out, Tensor in) override;
-  Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
-  Work broadcast(Stream& stream, Tensor data, int root) override;
-  Work send(Stream& stream, Tensor data, int peer, Channel channel) override;
-  Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
+  std::string name() const override { return name_; }
 
   /// Returns what this rank would have sent since the last call, with bandwidth-optimal algorithms. For p ranks and n
   /// bytes, the bytes sent are:
@@ -157,9 +157,11 @@ class MetaCommunicator final : public Communicator {
   ///   broadcast                   n (p - 1) on the root, otherwise 0
   Traffic take_traffic() override { return std::exchange(traffic_, {}); }
 
+ protected:
+  Work start(Stream& stream, const Transfer& transfer) override;
+
  private:
-  void check_peer(int peer) const;
-  Work start(Stream& stream, OperationKind kind, double bytes);
+  double bytes_sent(const Transfer& transfer) const;
 
   int rank_, size_;
   std::string name_;

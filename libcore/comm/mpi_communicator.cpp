@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "comm/mpi_progress.h"
-#include "comm/rank_sums.h"
 #include "comm/staging.h"
 
 namespace mtl {
@@ -49,66 +48,29 @@ MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, 
   link_.staging = staging_.data();
 }
 
-OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, int peer) const {
-  return make_label(kind, identity_, started_, data, peer, progress_.at());
-}
-
 Work MpiCommunicator::work_of(std::shared_ptr<Task> task) {
   if (task->finished()) return {};
   return Work(std::make_shared<Handle>(progress_, std::move(task)));
 }
 
-Work MpiCommunicator::start(std::shared_ptr<Task> task) {
-  ++started_;
-  collectives_.push_back(task);
-  advance();
+Work MpiCommunicator::start(Stream&, const Transfer& transfer) {
+  auto lock = progress_.enter();
+  const bool is_message = transfer.is_message();
+  std::int64_t* started = &started_;
+  if (is_message)
+    started = &(transfer.kind == OperationKind::send
+                    ? sent_
+                    : received_)[transfer.peer * kChannels + static_cast<int>(transfer.channel)];
+  auto task = make_task(link_, make_label(transfer, identity_, *started, progress_.at()), transfer);
+  ++*started;
+  if (is_message) {
+    task->advance();
+    if (!task->finished()) messages_.push_back(task);
+  } else {
+    collectives_.push_back(task);
+    advance();
+  }
   return work_of(std::move(task));
-}
-
-Work MpiCommunicator::all_reduce(Stream&, Tensor data) {
-  check_summable(data);
-  auto lock = progress_.enter();
-  return start(all_reduce_task(link_, label(OperationKind::all_reduce, data), data));
-}
-
-Work MpiCommunicator::all_gather(Stream&, Tensor out, Tensor in) {
-  check_parts(identity_.name, out, in, size());
-  auto lock = progress_.enter();
-  return start(all_gather_task(link_, label(OperationKind::all_gather, out), out, in));
-}
-
-Work MpiCommunicator::reduce_scatter(Stream&, Tensor out, Tensor in) {
-  check_parts(identity_.name, in, out, size());
-  check_summable(in);
-  auto lock = progress_.enter();
-  return start(reduce_scatter_task(link_, label(OperationKind::reduce_scatter, in), out, in));
-}
-
-Work MpiCommunicator::broadcast(Stream&, Tensor data, int root) {
-  require(root >= 0 && root < size(), "group '", identity_.name, "' of ", size(), " has no rank ", root);
-  auto lock = progress_.enter();
-  return start(broadcast_task(link_, label(OperationKind::broadcast, data, root), data, root));
-}
-
-Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer, Channel channel,
-                               std::vector<std::int64_t>& started) {
-  require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
-  auto lock = progress_.enter();
-  OperationLabel message_label = label(kind, data, peer);
-  message_label.channel = channel;
-  message_label.number = started[peer * kChannels + static_cast<int>(channel)]++;
-  auto task = message_task(link_, message_label, data, peer);
-  task->advance();
-  if (!task->finished()) messages_.push_back(task);
-  return work_of(std::move(task));
-}
-
-Work MpiCommunicator::send(Stream&, Tensor data, int peer, Channel channel) {
-  return exchange(OperationKind::send, data, peer, channel, sent_);
-}
-
-Work MpiCommunicator::receive(Stream&, Tensor data, int peer, Channel channel) {
-  return exchange(OperationKind::receive, data, peer, channel, received_);
 }
 
 void MpiCommunicator::progress() {

@@ -24,12 +24,7 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override { return link_.rank; }
   int size() const override { return link_.size; }
-  Work all_reduce(Stream& stream, Tensor data) override;
-  Work all_gather(Stream& stream, Tensor out, Tensor in) override;
-  Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
-  Work broadcast(Stream& stream, Tensor data, int root) override;
-  Work send(Stream& stream, Tensor data, int peer, Channel channel) override;
-  Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
+  std::string name() const override { return identity_.name; }
   void progress() override;
   void interrupt_others() override;
 
@@ -43,9 +38,7 @@ class MpiCommunicator final : public Communicator {
   int handle() const { return link_.handle; }
 
  private:
-  OperationLabel label(OperationKind kind, const Tensor& data, int peer = -1) const;
-  Work start(std::shared_ptr<Task> task);
-  Work exchange(OperationKind kind, const Tensor& data, int peer, Channel channel, std::vector<std::int64_t>& started);
+  Work start(Stream& stream, const Transfer& transfer) override;
   Work work_of(std::shared_ptr<Task> task);
 
   MpiProgress& progress_;

@@ -1,6 +1,5 @@
 #include "comm/nccl_communicator.h"
 
-#include "comm/rank_sums.h"
 #include "device/memory.h"
 
 namespace mtl {
@@ -31,6 +30,25 @@ class NcclWork final : public Work::Operation {
   NcclTransport& transport_;
   std::shared_ptr<NcclOperation> operation_;
 };
+
+void call(NcclLibrary& library, const NcclChannel& channel, const Transfer& transfer) {
+  const auto& [kind, out, in, peer, of_message] = transfer;
+  const cuda::StreamHandle stream = channel.stream.handle();
+  switch (kind) {
+    case OperationKind::all_reduce:
+      return library.all_reduce(channel.handle, stream, out);
+    case OperationKind::all_gather:
+      return library.all_gather(channel.handle, stream, out, in);
+    case OperationKind::reduce_scatter:
+      return library.reduce_scatter(channel.handle, stream, out, in);
+    case OperationKind::broadcast:
+      return library.broadcast(channel.handle, stream, out, peer);
+    case OperationKind::send:  // whose channel has two members: the sender is the first
+      return library.send(channel.handle, stream, out, 1);
+    default:
+      return library.receive(channel.handle, stream, out, 0);
+  }
+}
 
 }  // namespace
 
@@ -79,12 +97,19 @@ void NcclCommunicator::connect_channels(const std::vector<MessageLink>& links, c
   }
 }
 
+NcclCommunicator::CountedChannel& NcclCommunicator::channel_of(const Transfer& transfer) {
+  if (!transfer.is_message()) return collectives_;
+  const bool sends = transfer.kind == OperationKind::send;
+  CountedChannel& out = (sends ? to_ : from_)[{transfer.peer, transfer.channel}];
+  require(out.channel != nullptr, "group '", identity_.name, "': rank ", rank_,
+          sends ? " sends no such messages to rank " : " receives no such messages from rank ", transfer.peer);
+  return out;
+}
+
 /// Calls the library without holding the progress lock, because NCCL may block the host while the GPU's queue is full.
-template <class... Operands>
-Work NcclCommunicator::start(OperationKind kind, Stream& stream, CountedChannel& on, const Tensor& data, int peer,
-                             void (NcclLibrary::*call)(NcclHandle, cuda::StreamHandle, Operands...),
-                             std::type_identity_t<Operands>... operands) {
-  const OperationLabel label = make_label(kind, identity_, on.started, data, peer, transport_.check());
+Work NcclCommunicator::start(Stream& stream, const Transfer& transfer) {
+  CountedChannel& on = channel_of(transfer);
+  const OperationLabel label = make_label(transfer, identity_, on.started, transport_.check());
   ++on.started;
   if (label.bytes == 0) return {};
   require(stream.device() == Device::cuda, label, ": the stream is on the cpu; this group needs one on a GPU");
@@ -92,7 +117,7 @@ Work NcclCommunicator::start(OperationKind kind, Stream& stream, CountedChannel&
   auto operation = std::make_shared<NcclOperation>(label);
   operation->begin.record(stream);
   operation->begin.order(channel.stream);
-  (transport_.library().*call)(channel.handle, channel.stream.handle(), operands...);
+  call(transport_.library(), channel, transfer);
   operation->end.record(channel.stream);
   if (cuda::is_captured(channel.stream.handle())) {
     captured_ = true;
@@ -100,41 +125,6 @@ Work NcclCommunicator::start(OperationKind kind, Stream& stream, CountedChannel&
     transport_.started(operation);
   }
   return Work(std::make_shared<NcclWork>(transport_, std::move(operation)));
-}
-
-Work NcclCommunicator::all_reduce(Stream& stream, Tensor data) {
-  check_summable(data);
-  return start(OperationKind::all_reduce, stream, collectives_, data, -1, &NcclLibrary::all_reduce, data);
-}
-
-Work NcclCommunicator::all_gather(Stream& stream, Tensor out, Tensor in) {
-  check_parts(identity_.name, out, in, size());
-  return start(OperationKind::all_gather, stream, collectives_, out, -1, &NcclLibrary::all_gather, out, in);
-}
-
-Work NcclCommunicator::reduce_scatter(Stream& stream, Tensor out, Tensor in) {
-  check_parts(identity_.name, in, out, size());
-  check_summable(in);
-  return start(OperationKind::reduce_scatter, stream, collectives_, in, -1, &NcclLibrary::reduce_scatter, out, in);
-}
-
-Work NcclCommunicator::broadcast(Stream& stream, Tensor data, int root) {
-  require(root >= 0 && root < size(), "group '", identity_.name, "' of ", size(), " has no rank ", root);
-  return start(OperationKind::broadcast, stream, collectives_, data, root, &NcclLibrary::broadcast, data, root);
-}
-
-Work NcclCommunicator::send(Stream& stream, Tensor data, int peer, Channel channel) {
-  CountedChannel& link = to_[{peer, channel}];
-  require(link.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " sends no such messages to rank ",
-          peer);
-  return start(OperationKind::send, stream, link, data, peer, &NcclLibrary::send, data, 1);
-}
-
-Work NcclCommunicator::receive(Stream& stream, Tensor data, int peer, Channel channel) {
-  CountedChannel& link = from_[{peer, channel}];
-  require(link.channel != nullptr, "group '", identity_.name, "': rank ", rank_,
-          " receives no such messages from rank ", peer);
-  return start(OperationKind::receive, stream, link, data, peer, &NcclLibrary::receive, data, 0);
 }
 
 void NcclCommunicator::supervise(Stream& stream, const std::function<void()>& launch) {

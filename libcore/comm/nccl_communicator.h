@@ -14,7 +14,6 @@
 
 #include <map>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -41,12 +40,7 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(identity_.ranks.size()); }
-  Work all_reduce(Stream& stream, Tensor data) override;
-  Work all_gather(Stream& stream, Tensor out, Tensor in) override;
-  Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
-  Work broadcast(Stream& stream, Tensor data, int root) override;
-  Work send(Stream& stream, Tensor data, int peer, Channel channel) override;
-  Work receive(Stream& stream, Tensor data, int peer, Channel channel) override;
+  std::string name() const override { return identity_.name; }
   std::shared_ptr<void> register_memory(const Tensor& memory) override;
   bool take_captured() override { return std::exchange(captured_, false); }
   void supervise(Stream& stream, const std::function<void()>& launch) override;
@@ -58,10 +52,8 @@ class NcclCommunicator final : public Communicator {
     NcclChannel* channel = nullptr;
     std::int64_t started = 0;
   };
-  template <class... Operands>
-  Work start(OperationKind kind, Stream& stream, CountedChannel& on, const Tensor& data, int peer,
-             void (NcclLibrary::*call)(NcclHandle, cuda::StreamHandle, Operands...),
-             std::type_identity_t<Operands>... operands);
+  Work start(Stream& stream, const Transfer& transfer) override;
+  CountedChannel& channel_of(const Transfer& transfer);
   void connect_channels(const std::vector<MessageLink>& links, const std::vector<std::string>& ids);
 
   NcclTransport& transport_;

@@ -31,15 +31,17 @@ std::string OperationLabel::text() const {
   return cat(name_of(kind), " #", number, from, in_group, with_commas(bytes), " bytes", at.text(), ")");
 }
 
-OperationLabel make_label(OperationKind kind, const GroupIdentity& group, std::int64_t number, const Tensor& data,
-                          int peer, const OperationProgress& at) {
+OperationLabel make_label(const Transfer& transfer, const GroupIdentity& group, std::int64_t number,
+                          const OperationProgress& at) {
+  const Tensor& data = transfer.whole();
   require(data.raw() != nullptr || data.bytes() == 0, "group '", group.name, "': cannot send a meta tensor");
-  return {.kind = kind,
+  return {.kind = transfer.kind,
           .group = &group,
           .number = number,
           .bytes = data.bytes(),
-          .peer = peer < 0 ? -1 : group.ranks[peer],
-          .at = at};
+          .peer = transfer.peer < 0 ? -1 : group.ranks[transfer.peer],
+          .at = at,
+          .channel = transfer.channel};
 }
 
 }  // namespace mtl

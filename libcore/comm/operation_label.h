@@ -26,6 +26,18 @@ enum class OperationKind : int {
 /// Returns the name of an operation, such as "all-reduce". Not for graphs.
 const char* name_of(OperationKind kind);
 
+/// An operation on the tensors of a group's member.
+struct Transfer {
+  OperationKind kind;
+  Tensor out, in;                          // the same if the operation has one tensor
+  int peer = -1;                           // of the group: a broadcast's root, or the other end of a message
+  Channel channel = Channel::activations;  // of a message
+
+  bool is_message() const { return kind == OperationKind::send || kind == OperationKind::receive; }
+  /// Returns the tensor that is not only this rank's part.
+  const Tensor& whole() const { return kind == OperationKind::reduce_scatter ? in : out; }
+};
+
 /// How far the run has come, for error messages. Negative means unknown.
 struct OperationProgress {
   std::int64_t iteration = -1;
@@ -58,8 +70,8 @@ struct OperationLabel {
   std::string text() const;
 };
 
-/// Returns the label of an operation on `data`. `peer` is a rank of the group, or -1. Throws for a meta tensor.
-OperationLabel make_label(OperationKind kind, const GroupIdentity& group, std::int64_t number, const Tensor& data,
-                          int peer, const OperationProgress& at);
+/// Returns the label of an operation. Throws for a meta tensor.
+OperationLabel make_label(const Transfer& transfer, const GroupIdentity& group, std::int64_t number,
+                          const OperationProgress& at);
 
 }  // namespace mtl

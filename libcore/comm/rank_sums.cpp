@@ -39,12 +39,6 @@ void sum_doubles(double* out, const std::vector<const std::byte*>& inputs, std::
 
 }  // namespace
 
-void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size) {
-  require(whole.numel() == part.numel() * size && whole.dtype() == part.dtype(), "group '", group, "' of ", size, ": ",
-          whole.shape(), " ", name_of(whole.dtype()), " is not ", size, " times ", part.shape(), " ",
-          name_of(part.dtype()));
-}
-
 void check_summable(const Tensor& data) {
   require(data.dtype() == DType::f64 || is_computed(data.dtype()),
           "sums over ranks are of float32, bfloat16, float16 and float64, not of ", name_of(data.dtype()));

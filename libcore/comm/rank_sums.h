@@ -13,10 +13,6 @@ namespace mtl {
 /// Throws unless `data` is f32, bf16, f16 or f64.
 void check_summable(const Tensor& data);
 
-/// Throws unless `whole` has the same dtype as `part` and `size` times as many elements. The message includes the name
-/// `group`.
-void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size);
-
 /// Writes the element-wise sum of `inputs` to `out`. `inputs` has one array of `bytes` bytes per rank, and `out` can be
 /// one of these arrays. check_summable() must accept `dtype`.
 void sum_in_rank_order(DType dtype, std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes);

@@ -89,7 +89,7 @@ TEST_CASE("operation labels: kind, number, peer, group, bytes and progress") {
   std::vector<float> data(1024);
   const Tensor tensor(data.data(), DType::f32, {1024});
   const auto text = [&](OperationKind kind, int peer, const OperationProgress& at) {
-    return make_label(kind, group, 12, tensor, peer, at).text();
+    return make_label({kind, tensor, tensor, peer}, group, 12, at).text();
   };
   CHECK(text(OperationKind::all_reduce, -1, {}) == "all-reduce #12 in group 'pipeline' (4,096 bytes)");
   CHECK(text(OperationKind::all_reduce_sums, -1, {.iteration = 0}) ==
@@ -102,13 +102,14 @@ TEST_CASE("operation labels: kind, number, peer, group, bytes and progress") {
       text(OperationKind::broadcast, 1, {.iteration = 3, .action = "forward", .micro_batch = 0, .chunk = 0}) ==
       "broadcast #12 from rank 6 in group 'pipeline' (4,096 bytes, iteration 3, forward of micro-batch 0 in chunk 0)");
   CHECK(text(OperationKind::send, 2, {}) == "send #12 of activations to rank 9 in group 'pipeline' (4,096 bytes)");
-  OperationLabel label = make_label(OperationKind::receive, group, 0, tensor, 0, {});
-  label.channel = Channel::gradients;
+  const OperationLabel label =
+      make_label({OperationKind::receive, tensor, tensor, 0, Channel::gradients}, group, 0, {});
   CHECK(label.text() == "receive #0 of gradients from rank 4 in group 'pipeline' (4,096 bytes)");
   OperationLabel graph;
   graph.kind = OperationKind::graph;
   graph.number = 5;
   CHECK(graph.text() == "CUDA graph #5 with operations in group '' (a part of the step)");
-  CHECK_NOTHROW(make_label(OperationKind::send, group, 0, Tensor(nullptr, DType::f32, {0}), 0, {}));
-  CHECK_THROWS(make_label(OperationKind::send, group, 0, Tensor(nullptr, DType::f32, {1}), 0, {}));
+  const Tensor empty(nullptr, DType::f32, {0}), meta(nullptr, DType::f32, {1});
+  CHECK_NOTHROW(make_label({OperationKind::send, empty, empty, 0}, group, 0, {}));
+  CHECK_THROWS(make_label({OperationKind::send, meta, meta, 0}, group, 0, {}));
 }

@@ -116,63 +116,6 @@ class ThreadCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(group_->slots.size()); }
 
-  Work all_reduce(Stream&, Tensor data) override {
-    std::vector<std::byte> result(data.bytes());
-    check_summable(data);
-    if (data.numel() > 1) expect_registered({data});
-    const double own_part = double(data.bytes()) / size();
-    count(double(data.bytes()) - own_part + own_part * (size() - 1));  // the others' parts, then their sum
-    collect(data, [&] { sum(result, 0); });
-    copy_bytes(data.raw(), result.data(), result.size());
-    return {};
-  }
-
-  /// Runs only when joined. A member that reads the result too early will see old values.
-  Work all_gather(Stream&, Tensor out, Tensor in) override {
-    require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
-    expect_registered({out, in});
-    count(double(in.bytes()) * (size() - 1));
-    return Work(std::make_shared<Deferred>([this, out, in] {
-      collect(in, [&] {
-        for (int r = 0; r < size(); ++r) {
-          require(slot(r).bytes() == in.bytes(), "ranks gather parts of different sizes");
-          copy_bytes(out.flat(r * in.numel(), in.numel()).raw(), slot(r).raw(), in.bytes());
-        }
-      });
-    }));
-  }
-
-  Work reduce_scatter(Stream&, Tensor out, Tensor in) override {
-    require(in.numel() == out.numel() * size() && out.dtype() == in.dtype(), "scattering parts of another size");
-    std::vector<std::byte> result(out.bytes());
-    check_summable(in);
-    expect_registered({out, in});
-    count(double(in.bytes() - out.bytes()));
-    collect(in, [&] { sum(result, rank_ * out.bytes()); });
-    copy_bytes(out.raw(), result.data(), result.size());
-    return {};
-  }
-
-  Work broadcast(Stream&, Tensor data, int root) override {
-    count(rank_ == root ? double(data.bytes()) * (size() - 1) : 0);
-    collect(data, [&] {
-      require(slot(root).bytes() == data.bytes(), "ranks broadcast different sizes");
-      copy_bytes(data.raw(), slot(root).raw(), data.bytes());
-    });
-    return {};
-  }
-
-  /// Ends when the receiver takes the message: no memory but the sender's holds it.
-  Work send(Stream&, Tensor data, int peer, Channel channel) override {
-    count(double(data.bytes()));
-    return Work(std::make_shared<Sending>(group_, group_->put(rank_, peer, channel, data)));
-  }
-
-  /// Runs only when joined, like all_gather.
-  Work receive(Stream&, Tensor data, int peer, Channel channel) override {
-    return Work(std::make_shared<Deferred>([this, data, peer, channel] { group_->take(peer, rank_, channel, data); }));
-  }
-
   std::shared_ptr<void> register_memory(const Tensor& memory) override {
     registered_.push_back(memory);
     return {};
@@ -207,6 +150,77 @@ class ThreadCommunicator final : public Communicator {
    private:
     std::function<void()> run_;
   };
+
+  Work start(Stream&, const Transfer& transfer) override {
+    const auto& [kind, out, in, peer, channel] = transfer;
+    switch (kind) {
+      case OperationKind::all_reduce:
+        return reduce(out);
+      case OperationKind::all_gather:
+        return gather(out, in);
+      case OperationKind::reduce_scatter:
+        return scatter(out, in);
+      case OperationKind::broadcast:
+        return publish(out, peer);
+      case OperationKind::send:
+        return put(out, peer, channel);
+      default:
+        return take(out, peer, channel);
+    }
+  }
+
+  Work reduce(const Tensor& data) {
+    std::vector<std::byte> result(data.bytes());
+    if (data.numel() > 1) expect_registered({data});
+    const double own_part = double(data.bytes()) / size();
+    count(double(data.bytes()) - own_part + own_part * (size() - 1));  // the others' parts, then their sum
+    collect(data, [&] { sum(result, 0); });
+    copy_bytes(data.raw(), result.data(), result.size());
+    return {};
+  }
+
+  /// Runs only when joined. A member that reads the result too early will see old values.
+  Work gather(const Tensor& out, const Tensor& in) {
+    expect_registered({out, in});
+    count(double(in.bytes()) * (size() - 1));
+    return Work(std::make_shared<Deferred>([this, out, in] {
+      collect(in, [&] {
+        for (int r = 0; r < size(); ++r) {
+          require(slot(r).bytes() == in.bytes(), "ranks gather parts of different sizes");
+          copy_bytes(out.flat(r * in.numel(), in.numel()).raw(), slot(r).raw(), in.bytes());
+        }
+      });
+    }));
+  }
+
+  Work scatter(const Tensor& out, const Tensor& in) {
+    std::vector<std::byte> result(out.bytes());
+    expect_registered({out, in});
+    count(double(in.bytes() - out.bytes()));
+    collect(in, [&] { sum(result, rank_ * out.bytes()); });
+    copy_bytes(out.raw(), result.data(), result.size());
+    return {};
+  }
+
+  Work publish(const Tensor& data, int root) {
+    count(rank_ == root ? double(data.bytes()) * (size() - 1) : 0);
+    collect(data, [&] {
+      require(slot(root).bytes() == data.bytes(), "ranks broadcast different sizes");
+      copy_bytes(data.raw(), slot(root).raw(), data.bytes());
+    });
+    return {};
+  }
+
+  /// Ends when the receiver takes the message: no memory but the sender's holds it.
+  Work put(const Tensor& data, int peer, Channel channel) {
+    count(double(data.bytes()));
+    return Work(std::make_shared<Sending>(group_, group_->put(rank_, peer, channel, data)));
+  }
+
+  /// Runs only when joined, like all_gather.
+  Work take(const Tensor& data, int peer, Channel channel) {
+    return Work(std::make_shared<Deferred>([this, data, peer, channel] { group_->take(peer, rank_, channel, data); }));
+  }
 
   void expect_registered(const std::vector<Tensor>& operands) {
     const auto begin = [](const Tensor& tensor) { return static_cast<const std::byte*>(tensor.raw()); };

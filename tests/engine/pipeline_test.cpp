@@ -37,29 +37,23 @@ class RecordedWork final : public Work::Operation {
   const Stream& stream_;
 };
 
-class RecordingCommunicator final : public Communicator {
+class RecordingCommunicator final : public MetaCommunicator {
  public:
-  RecordingCommunicator(int rank, int size, Journal& journal) : meta_(rank, size), journal_(journal) {}
-  int rank() const override { return meta_.rank(); }
-  int size() const override { return meta_.size(); }
-  Work all_reduce(Stream& stream, Tensor data) override { return meta_.all_reduce(stream, data); }
-  Work all_gather(Stream& stream, Tensor out, Tensor in) override { return meta_.all_gather(stream, out, in); }
-  Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override { return meta_.reduce_scatter(stream, out, in); }
-  Work broadcast(Stream& stream, Tensor data, int root) override { return meta_.broadcast(stream, data, root); }
-  Work send(Stream& stream, Tensor, int peer, Channel) override {
-    std::vector<std::vector<double>*> notes;
-    if (peer == rank() + 1) notes.push_back(&journal_.waited_output);
-    return Work(std::make_shared<RecordedWork>(true, std::move(notes), stream));
-  }
-  Work receive(Stream& stream, Tensor, int peer, Channel) override {
-    journal_.started.push_back(stream.counters().flops);
-    std::vector<std::vector<double>*> notes = {&journal_.waited};
-    if (peer == rank() + 1) notes.push_back(&journal_.waited_gradient);
-    return Work(std::make_shared<RecordedWork>(false, std::move(notes), stream));
-  }
+  RecordingCommunicator(int rank, int size, Journal& journal) : MetaCommunicator(rank, size), journal_(journal) {}
 
  private:
-  MetaCommunicator meta_;
+  Work start(Stream& stream, const Transfer& transfer) override {
+    if (!transfer.is_message()) return MetaCommunicator::start(stream, transfer);
+    const bool sends = transfer.kind == OperationKind::send;
+    std::vector<std::vector<double>*> notes;
+    if (!sends) {
+      journal_.started.push_back(stream.counters().flops);
+      notes.push_back(&journal_.waited);
+    }
+    if (transfer.peer == rank() + 1) notes.push_back(sends ? &journal_.waited_output : &journal_.waited_gradient);
+    return Work(std::make_shared<RecordedWork>(sends, std::move(notes), stream));
+  }
+
   Journal& journal_;
 };
 
