@@ -7,45 +7,37 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-template <class T, class Function>
-void gated_forward_by(const Tensor& out, const Tensor& pre, Range rows) {
-  const std::int64_t width = out.size(1);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const T *gate = pre.data<T>() + row * 2 * width, *up = gate + width;
-    T* to = out.data<T>() + row * width;
-    sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR {
-      lanes.store(hn::Mul(Function::value(lanes.load(gate + i)), lanes.load(up + i)), to + i);
-    });
-  }
-}
-
-template <class T, class Function>
-void gated_backward_by(const Tensor& dpre, const Tensor& dout, const Tensor& pre, Range rows) {
-  const std::int64_t width = dout.size(1);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const T *gate = pre.data<T>() + row * 2 * width, *up = gate + width;
-    const T* dy = dout.data<T>() + row * width;
-    T *dgate = dpre.data<T>() + row * 2 * width, *dup = dgate + width;
-    sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR {
-      const VecF32 x = lanes.load(gate + i), d = lanes.load(dy + i);
-      const VecF32 dx = hn::Mul(hn::Mul(d, lanes.load(up + i)), Function::derivative(x));
-      lanes.store(hn::Mul(d, Function::value(x)), dup + i);  // after all loads: dpre may alias pre
-      lanes.store(dx, dgate + i);
-    });
-  }
-}
-
 void gated_forward_rows(Tensor out, Tensor pre, Activation activation, Range rows) {
-  with_activation(activation, [&](auto function) HWY_ATTR {
-    with_float(out.dtype(),
-               [&](auto t) HWY_ATTR { gated_forward_by<decltype(t), decltype(function)>(out, pre, rows); });
+  with_activation(activation, [&]<class Function>(Function) HWY_ATTR {
+    with_float(out.dtype(), [&]<class T>(T) HWY_ATTR {
+      const std::int64_t width = out.size(1);
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        const T *gate = pre.data<T>() + row * 2 * width, *up = gate + width;
+        T* to = out.data<T>() + row * width;
+        sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR {
+          lanes.store(hn::Mul(Function::value(lanes.load(gate + i)), lanes.load(up + i)), to + i);
+        });
+      }
+    });
   });
 }
 
 void gated_backward_rows(Tensor dpre, Tensor dout, Tensor pre, Activation activation, Range rows) {
-  with_activation(activation, [&](auto function) HWY_ATTR {
-    with_float(dout.dtype(),
-               [&](auto t) HWY_ATTR { gated_backward_by<decltype(t), decltype(function)>(dpre, dout, pre, rows); });
+  with_activation(activation, [&]<class Function>(Function) HWY_ATTR {
+    with_float(dout.dtype(), [&]<class T>(T) HWY_ATTR {
+      const std::int64_t width = dout.size(1);
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        const T *gate = pre.data<T>() + row * 2 * width, *up = gate + width;
+        const T* dy = dout.data<T>() + row * width;
+        T *dgate = dpre.data<T>() + row * 2 * width, *dup = dgate + width;
+        sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR {
+          const VecF32 x = lanes.load(gate + i), d = lanes.load(dy + i);
+          const VecF32 dx = hn::Mul(hn::Mul(d, lanes.load(up + i)), Function::derivative(x));
+          lanes.store(hn::Mul(d, Function::value(x)), dup + i);  // after all loads: dpre may alias pre
+          lanes.store(dx, dgate + i);
+        });
+      }
+    });
   });
 }
 

@@ -98,26 +98,23 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
   write_scaled(work.dq, padded, rows, group.dim, group.scale, call.dq.row<T>(row) + column, call.dq.stride);
 }
 
-template <class T>
-void backward_of(const AttentionBackward& call, float* area) {
-  const AttentionGroup& group = call.group;
-  BackwardWork work(area, group.keys, group.dim);
-  std::int64_t padded = round_to_panel(group.dim), all_keys = round_up(group.keys, kKeyAlign);
-  pack_transposed<T>(group.k, group.keys, group.dim, all_keys, work.k_columns);
-  pack_transposed<T>(group.v, group.keys, group.dim, all_keys, work.v_columns);
-  pack_rows<T>(group.k, group.keys, group.dim, work.k_rows);
-  std::fill_n(work.dk, all_keys * padded, 0.0f);
-  std::fill_n(work.dv, all_keys * padded, 0.0f);
-  for (std::int64_t head = 0; head < group.heads; ++head) {
-    for (std::int64_t row = 0; row < group.queries; row += block_rows(group, row))
-      backward_rows<T>(call, work, head, row);
-  }
-  write_scaled(work.dk, padded, group.keys, group.dim, 1.0f, call.dk.row<T>(0), call.dk.stride);
-  write_scaled(work.dv, padded, group.keys, group.dim, 1.0f, call.dv.row<T>(0), call.dv.stride);
-}
-
 void attention_backward_group(const AttentionBackward& call, float* area) {
-  with_float(call.group.dtype, [&](auto t) HWY_ATTR { backward_of<decltype(t)>(call, area); });
+  with_float(call.group.dtype, [&]<class T>(T) HWY_ATTR {
+    const AttentionGroup& group = call.group;
+    BackwardWork work(area, group.keys, group.dim);
+    std::int64_t padded = round_to_panel(group.dim), all_keys = round_up(group.keys, kKeyAlign);
+    pack_transposed<T>(group.k, group.keys, group.dim, all_keys, work.k_columns);
+    pack_transposed<T>(group.v, group.keys, group.dim, all_keys, work.v_columns);
+    pack_rows<T>(group.k, group.keys, group.dim, work.k_rows);
+    std::fill_n(work.dk, all_keys * padded, 0.0f);
+    std::fill_n(work.dv, all_keys * padded, 0.0f);
+    for (std::int64_t head = 0; head < group.heads; ++head) {
+      for (std::int64_t row = 0; row < group.queries; row += block_rows(group, row))
+        backward_rows<T>(call, work, head, row);
+    }
+    write_scaled(work.dk, padded, group.keys, group.dim, 1.0f, call.dk.row<T>(0), call.dk.stride);
+    write_scaled(work.dv, padded, group.keys, group.dim, 1.0f, call.dv.row<T>(0), call.dv.stride);
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

@@ -59,30 +59,27 @@ HWY_INLINE void add_values(const AttentionGroup& group, std::int64_t key, const 
   });
 }
 
-template <class T>
-void decode_of(const AttentionForward& call, float* area) {
-  const AttentionGroup& group = call.group;
-  const DecodeWork work(area, group.keys, group.heads, group.dim);
-  decode_scores<T>(group, work);
-  for (std::int64_t head = 0; head < group.heads; ++head) decode_softmax(work.scores + head * group.keys, group.keys);
-  std::fill_n(work.out, group.heads * group.dim, 0.0f);
-  std::int64_t key = 0;
-  for (; key + 4 <= group.keys; key += 4) {  // four at a time: a quarter as many reads and writes of `out`
-    for (std::int64_t i = 0; i < 4; ++i) prefetch_row<T>(group, group.v, key + i);
-    for (std::int64_t head = 0; head < group.heads; ++head) {
-      add_values<4, T>(group, key, work.scores + head * group.keys, work.out + head * group.dim);
-    }
-  }
-  for (; key < group.keys; ++key) {
-    for (std::int64_t head = 0; head < group.heads; ++head) {
-      add_values<1, T>(group, key, work.scores + head * group.keys, work.out + head * group.dim);
-    }
-  }
-  copy_scaled(work.out, group.heads * group.dim, 1.0f, call.out.row<T>(0));
-}
-
 void attention_decode_group(const AttentionForward& call, float* area) {
-  with_float(call.group.dtype, [&](auto t) HWY_ATTR { decode_of<decltype(t)>(call, area); });
+  with_float(call.group.dtype, [&]<class T>(T) HWY_ATTR {
+    const AttentionGroup& group = call.group;
+    const DecodeWork work(area, group.keys, group.heads, group.dim);
+    decode_scores<T>(group, work);
+    for (std::int64_t head = 0; head < group.heads; ++head) decode_softmax(work.scores + head * group.keys, group.keys);
+    std::fill_n(work.out, group.heads * group.dim, 0.0f);
+    std::int64_t key = 0;
+    for (; key + 4 <= group.keys; key += 4) {  // four at a time: a quarter as many reads and writes of `out`
+      for (std::int64_t i = 0; i < 4; ++i) prefetch_row<T>(group, group.v, key + i);
+      for (std::int64_t head = 0; head < group.heads; ++head) {
+        add_values<4, T>(group, key, work.scores + head * group.keys, work.out + head * group.dim);
+      }
+    }
+    for (; key < group.keys; ++key) {
+      for (std::int64_t head = 0; head < group.heads; ++head) {
+        add_values<1, T>(group, key, work.scores + head * group.keys, work.out + head * group.dim);
+      }
+    }
+    copy_scaled(work.out, group.heads * group.dim, 1.0f, call.out.row<T>(0));
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

@@ -72,36 +72,34 @@ HWY_INLINE void write_rows(const AttentionForward& call, const ForwardWork& work
   }
 }
 
-template <class T>
-void forward_of(const AttentionForward& call, float* area) {
-  const AttentionGroup& group = call.group;
-  ForwardWork work(area, group.keys, group.dim);
-  std::int64_t padded = round_to_panel(group.dim);
-  std::int64_t all_keys = round_up(group.keys, kKeyAlign);
-  pack_transposed<T>(group.k, group.keys, group.dim, all_keys, work.k_columns);
-  pack_rows<T>(group.v, group.keys, group.dim, work.v_rows);
-  for (std::int64_t head = 0; head < group.heads; ++head) {
-    for (std::int64_t row = 0, rows = 0; row < group.queries; row += rows) {
-      rows = block_rows(group, row);
-      copy_block(group.q.row<T>(row) + head * group.dim, group.q.stride, rows, group.dim, group.scale, padded, work.q);
-      std::fill_n(work.out, kQueryBlock * padded, 0.0f);
-      std::fill_n(work.row_max, kQueryBlock, -std::numeric_limits<float>::infinity());
-      std::fill_n(work.row_sum, kQueryBlock, 0.0f);
-      Block block{.row = row, .rows = rows, .key = 0, .key_end = 0};
-      const std::int64_t last_key = group.last_key(row + rows - 1);
-      for (block.key = first_key_of(group, row, rows); block.key <= last_key; block.key += kKeyBlock) {
-        block.key_end = std::min(block.key + kKeyBlock, all_keys);
-        multiply_scores(work.q, padded, work.k_columns, group, block, work.scores);
-        softmax_block(group, work, head, block);
-        multiply_rows(work.scores, work.v_rows, padded, group, block, work.out);
-      }
-      write_rows<T>(call, work, head, block);
-    }
-  }
-}
-
 void attention_forward_group(const AttentionForward& call, float* area) {
-  with_float(call.group.dtype, [&](auto t) HWY_ATTR { forward_of<decltype(t)>(call, area); });
+  with_float(call.group.dtype, [&]<class T>(T) HWY_ATTR {
+    const AttentionGroup& group = call.group;
+    ForwardWork work(area, group.keys, group.dim);
+    std::int64_t padded = round_to_panel(group.dim);
+    std::int64_t all_keys = round_up(group.keys, kKeyAlign);
+    pack_transposed<T>(group.k, group.keys, group.dim, all_keys, work.k_columns);
+    pack_rows<T>(group.v, group.keys, group.dim, work.v_rows);
+    for (std::int64_t head = 0; head < group.heads; ++head) {
+      for (std::int64_t row = 0, rows = 0; row < group.queries; row += rows) {
+        rows = block_rows(group, row);
+        copy_block(group.q.row<T>(row) + head * group.dim, group.q.stride, rows, group.dim, group.scale, padded,
+                   work.q);
+        std::fill_n(work.out, kQueryBlock * padded, 0.0f);
+        std::fill_n(work.row_max, kQueryBlock, -std::numeric_limits<float>::infinity());
+        std::fill_n(work.row_sum, kQueryBlock, 0.0f);
+        Block block{.row = row, .rows = rows, .key = 0, .key_end = 0};
+        const std::int64_t last_key = group.last_key(row + rows - 1);
+        for (block.key = first_key_of(group, row, rows); block.key <= last_key; block.key += kKeyBlock) {
+          block.key_end = std::min(block.key + kKeyBlock, all_keys);
+          multiply_scores(work.q, padded, work.k_columns, group, block, work.scores);
+          softmax_block(group, work, head, block);
+          multiply_rows(work.scores, work.v_rows, padded, group, block, work.out);
+        }
+        write_rows<T>(call, work, head, block);
+      }
+    }
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

@@ -12,36 +12,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// The result has dtype S, the table T.
-template <class S, class T>
-void look_up(Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table, Range rows) {
-  const std::int64_t width = out.size(1);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const std::int64_t token = tokens.data<std::int32_t>()[row] - vocab_begin;
-    S* to = out.data<S>() + row * width;
-    const T* from = table.data<T>() + token * width;
-    if (token < 0 || token >= table.size(0))
-      std::fill(to, to + width, S{});
-    else if constexpr (std::is_same_v<S, T>)
-      std::copy_n(from, width, to);
-    else
-      sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), to + i); });
-  }
-}
-
-template <class S, class T>
-void add_positions(Tensor x, Tensor positions, Tensor table, const Dropout& dropout, const RowMap& map, Range rows) {
-  const std::int64_t width = x.size(1);
-  const HiddenMask mask(dropout, map, width);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const T* position = table.data<T>() + positions.data<std::int32_t>()[map.first_row + row] * width;
-    S* to = x.data<S>() + row * width;
-    mask.sweep_row(row, {0, width}, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
-      lanes.store(hn::Mul(hn::Add(lanes.load(to + i), lanes.load(position + i)), factor), to + i);
-    });
-  }
-}
-
 /// Calls add(place, to) for every place. Places that share a row are visited in order. add() must accumulate the
 /// place's `columns` into `to`. For an fp32 table, `to` is the table row itself. Otherwise `to` is an fp32 sum, which
 /// we round after the row's last place.
@@ -70,16 +40,36 @@ HWY_INLINE void scatter(Tensor dtable, const Places& places, Range columns, cons
   });
 }
 
+/// The result has dtype S, the table T.
 void embedding_forward_rows(Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table, Range rows) {
-  with_stream(out.dtype(), table.dtype(), [&](auto s, auto t) HWY_ATTR {
-    look_up<decltype(s), decltype(t)>(out, tokens, vocab_begin, table, rows);
+  with_stream(out.dtype(), table.dtype(), [&]<class S, class T>(S, T) HWY_ATTR {
+    const std::int64_t width = out.size(1);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const std::int64_t token = tokens.data<std::int32_t>()[row] - vocab_begin;
+      S* to = out.data<S>() + row * width;
+      const T* from = table.data<T>() + token * width;
+      if (token < 0 || token >= table.size(0))
+        std::fill(to, to + width, S{});
+      else if constexpr (std::is_same_v<S, T>)
+        std::copy_n(from, width, to);
+      else
+        sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), to + i); });
+    }
   });
 }
 
 void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Dropout& dropout, const RowMap& map,
                             Range rows) {
-  with_stream(x.dtype(), table.dtype(), [&](auto s, auto t) HWY_ATTR {
-    add_positions<decltype(s), decltype(t)>(x, positions, table, dropout, map, rows);
+  with_stream(x.dtype(), table.dtype(), [&]<class S, class T>(S, T) HWY_ATTR {
+    const std::int64_t width = x.size(1);
+    const HiddenMask mask(dropout, map, width);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const T* position = table.data<T>() + positions.data<std::int32_t>()[map.first_row + row] * width;
+      S* to = x.data<S>() + row * width;
+      mask.sweep_row(row, {0, width}, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+        lanes.store(hn::Mul(hn::Add(lanes.load(to + i), lanes.load(position + i)), factor), to + i);
+      });
+    }
   });
 }
 

@@ -57,28 +57,25 @@ void multiply_one_row(const Tensor& x, const Tensor& w, Range columns, float* su
 
 /// Like multiply_one_row(), but for a few rows, whose sums are `stride` apart. Two rows of W stay in L1 while we
 /// multiply all rows of x by them. If the row or column count is odd, we compute the last one twice.
-template <class T>
-void multiply_few_rows_by(const Tensor& x, const Tensor& w, Range columns, float* sums, std::int64_t stride) {
-  const std::int64_t rows = x.size(0), k = x.size(1);
-  if (rows == 1) return multiply_one_row<T>(x, w, columns, sums);
-  const T *left = x.data<T>(), *right = w.data<T>();
-  for (std::int64_t j = columns.begin; j < columns.end; j += 2) {
-    const std::int64_t next = std::min(j + 1, columns.end - 1);
-    for (std::int64_t i = 0; i < rows; i += 2) {
-      const std::int64_t below = std::min(i + 1, rows - 1);
-      float tile[4];
-      dot_tile(left + i * k, left + below * k, right + j * k, right + next * k, k, tile);
-      float *upper = sums + i * stride - columns.begin, *lower = sums + below * stride - columns.begin;
-      upper[j] = tile[0];
-      upper[next] = tile[1];
-      lower[j] = tile[2];
-      lower[next] = tile[3];
-    }
-  }
-}
-
 void multiply_few_rows(const Tensor& x, const Tensor& w, Range columns, float* sums, std::int64_t stride) {
-  with_float(x.dtype(), [&](auto t) HWY_ATTR { multiply_few_rows_by<decltype(t)>(x, w, columns, sums, stride); });
+  with_float(x.dtype(), [&]<class T>(T) HWY_ATTR {
+    const std::int64_t rows = x.size(0), k = x.size(1);
+    if (rows == 1) return multiply_one_row<T>(x, w, columns, sums);
+    const T *left = x.data<T>(), *right = w.data<T>();
+    for (std::int64_t j = columns.begin; j < columns.end; j += 2) {
+      const std::int64_t next = std::min(j + 1, columns.end - 1);
+      for (std::int64_t i = 0; i < rows; i += 2) {
+        const std::int64_t below = std::min(i + 1, rows - 1);
+        float tile[4];
+        dot_tile(left + i * k, left + below * k, right + j * k, right + next * k, k, tile);
+        float *upper = sums + i * stride - columns.begin, *lower = sums + below * stride - columns.begin;
+        upper[j] = tile[0];
+        upper[next] = tile[1];
+        lower[j] = tile[2];
+        lower[next] = tile[3];
+      }
+    }
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

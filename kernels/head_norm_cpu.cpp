@@ -31,38 +31,30 @@ class HeadCursor {
   T* at_;
 };
 
-template <class T>
-void head_norm_forward_of(const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps, Range rows) {
-  const std::size_t width = gamma.numel();
-  HeadCursor<T> from(x, rows.begin), to(y, rows.begin);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row, from.advance(), to.advance()) {
-    const float r = rmsnorm_row(to.at(), from.at(), gamma.data<T>(), width, eps);
-    if (rstd.exists()) rstd.data<float>()[row] = r;
-  }
+void head_norm_forward_rows(const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps, Range rows) {
+  with_float(gamma.dtype(), [&]<class T>(T) HWY_ATTR {
+    const std::size_t width = gamma.numel();
+    HeadCursor<T> from(x, rows.begin), to(y, rows.begin);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row, from.advance(), to.advance()) {
+      const float r = rmsnorm_row(to.at(), from.at(), gamma.data<T>(), width, eps);
+      if (rstd.exists()) rstd.data<float>()[row] = r;
+    }
+  });
 }
 
 /// Writes rows of dx. Unless `sums` (D) is null, also adds these rows' dgamma to `sums`.
-template <class T>
-void head_norm_backward_of(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
-                           Range rows, float* sums) {
-  const std::size_t width = gamma.numel();
-  HeadCursor<T> to(dx, rows.begin), from(dy, rows.begin), input(x, rows.begin);
-  for (std::int64_t n = rows.begin; n < rows.end; ++n, to.advance(), from.advance(), input.advance()) {
-    const RmsNormRow<T, T> row{
-        .x = input.at(), .dy = from.at(), .gamma = gamma.data<T>(), .width = width, .rstd = rstd.data<float>()[n]};
-    const float mean_gx = rmsnorm_row_sums(row, sums);
-    rmsnorm_row_dx<T, T>(row, mean_gx, to.at(), nullptr);
-  }
-}
-
-void head_norm_forward_rows(const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps, Range rows) {
-  with_float(gamma.dtype(), [&](auto t) HWY_ATTR { head_norm_forward_of<decltype(t)>(y, rstd, x, gamma, eps, rows); });
-}
-
 void head_norm_backward_rows(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
                              Range rows, float* sums) {
-  with_float(gamma.dtype(),
-             [&](auto t) HWY_ATTR { head_norm_backward_of<decltype(t)>(dx, dy, x, rstd, gamma, rows, sums); });
+  with_float(gamma.dtype(), [&]<class T>(T) HWY_ATTR {
+    const std::size_t width = gamma.numel();
+    HeadCursor<T> to(dx, rows.begin), from(dy, rows.begin), input(x, rows.begin);
+    for (std::int64_t n = rows.begin; n < rows.end; ++n, to.advance(), from.advance(), input.advance()) {
+      const RmsNormRow<T, T> row{
+          .x = input.at(), .dy = from.at(), .gamma = gamma.data<T>(), .width = width, .rstd = rstd.data<float>()[n]};
+      const float mean_gx = rmsnorm_row_sums(row, sums);
+      rmsnorm_row_dx<T, T>(row, mean_gx, to.at(), nullptr);
+    }
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

@@ -9,32 +9,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// x, from the residual stream, has dtype S; y, gamma and beta have T.
-template <class S, class T>
-void normalize_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
-  const std::size_t width = y.size(-1);
-  const T *weight = gamma.data<T>(), *bias = beta.data<T>();
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const S* x = cache.x.data<S>() + row * y.size(-1);
-    T* out = y.data<T>() + row * y.size(-1);
-    const float mean = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR { return lanes.load(x + i); }) /
-                       static_cast<float>(width);
-    const VecF32 center = set(mean);
-    const float squares = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR {
-      const VecF32 d = lanes.keep(hn::Sub(lanes.load(x + i), center));
-      return hn::Mul(d, d);
-    });
-    const float rstd = 1 / std::sqrt(squares / static_cast<float>(width) + eps);
-    const VecF32 r = set(rstd);
-    sweep(width, [&](std::size_t i, auto lanes) HWY_ATTR {
-      const VecF32 x_hat = hn::Mul(hn::Sub(lanes.load(x + i), center), r);
-      lanes.store(hn::MulAdd(x_hat, lanes.load(weight + i), lanes.load(bias + i)), out + i);
-    });
-    cache.mean.data<float>()[row] = mean;
-    cache.rstd.data<float>()[row] = rstd;
-  }
-}
-
 /// Backward's operands for one row.
 template <class S, class T>
 struct BackwardRow {
@@ -78,32 +52,47 @@ void add_parameter_sums(const BackwardRow<S, T>& row, float* sums) {
   });
 }
 
-template <class S, class T>
-void backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache& cache, Tensor gamma, Range rows,
-                   float* sums) {
-  const std::int64_t width = dy.size(-1);
-  for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const BackwardRow<S, T> row{.x = cache.x.data<S>() + n * width,
-                                .dy = dy.data<T>() + n * width,
-                                .gamma = gamma.data<T>(),
-                                .width = static_cast<std::size_t>(width),
-                                .mean = cache.mean.data<float>()[n],
-                                .rstd = cache.rstd.data<float>()[n]};
-    if (sums != nullptr) add_parameter_sums(row, sums);  // before writing dx, which may be dy or x
-    if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, grads.dx.skip_at<S>(n * width));
-  }
-}
-
+/// x, from the residual stream, has dtype S; y, gamma and beta have T.
 void layernorm_forward_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
-  with_stream(cache.x.dtype(), y.dtype(), [&](auto s, auto t) HWY_ATTR {
-    normalize_rows<decltype(s), decltype(t)>(y, cache, gamma, beta, eps, rows);
+  with_stream(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) HWY_ATTR {
+    const std::size_t width = y.size(-1);
+    const T *weight = gamma.data<T>(), *bias = beta.data<T>();
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const S* x = cache.x.data<S>() + row * y.size(-1);
+      T* out = y.data<T>() + row * y.size(-1);
+      const float mean = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR { return lanes.load(x + i); }) /
+                         static_cast<float>(width);
+      const VecF32 center = set(mean);
+      const float squares = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR {
+        const VecF32 d = lanes.keep(hn::Sub(lanes.load(x + i), center));
+        return hn::Mul(d, d);
+      });
+      const float rstd = 1 / std::sqrt(squares / static_cast<float>(width) + eps);
+      const VecF32 r = set(rstd);
+      sweep(width, [&](std::size_t i, auto lanes) HWY_ATTR {
+        const VecF32 x_hat = hn::Mul(hn::Sub(lanes.load(x + i), center), r);
+        lanes.store(hn::MulAdd(x_hat, lanes.load(weight + i), lanes.load(bias + i)), out + i);
+      });
+      cache.mean.data<float>()[row] = mean;
+      cache.rstd.data<float>()[row] = rstd;
+    }
   });
 }
 
 void layernorm_backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache& cache, Tensor gamma,
                              Range rows, float* sums) {
-  with_stream(cache.x.dtype(), dy.dtype(), [&](auto s, auto t) HWY_ATTR {
-    backward_rows<decltype(s), decltype(t)>(grads, dy, cache, gamma, rows, sums);
+  with_stream(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) HWY_ATTR {
+    const std::int64_t width = dy.size(-1);
+    for (std::int64_t n = rows.begin; n < rows.end; ++n) {
+      const BackwardRow<S, T> row{.x = cache.x.data<S>() + n * width,
+                                  .dy = dy.data<T>() + n * width,
+                                  .gamma = gamma.data<T>(),
+                                  .width = static_cast<std::size_t>(width),
+                                  .mean = cache.mean.data<float>()[n],
+                                  .rstd = cache.rstd.data<float>()[n]};
+      if (sums != nullptr) add_parameter_sums(row, sums);  // before writing dx, which may be dy or x
+      if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, grads.dx.skip_at<S>(n * width));
+    }
   });
 }
 

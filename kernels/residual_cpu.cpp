@@ -8,50 +8,41 @@ HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 /// The residual stream has dtype S, the branch T.
-template <class S, class T>
-void add_branch(Tensor out, const ResidualSum& sum, Range rows) {
-  const std::int64_t width = out.size(-1);
-  const HiddenMask mask(sum.dropout, sum.rows, width);
-  const T* bias = sum.bias.exists() ? sum.bias.data<T>() : nullptr;
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const T* from = sum.branch.data<T>() + row * width;
-    const S* skip = sum.residual.data<S>() + row * width;
-    S* to = out.data<S>() + row * width;
-    mask.sweep_row(row, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
-      VecF32 x = lanes.load(from + i);
-      if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
-      lanes.store(hn::MulAdd(x, factor, lanes.load(skip + i)), to + i);
-    });
-  }
+void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows) {
+  with_stream(out.dtype(), sum.branch.dtype(), [&]<class S, class T>(S, T) HWY_ATTR {
+    const std::int64_t width = out.size(-1);
+    const HiddenMask mask(sum.dropout, sum.rows, width);
+    const T* bias = sum.bias.exists() ? sum.bias.data<T>() : nullptr;
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const T* from = sum.branch.data<T>() + row * width;
+      const S* skip = sum.residual.data<S>() + row * width;
+      S* to = out.data<S>() + row * width;
+      mask.sweep_row(row, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+        VecF32 x = lanes.load(from + i);
+        if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
+        lanes.store(hn::MulAdd(x, factor, lanes.load(skip + i)), to + i);
+      });
+    }
+  });
 }
 
 /// Writes rows of dbranch if it exists. Unless `sums` (C) is null, also adds the rows to `sums`.
-template <class S, class T>
-void pass_to_branch(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows, float* sums) {
-  const std::int64_t width = dout.size(-1);
-  const HiddenMask mask(dropout, map, width);
-  const bool writes = dbranch.exists();
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const S* from = dout.data<S>() + row * width;
-    T* to = writes ? dbranch.data<T>() + row * width : nullptr;
-    const auto pass = [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
-      const VecF32 dx = hn::Mul(lanes.load(from + i), factor);
-      if (writes) lanes.store(dx, to + i);
-      if (sums != nullptr) lanes.store(hn::Add(lanes.load(sums + i), dx), sums + i);
-    };
-    mask.sweep_row(row, {0, width}, pass);
-  }
-}
-
-void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows) {
-  with_stream(out.dtype(), sum.branch.dtype(),
-              [&](auto s, auto t) HWY_ATTR { add_branch<decltype(s), decltype(t)>(out, sum, rows); });
-}
-
 void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows,
                             float* sums) {
-  with_stream(dout.dtype(), (dbranch.exists() ? dbranch : dout).dtype(), [&](auto s, auto t) HWY_ATTR {
-    pass_to_branch<decltype(s), decltype(t)>(dbranch, dout, dropout, map, rows, sums);
+  with_stream(dout.dtype(), (dbranch.exists() ? dbranch : dout).dtype(), [&]<class S, class T>(S, T) HWY_ATTR {
+    const std::int64_t width = dout.size(-1);
+    const HiddenMask mask(dropout, map, width);
+    const bool writes = dbranch.exists();
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const S* from = dout.data<S>() + row * width;
+      T* to = writes ? dbranch.data<T>() + row * width : nullptr;
+      const auto pass = [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+        const VecF32 dx = hn::Mul(lanes.load(from + i), factor);
+        if (writes) lanes.store(dx, to + i);
+        if (sums != nullptr) lanes.store(hn::Add(lanes.load(sums + i), dx), sums + i);
+      };
+      mask.sweep_row(row, {0, width}, pass);
+    }
   });
 }
 

@@ -7,41 +7,30 @@ HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 /// x, from the residual stream, has dtype S; y and gamma have T.
-template <class S, class T>
-void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
-  const std::int64_t width = y.size(-1);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    cache.rstd.data<float>()[row] =
-        rmsnorm_row(y.data<T>() + row * width, cache.x.data<S>() + row * width, gamma.data<T>(), width, eps);
-  }
-}
-
-/// Writes rows of dx if dx is wanted. Unless `sums` (C) is null, also adds these rows' dgamma to `sums`.
-template <class S, class T>
-void rmsnorm_backward_of(const StreamGrad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows,
-                         float* sums) {
-  const std::int64_t width = dy.size(-1);
-  for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const RmsNormRow<S, T> row{.x = cache.x.data<S>() + n * width,
-                               .dy = dy.data<T>() + n * width,
-                               .gamma = gamma.data<T>(),
-                               .width = static_cast<std::size_t>(width),
-                               .rstd = cache.rstd.data<float>()[n]};
-    const float mean_gx = rmsnorm_row_sums(row, sums);
-    if (dx.wanted()) rmsnorm_row_dx(row, mean_gx, dx.tensor.data<S>() + n * width, dx.skip_at<S>(n * width));
-  }
-}
-
 void rmsnorm_forward_rows(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
-  with_stream(cache.x.dtype(), y.dtype(), [&](auto s, auto t) HWY_ATTR {
-    rmsnorm_forward_of<decltype(s), decltype(t)>(y, cache, gamma, eps, rows);
+  with_stream(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) HWY_ATTR {
+    const std::int64_t width = y.size(-1);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      cache.rstd.data<float>()[row] =
+          rmsnorm_row(y.data<T>() + row * width, cache.x.data<S>() + row * width, gamma.data<T>(), width, eps);
+    }
   });
 }
 
+/// Writes rows of dx if dx is wanted. Unless `sums` (C) is null, also adds these rows' dgamma to `sums`.
 void rmsnorm_backward_rows(const StreamGrad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows,
                            float* sums) {
-  with_stream(cache.x.dtype(), dy.dtype(), [&](auto s, auto t) HWY_ATTR {
-    rmsnorm_backward_of<decltype(s), decltype(t)>(dx, dy, cache, gamma, rows, sums);
+  with_stream(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) HWY_ATTR {
+    const std::int64_t width = dy.size(-1);
+    for (std::int64_t n = rows.begin; n < rows.end; ++n) {
+      const RmsNormRow<S, T> row{.x = cache.x.data<S>() + n * width,
+                                 .dy = dy.data<T>() + n * width,
+                                 .gamma = gamma.data<T>(),
+                                 .width = static_cast<std::size_t>(width),
+                                 .rstd = cache.rstd.data<float>()[n]};
+      const float mean_gx = rmsnorm_row_sums(row, sums);
+      if (dx.wanted()) rmsnorm_row_dx(row, mean_gx, dx.tensor.data<S>() + n * width, dx.skip_at<S>(n * width));
+    }
   });
 }
 
