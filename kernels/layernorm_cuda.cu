@@ -1,5 +1,5 @@
-// LayerNorm: the kernel of kernels/cuda/norm_rows.h on rows of width C. Reads x and writes y once, 2 N C elements; with
-// a sum: residual, branch, x and y, 4 N C. Predicted to be memory-bound.
+// LayerNorm and, without means and beta, RMSNorm: the kernel of kernels/cuda/norm_rows.h on rows of width C. Reads x
+// and writes y once, 2 N C elements; with a sum: residual, branch, x and y, 4 N C. Predicted to be memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/norm_rows.h"
 #include "kernels/cuda/types.h"
@@ -13,10 +13,10 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, co
     with_rows<S, T>(cache.x, sum, [&]<class X>(const X& x) {
       const NormForward<X, T> operands{.y = {y.data<T>(), width},
                                        .x = x,
-                                       .mean = cache.mean.data<float>(),
+                                       .mean = cache.mean.exists() ? cache.mean.data<float>() : nullptr,
                                        .rstd = cache.rstd.data<float>(),
                                        .gamma = gamma.data<T>(),
-                                       .beta = beta.data<T>(),
+                                       .beta = beta.exists() ? beta.data<T>() : nullptr,
                                        .rows = y.row_count(),
                                        .width = width,
                                        .eps = eps};

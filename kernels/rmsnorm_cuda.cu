@@ -1,28 +1,11 @@
-// RMSNorm: the kernel of kernels/cuda/norm_rows.h on rows of width C. Reads x and writes y once, 2 N C elements; with a
-// sum: residual, branch, x and y, 4 N C. Predicted to be memory-bound.
+// RMSNorm: LayerNorm's kernel without means and beta (kernels/layernorm_cuda.cu).
 #include "kernels/cuda.h"
-#include "kernels/cuda/norm_rows.h"
-#include "kernels/cuda/types.h"
 
 namespace mtl::cuda {
 
 void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const ResidualSum& sum, Tensor gamma,
                      float eps) {
-  const auto width = static_cast<int>(y.size(-1));
-  with_stream_types(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) {
-    with_rows<S, T>(cache.x, sum, [&]<class X>(const X& x) {
-      const NormForward<X, T> operands{.y = {y.data<T>(), width},
-                                       .x = x,
-                                       .mean = nullptr,
-                                       .rstd = cache.rstd.data<float>(),
-                                       .gamma = gamma.data<T>(),
-                                       .beta = nullptr,
-                                       .rows = y.row_count(),
-                                       .width = width,
-                                       .eps = eps};
-      norm_rows(stream, operands, {y, cache.x, gamma, sum.residual, sum.branch, sum.bias});
-    });
-  });
+  cuda::layernorm_forward(stream, y, {cache.x, {}, cache.rstd}, sum, gamma, {}, eps);
 }
 
 }  // namespace mtl::cuda
