@@ -16,14 +16,14 @@ void check_gated(const char* what, const Tensor& half, const Tensor& pre) {
 
 void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation) {
   check_gated("gated out", out, pre);
-  stream.count(0, static_cast<double>(out.bytes() + pre.bytes()));
+  stream.count(0, double(out.bytes() + pre.bytes()));
   run<cpu::gated_forward, cuda::gated_forward>(stream, out, pre, activation);
 }
 
 void gated_backward(Stream& stream, Tensor dpre, Tensor dout, Tensor pre, Activation activation) {
   check_gated("gated dout", dout, pre);
   expect_tensor("gated dpre", dpre, pre.dtype(), pre.shape());
-  stream.count(0, static_cast<double>(dout.bytes() + pre.bytes() + dpre.bytes()));
+  stream.count(0, double(dout.bytes() + pre.bytes() + dpre.bytes()));
   run<cpu::gated_backward, cuda::gated_backward>(stream, dpre, dout, pre, activation);
 }
 

@@ -23,7 +23,7 @@ void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& opt
           "adamw: stochastic rounding needs a bfloat16 param, got ", name_of(range.param.dtype()));
   const std::size_t updated =
       range.param.bytes() + range.exp_avg.bytes() + range.exp_avg_sq.bytes() + range.copy.bytes();
-  stream.count(0, static_cast<double>(range.grad.bytes() + 2 * updated));
+  stream.count(0, double(range.grad.bytes() + 2 * updated));
   run<cpu::adamw_step, cuda::adamw_step>(stream, range, options, state);
 }
 

@@ -154,7 +154,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 UpdateFactors factors_of(const StepState& state, const AdamWOptions& options) {
-  const auto step = static_cast<double>(state.step);
+  const auto step = double(state.step);
   return {.grad = static_cast<float>(state.clip_scale / state.loss_scale),
           .rate = static_cast<float>(state.lr / (1 - std::pow(options.beta1, step))),
           .root = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, step))),

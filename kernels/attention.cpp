@@ -18,18 +18,17 @@ Shape logsumexp_shape(const AttentionSizes& sizes) { return {sizes.batch, sizes.
 double sum_of_positive(std::int64_t last, std::int64_t count) {
   const std::int64_t first = std::max<std::int64_t>(1, last - count + 1);
   if (last <= 0) return 0;
-  return static_cast<double>(last - first + 1) * static_cast<double>(first + last) / 2;
+  return double(last - first + 1) * double(first + last) / 2;
 }
 
 /// Returns how many of one head's scores are unmasked, for `count` consecutive queries of which the last sees the keys
 /// before position `end`, and the keys before position `keys`. These include all the queries' own or none. The window
 /// masks the keys before p + 1 - window of the query at position p.
 double scores_before(std::int64_t keys, std::int64_t count, std::int64_t end, std::int64_t window) {
-  const auto queries = static_cast<double>(count);
+  const auto queries = double(count);
   const double beyond = window == 0 ? 0 : sum_of_positive(end - window, count);
-  if (keys >= end) return queries * static_cast<double>(end) - queries * queries / 2 - beyond;
-  return queries * static_cast<double>(keys) -
-         (beyond - (window == 0 ? 0 : sum_of_positive(end - window - keys, count)));
+  if (keys >= end) return queries * double(end) - queries * queries / 2 - beyond;
+  return queries * double(keys) - (beyond - (window == 0 ? 0 : sum_of_positive(end - window - keys, count)));
 }
 
 /// Returns how many of one head's scores are unmasked, in all chunks of queries and keys.
@@ -49,10 +48,10 @@ double visible_scores(const AttentionInput& in, const AttentionSizes& sizes) {
 
 /// Returns the forward pass's FLOPs: two products over D for each unmasked score.
 double forward_flops(const AttentionInput& in, const AttentionSizes& sizes) {
-  return 4.0 * static_cast<double>(sizes.batch * sizes.groups * sizes.heads * sizes.dim) * visible_scores(in, sizes);
+  return 4.0 * double(sizes.batch * sizes.groups * sizes.heads * sizes.dim) * visible_scores(in, sizes);
 }
 
-double bytes_of(const Qkv& qkv) { return static_cast<double>(qkv.q.bytes() + qkv.k.bytes() + qkv.v.bytes()); }
+double bytes_of(const Qkv& qkv) { return double(qkv.q.bytes() + qkv.k.bytes() + qkv.v.bytes()); }
 
 /// Checks that keys, or values, match these queries.
 void check_keys(const char* what, const HeadSlice& keys, const HeadSlice& q) {
@@ -159,7 +158,7 @@ void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsum
   if (logsumexp.exists()) expect_tensor("attention: logsumexp", logsumexp, DType::f32, logsumexp_shape(sizes));
   Arena::Mark mark(scratch);
   Tensor work = make_work<cpu::attention_forward_work, cuda::attention_forward_work>(stream, scratch, logsumexp, in);
-  stream.count(forward_flops(in, sizes), bytes_of(in.qkv) + static_cast<double>(out.bytes() + logsumexp.bytes()));
+  stream.count(forward_flops(in, sizes), bytes_of(in.qkv) + double(out.bytes() + logsumexp.bytes()));
   run<cpu::attention_forward, cuda::attention_forward>(stream, work, out, logsumexp, in);
 }
 
@@ -180,8 +179,7 @@ void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor
   expect_tensor("attention: logsumexp", logsumexp, DType::f32, logsumexp_shape(sizes));
   Arena::Mark mark(scratch);
   Tensor work = make_work<cpu::attention_backward_work, cuda::attention_backward_work>(stream, scratch, in);
-  stream.count(2.5 * forward_flops(in, sizes),
-               2 * bytes_of(in.qkv) + static_cast<double>(2 * out.bytes() + logsumexp.bytes()));
+  stream.count(2.5 * forward_flops(in, sizes), 2 * bytes_of(in.qkv) + double(2 * out.bytes() + logsumexp.bytes()));
   run<cpu::attention_backward, cuda::attention_backward>(stream, work, grads, dout, out, logsumexp, in);
 }
 
@@ -193,7 +191,7 @@ void attention_merge(Stream& stream, Tensor out, Tensor logsumexp, Tensor part, 
   expect_tensor("attention: a partial result", part, part.dtype(), out.shape());
   expect_tensor("attention: merged logsumexp", logsumexp, DType::f32, rows);
   expect_tensor("attention: a partial logsumexp", part_logsumexp, DType::f32, rows);
-  stream.count(0, static_cast<double>(2 * out.bytes() + part.bytes() + 3 * logsumexp.bytes()));
+  stream.count(0, double(2 * out.bytes() + part.bytes() + 3 * logsumexp.bytes()));
   run<cpu::attention_merge, cuda::attention_merge>(stream, out, logsumexp, part, part_logsumexp);
 }
 
@@ -210,7 +208,7 @@ void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, c
   expect_tensor("attention: cached values", cache.values, dtype, shape);
   expect_tensor("attention: cache lengths", cache.lengths, DType::i32, {batch});
   require(added <= capacity, "attention: the cache has room for ", capacity, " positions, got ", added);
-  stream.count(0, 2 * static_cast<double>(k.bytes() + v.bytes()));
+  stream.count(0, 2 * double(k.bytes() + v.bytes()));
   run<cpu::append_to_cache, cuda::append_to_cache>(stream, cache, k, v);
 }
 

@@ -173,7 +173,7 @@ std::string difference_of(const Tensor& expected, const Tensor& actual) {
     std::vector<double> floors(heads, std::numeric_limits<double>::min());
     for (std::int64_t i = 0; i < expected.numel(); ++i) {
       const double a = double{widen(expected_data[i])};
-      if (std::isfinite(a)) floors[i / dim % heads] += a * a * static_cast<double>(heads) / static_cast<double>(rows);
+      if (std::isfinite(a)) floors[i / dim % heads] += a * a * double(heads) / double(rows);
     }
     for (std::int64_t row = 0; row < rows; ++row) {
       double error = 0, size = 0;

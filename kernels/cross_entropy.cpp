@@ -27,21 +27,21 @@ void check_gradient(const Tensor& dlogits, const Tensor& logits, const Tensor& w
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {
   check_logits(logits, labels, slice);
   check_stats(stats, logits);
-  stream.count(0, static_cast<double>(logits.bytes() + stats.bytes() + labels.bytes()));
+  stream.count(0, double(logits.bytes() + stats.bytes() + labels.bytes()));
   run<cpu::cross_entropy_stats, cuda::cross_entropy_stats>(stream, stats, logits, labels, slice);
 }
 
 void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts) {
   expect_tensor("cross_entropy stats", stats, DType::f32, {stats.size(0), 3});
   expect_tensor("cross_entropy parts", parts, DType::f32, {parts.size(0), stats.size(0), 3});
-  stream.count(0, static_cast<double>(stats.bytes() + parts.bytes()));
+  stream.count(0, double(stats.bytes() + parts.bytes()));
   run<cpu::cross_entropy_combine, cuda::cross_entropy_combine>(stream, stats, parts);
 }
 
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
   expect_tensor("cross_entropy losses", losses, DType::f32, {losses.numel()});
   expect_tensor("cross_entropy stats", stats, DType::f32, {losses.numel(), 3});
-  stream.count(0, static_cast<double>(losses.bytes() + stats.bytes()));
+  stream.count(0, double(losses.bytes() + stats.bytes()));
   run<cpu::cross_entropy_loss, cuda::cross_entropy_loss>(stream, losses, stats);
 }
 
@@ -50,8 +50,7 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
   check_logits(logits, labels, slice);
   check_stats(stats, logits);
   check_gradient(dlogits, logits, weights);
-  stream.count(
-      0, static_cast<double>(dlogits.bytes() + logits.bytes() + stats.bytes() + labels.bytes() + weights.bytes()));
+  stream.count(0, double(dlogits.bytes() + logits.bytes() + stats.bytes() + labels.bytes() + weights.bytes()));
   run<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(stream, dlogits, logits, stats, labels, weights, slice,
                                                                  state);
 }
@@ -61,8 +60,7 @@ void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogit
   check_logits(logits, labels, {0, valid});
   check_gradient(dlogits, logits, weights);
   expect_tensor("cross_entropy losses", losses, DType::f32, {logits.size(0)});
-  stream.count(
-      0, static_cast<double>(dlogits.bytes() + logits.bytes() + losses.bytes() + labels.bytes() + weights.bytes()));
+  stream.count(0, double(dlogits.bytes() + logits.bytes() + losses.bytes() + labels.bytes() + weights.bytes()));
   run<cpu::cross_entropy_forward_backward, cuda::cross_entropy_forward_backward>(stream, losses, dlogits, logits,
                                                                                  labels, weights, valid, state);
 }
@@ -71,7 +69,7 @@ void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradM
   expect_tensor("sum_losses sum", sum, DType::f64, {1});
   expect_tensor("sum_losses losses", losses, DType::f32, losses.shape());
   expect_tensor("sum_losses weights", weights, DType::f32, losses.shape());
-  stream.count(0, static_cast<double>(losses.bytes() + weights.bytes()));
+  stream.count(0, double(losses.bytes() + weights.bytes()));
   run<cpu::sum_losses, cuda::sum_losses>(stream, sum, losses, weights, mode);
 }
 

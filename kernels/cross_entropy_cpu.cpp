@@ -32,7 +32,7 @@ double sum_of_exp(const float* z, std::size_t n, float max) {
   constexpr std::size_t kStretch = 1024;
   double sum = 0;
   for (std::size_t at = 0; at < n; at += kStretch) {
-    sum += static_cast<double>(sum_of(HWY_MIN(kStretch, n - at), [&](std::size_t i, auto lanes) HWY_ATTR {
+    sum += double(sum_of(HWY_MIN(kStretch, n - at), [&](std::size_t i, auto lanes) HWY_ATTR {
       return lanes.keep(exp(hn::Sub(lanes.load(z + at + i), set(max))));
     }));
   }
@@ -81,8 +81,7 @@ void find_stats(float* stats, const Tensor& logits, const Tensor& labels, const 
 }
 
 float loss_of(const float* stats) {
-  return static_cast<float>(std::log(static_cast<double>(stats[1])) +
-                            (static_cast<double>(stats[0]) - static_cast<double>(stats[2])));
+  return static_cast<float>(std::log(double(stats[1])) + (double(stats[0]) - double(stats[2])));
 }
 
 /// Writes one row of dlogits. `weight` includes the loss scale.
@@ -113,7 +112,7 @@ void cross_entropy_combine(Stream&, Tensor stats, Tensor parts) {
     double sum = 0;
     for (std::int64_t p = 0; p < parts.size(0); ++p) {
       // A slice that is all padding has sum 0 and maximum -inf, so its factor is 0.
-      sum += static_cast<double>(part(p)[1]) * std::exp(static_cast<double>(part(p)[0]) - static_cast<double>(max));
+      sum += double(part(p)[1]) * std::exp(double(part(p)[0]) - double(max));
       target += part(p)[2];
     }
     float* out = stats.data<float>() + 3 * row;

@@ -6,7 +6,7 @@
 namespace mtl {
 
 namespace {
-double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
+double bytes_of(const Tensor& tensor) { return double(tensor.bytes()); }
 }  // namespace
 
 void fill_zero(Stream& stream, Tensor out) {

@@ -32,7 +32,7 @@ double sum_of_squares_of(const float* in, std::size_t n) {
     b = hn::MulAdd(y, y, b);
   }
   double sum = hn::GetLane(hn::SumOfLanes(d64, hn::Add(a, b)));
-  for (; i < n; ++i) sum += static_cast<double>(in[i]) * static_cast<double>(in[i]);
+  for (; i < n; ++i) sum += double(in[i]) * double(in[i]);
   return sum;
 }
 

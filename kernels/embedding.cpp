@@ -30,19 +30,19 @@ double check_positions(const char* what, const Tensor& hidden, const Tensor& pos
   require(rows.first_row >= 0 && rows.first_row + count <= positions.numel(), what, ": rows ", rows.first_row, " to ",
           rows.first_row + count, " are not within ", positions.numel(), " positions");
   if (dropout.active()) check_samples(what, rows, count);
-  return looks_up ? static_cast<double>(count) * static_cast<double>(size_of(DType::i32)) : 0;
+  return looks_up ? double(count) * double(size_of(DType::i32)) : 0;
 }
 
 /// Returns the bytes that lookups read from the table: as many elements as `hidden` has, in the table's dtype.
 double bytes_in(const Tensor& hidden, const Tensor& table) {
-  return static_cast<double>(hidden.numel()) * static_cast<double>(size_of(table.dtype()));
+  return double(hidden.numel()) * double(size_of(table.dtype()));
 }
 
 /// Returns the bytes that a scatter-add moves. Each place reads its row of dout, and reads and writes a row of the
 /// gradient. A gradient that is overwritten is cleared first.
 double scatter_bytes(const Tensor& dout, const Grad& dtable) {
-  double cleared = dtable.mode == GradMode::overwrite ? static_cast<double>(dtable.tensor.bytes()) : 0;
-  return static_cast<double>(dout.bytes()) + 2 * bytes_in(dout, dtable.tensor) + cleared;
+  double cleared = dtable.mode == GradMode::overwrite ? double(dtable.tensor.bytes()) : 0;
+  return double(dout.bytes()) + 2 * bytes_in(dout, dtable.tensor) + cleared;
 }
 
 Tensor make_scatter_work(Stream& stream, Arena& scratch, const Grad& dtable, const Tensor& dout) {
@@ -55,7 +55,7 @@ void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t v
   check_hidden("embedding", out);
   check_table("embedding", out, table);
   expect_tensor("embedding", tokens, DType::i32, {out.size(0)});
-  stream.count(0, static_cast<double>(out.bytes() + tokens.bytes()) + bytes_in(out, table));
+  stream.count(0, double(out.bytes() + tokens.bytes()) + bytes_in(out, table));
   run<cpu::embedding_forward, cuda::embedding_forward>(stream, out, tokens, vocab_begin, table);
 }
 
@@ -66,7 +66,7 @@ void embedding_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dout
   expect_tensor("embedding gradient", tokens, DType::i32, {dout.size(0)});
   Arena::Mark mark(scratch);
   const Tensor work = make_scatter_work(stream, scratch, dtable, dout);
-  stream.count(0, scatter_bytes(dout, dtable) + static_cast<double>(tokens.bytes()));
+  stream.count(0, scatter_bytes(dout, dtable) + double(tokens.bytes()));
   run<cpu::embedding_backward, cuda::embedding_backward>(stream, work, dtable, dout, tokens, vocab_begin);
 }
 
@@ -75,7 +75,7 @@ void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table,
   const double read = check_positions("positions", x, positions, table.exists(), dropout, rows);
   if (table.exists()) check_table("positions", x, table);
   if (!table.exists() && !dropout.active()) return;
-  stream.count(0, 2 * static_cast<double>(x.bytes()) + (table.exists() ? bytes_in(x, table) : 0) + read);
+  stream.count(0, 2 * double(x.bytes()) + (table.exists() ? bytes_in(x, table) : 0) + read);
   run<cpu::positions_forward, cuda::positions_forward>(stream, x, positions, table, dropout, rows);
 }
 
@@ -87,8 +87,8 @@ void positions_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dx, 
   Arena::Mark mark(scratch);
   Tensor work;
   if (dtable.wanted()) work = make_scatter_work(stream, scratch, dtable, dx);
-  const double scattered = dtable.wanted() ? scatter_bytes(dx, dtable) : static_cast<double>(dx.bytes());
-  stream.count(0, scattered + static_cast<double>(dx.bytes()) + read);
+  const double scattered = dtable.wanted() ? scatter_bytes(dx, dtable) : double(dx.bytes());
+  stream.count(0, scattered + double(dx.bytes()) + read);
   run<cpu::positions_backward, cuda::positions_backward>(stream, work, dtable, dx, positions, dropout, rows);
 }
 

@@ -47,9 +47,7 @@ void gemm(Stream& stream, Arena& scratch, Tensor c, Operand a, Operand b, GradMo
                             epilogue.bias.bytes() + epilogue.aux.bytes() + epilogue.dbias.tensor.bytes();
   Arena::Mark mark(scratch);
   Tensor work = make_work<cpu::gemm_work, cuda::gemm_work>(stream, scratch, c, a, b, mode, epilogue);
-  stream.count(
-      2.0 * static_cast<double>(out.rows) * static_cast<double>(out.columns) * static_cast<double>(left.columns),
-      static_cast<double>(moved));
+  stream.count(2.0 * double(out.rows) * double(out.columns) * double(left.columns), double(moved));
   run<cpu::gemm, cuda::gemm>(stream, work, c, a, b, mode, epilogue);
 }
 

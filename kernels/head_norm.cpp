@@ -25,7 +25,7 @@ void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const He
   check_normalized(x, gamma);
   check_heads_like("head_norm y", y, x);
   if (rstd.exists()) expect_tensor("head_norm rstd", rstd, DType::f32, x.heads());
-  stream.count(0, static_cast<double>(2 * x.bytes() + rstd.bytes() + gamma.bytes()));
+  stream.count(0, double(2 * x.bytes() + rstd.bytes() + gamma.bytes()));
   run<cpu::head_norm_forward, cuda::head_norm_forward>(stream, y, rstd, x, gamma, eps);
 }
 
@@ -39,7 +39,7 @@ void head_norm_backward(Stream& stream, Arena& scratch, const HeadSlice& dx, Gra
   Arena::Mark mark(scratch);
   const std::int64_t width = gamma.numel();
   const Tensor work = make_row_sums(stream, scratch, dgamma.wanted(), x.heads().numel(), width, width);
-  stream.count(0, static_cast<double>(3 * x.bytes() + rstd.bytes() + gamma.bytes()));
+  stream.count(0, double(3 * x.bytes() + rstd.bytes() + gamma.bytes()));
   run<cpu::head_norm_backward, cuda::head_norm_backward>(stream, work, dx, dgamma, dy, x, rstd, gamma);
 }
 

@@ -30,10 +30,10 @@ void copy_heads(Stream& stream, const HeadSlice& to, const HeadSlice& from, cons
   require(how.to.is_whole() || how.from.is_whole(), "cannot copy heads from a part to a part of a sequence");
   require(to.tensor.size(1) * how.from.parts == from.tensor.size(1) * how.to.parts, "cannot copy positions of ",
           from.tensor.shape(), " to ", to.tensor.shape());
-  const auto moved = static_cast<double>(std::min(to.tensor.size(1), from.tensor.size(1))) /
-                     static_cast<double>(std::max(to.tensor.size(1), from.tensor.size(1)));
+  const auto moved = double(std::min(to.tensor.size(1), from.tensor.size(1))) /
+                     double(std::max(to.tensor.size(1), from.tensor.size(1)));
   const auto bytes = [&](const HeadSlice& slice, const SequencePart& part) {
-    return static_cast<double>(slice.bytes()) * (part.is_whole() ? 1 : moved);
+    return double(slice.bytes()) * (part.is_whole() ? 1 : moved);
   };
   const int writes = how.mode == GradMode::overwrite ? 1 : 2;
   stream.count(0, writes * bytes(to, how.to) + bytes(from, how.from));

@@ -22,8 +22,7 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Te
   if (sum.exists()) sum.check(cache.x, y.dtype());
   expect_tensor("layernorm gamma", gamma, y.dtype(), {y.size(-1)});
   expect_tensor("layernorm beta", beta, y.dtype(), {y.size(-1)});
-  stream.count(0, static_cast<double>(sum.bytes() + cache.x.bytes() + y.bytes()) +
-                      2 * static_cast<double>(cache.mean.bytes() + gamma.bytes()));
+  stream.count(0, double(sum.bytes() + cache.x.bytes() + y.bytes()) + 2 * double(cache.mean.bytes() + gamma.bytes()));
   run<cpu::layernorm_forward, cuda::layernorm_forward>(stream, y, cache, sum, gamma, beta, eps);
 }
 
@@ -39,7 +38,7 @@ void layernorm_backward(Stream& stream, Arena& scratch, StreamGrad dx, Grad dgam
   const Tensor work =
       make_row_sums(stream, scratch, dgamma.wanted() || dbeta.wanted(), dy.row_count(), dy.size(-1), 2 * dy.size(-1));
   const int passes = (dx.wanted() ? 1 : 0) + (dx.skip.exists() ? 1 : 0);
-  stream.count(0, static_cast<double>(dy.bytes() + cache.x.bytes()) + passes * static_cast<double>(cache.x.bytes()));
+  stream.count(0, double(dy.bytes() + cache.x.bytes()) + passes * double(cache.x.bytes()));
   run<cpu::layernorm_backward, cuda::layernorm_backward>(stream, work, LayerNormGrads{dx, dgamma, dbeta}, dy, cache,
                                                          gamma);
 }

@@ -29,7 +29,7 @@ QkNormBytes check_qk_norm(const Tensor& x, const QkNorm& norm) {
           " elements");
   const std::size_t others =
       norm.q_gamma.bytes() + norm.k_gamma.bytes() + norm.q_rstd.bytes() + norm.k_rstd.bytes() + angles.bytes();
-  return {static_cast<double>(q.bytes() + k.bytes()), static_cast<double>(others)};
+  return {double(q.bytes() + k.bytes()), double(others)};
 }
 
 }  // namespace

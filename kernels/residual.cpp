@@ -32,7 +32,7 @@ void check_stream_grad(const char* what, const StreamGrad& dx, const Tensor& x, 
 
 void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
   sum.check(out, sum.branch.dtype());
-  stream.count(0, static_cast<double>(out.bytes() + sum.bytes()));
+  stream.count(0, double(out.bytes() + sum.bytes()));
   run<cpu::residual_forward, cuda::residual_forward>(stream, out, sum);
 }
 
@@ -45,7 +45,7 @@ void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbia
   Arena::Mark mark(scratch);
   const std::int64_t width = dout.size(-1);
   const Tensor work = make_row_sums(stream, scratch, dbias.wanted(), dout.row_count(), width, width);
-  stream.count(0, static_cast<double>(dout.bytes() + dbranch.bytes() + dbias.tensor.bytes()));
+  stream.count(0, double(dout.bytes() + dbranch.bytes() + dbias.tensor.bytes()));
   run<cpu::residual_backward, cuda::residual_backward>(stream, work, dbranch, dbias, dout, dropout, rows);
 }
 

@@ -21,7 +21,7 @@ void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor
   check_rmsnorm(cache, y, gamma);
   if (sum.exists()) sum.check(cache.x, y.dtype());
   expect_in_place("rmsnorm y", y, cache.x);
-  stream.count(0, static_cast<double>(sum.bytes() + cache.x.bytes() + y.bytes() + cache.rstd.bytes() + gamma.bytes()));
+  stream.count(0, double(sum.bytes() + cache.x.bytes() + y.bytes() + cache.rstd.bytes() + gamma.bytes()));
   run<cpu::rmsnorm_forward, cuda::rmsnorm_forward>(stream, y, cache, sum, gamma, eps);
 }
 
@@ -34,7 +34,7 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, StreamGrad dx, Grad dgamma
   const std::int64_t width = dy.size(-1);
   const Tensor work = make_row_sums(stream, scratch, dgamma.wanted(), dy.row_count(), width, width);
   const int passes = 1 + (dx.wanted() ? 1 : 0) + (dx.skip.exists() ? 1 : 0);
-  stream.count(0, static_cast<double>(dy.bytes()) + passes * static_cast<double>(cache.x.bytes()));
+  stream.count(0, double(dy.bytes()) + passes * double(cache.x.bytes()));
   run<cpu::rmsnorm_backward, cuda::rmsnorm_backward>(stream, work, dx, dgamma, dy, cache, gamma);
 }
 

@@ -15,8 +15,8 @@ double check_rotation(const HeadSlice& heads, const Tensor& angles) {
   expect_tensor("rotary angles", angles, DType::f32, {t.size(0) * t.size(1), 2, pairs});
   require(pairs >= 1 && 2 * pairs <= t.size(4), "rotary: ", pairs, " pairs do not fit into heads of ", t.size(4),
           " elements");
-  const double rotated = 2 * static_cast<double>(pairs) / static_cast<double>(t.size(4));
-  return 2 * rotated * static_cast<double>(heads.bytes()) + static_cast<double>(angles.bytes());
+  const double rotated = 2 * double(pairs) / double(t.size(4));
+  return 2 * rotated * double(heads.bytes()) + double(angles.bytes());
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFre
           " frequencies; at least 1 and at most ", frequencies.values.size(), " are supported");
   expect_tensor("rotary positions", positions, DType::i32, positions.shape());
   expect_tensor("rotary angles", out, DType::f32, {positions.numel(), 2, pairs});
-  stream.count(0, static_cast<double>(out.bytes() + positions.bytes()));
+  stream.count(0, double(out.bytes() + positions.bytes()));
   run<cpu::rotary_angles, cuda::rotary_angles>(stream, out, positions, frequencies);
 }
 
