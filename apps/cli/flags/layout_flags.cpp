@@ -20,12 +20,10 @@ std::function<bool()> has_replicas(const ParallelOptions& options) {
 
 /// Adds communication during computation.
 void add_overlap_flags(Flags& flags, ParallelOptions& options) {
-  flags.add_switch("--overlap-grad-reduce", options.overlap_grad_reduce, "sum gradients during backward")
-      .only_with(kOneReplica, has_replicas(options));
+  flags.add_switch("--overlap-grad-reduce", options.overlap_grad_reduce, "sum gradients during backward");
   flags
       .add_switch("--overlap-param-gather", options.overlap_param_gather,
                   "gather updated weights during the next forward")
-      .only_with(kOneReplica, has_replicas(options))
       .needs("--use-distributed-optimizer, because otherwise nothing is gathered",
              [&options] { return options.distributed_optimizer; })
       .needs("--overlap-grad-reduce, as in Megatron-LM", [&options] { return options.overlap_grad_reduce; });
@@ -73,19 +71,17 @@ void add_stage_flags(Flags& flags, ParallelOptions& options) {
       .add("--num-layers-in-last-pipeline-stage,--decoder-last-pipeline-num-layers", &options.split.last_stage_layers,
            "N", "layers of the last stage")
       .within({1, kMostLayers});
-  flags
-      .add_switch("--account-for-embedding-in-pipeline-split", options.split.account_for_embedding,
-                  "count the embedding as a layer of the first stage")
-      .only_with("on one stage", [&options] { return options.pipeline > 1; });
-  flags
-      .add_switch("--account-for-loss-in-pipeline-split", options.split.account_for_loss,
-                  "count the output layer as a layer of the last stage")
-      .only_with("on one stage", [&options] { return options.pipeline > 1; });
-  flags
-      .add("--pipeline-split", &options.pipeline_split, "NAME",
-           "layers of each stage: even, or balanced by the work of layers, embedding and output layer")
-      .one_of({"even", "balanced"})
-      .only_with("on one stage", [&options] { return options.pipeline > 1; });
+  const auto has_stages = [&options] { return options.pipeline > 1; };
+  flags.only_with("on one stage", has_stages, [&] {
+    flags.add_switch("--account-for-embedding-in-pipeline-split", options.split.account_for_embedding,
+                     "count the embedding as a layer of the first stage");
+    flags.add_switch("--account-for-loss-in-pipeline-split", options.split.account_for_loss,
+                     "count the output layer as a layer of the last stage");
+    flags
+        .add("--pipeline-split", &options.pipeline_split, "NAME",
+             "layers of each stage: even, or balanced by the work of layers, embedding and output layer")
+        .one_of({"even", "balanced"});
+  });
   flags.add("--pipeline-model-parallel-layout", &options.layer_layout, "TEXT",
             "layers of each stage, such as Ett|ttt|tL: E is the embedding, t a layer, L the output layer");
   flags.check([&flags, &options] {
@@ -168,25 +164,23 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
       .within({0, 3})
       .only_with(kOneReplica, [&options] { return options.zero_stage == 0 || options.replicas() > 1; });
   flags.add_switch("--use-megatron-fsdp", options.megatron_fsdp, "shard as --data-parallel-sharding-strategy says");
-  flags
-      .add("--data-parallel-sharding-strategy", &options.sharding_strategy, "NAME",
-           "Megatron's names for --zero-stage 0 to 3")
-      .one_of(kShardingStrategies)
-      .only_with(kOneReplica, has_replicas(options))
-      .needs("--use-megatron-fsdp", [&options] { return options.megatron_fsdp; });
-  flags.add_switch("--use-torch-fsdp2", options.torch_fsdp2, "Megatron's name for --zero-stage 3")
-      .only_with(kOneReplica, has_replicas(options));
-  flags.add("--fsdp", &options.fsdp, "NAME", "FSDP's names for --zero-stage 0, 2 and 3")
-      .one_of({"no_shard", "shard_grad_op", "full_shard"})
-      .only_with(kOneReplica, has_replicas(options));
   flags.check([&flags, &options] { resolve_zero_stage(flags, options); });
-  flags
-      .add("--ddp-bucket-size", &options.bucket_elements, "N",
-           "sum gradients in buckets of consecutive layers with at least N parameters (default: 40 M, or 1 M x "
-           "data-parallel ranks if more; 1 with --zero-stage 2 and 3)")
-      .within({1, 1e15})
-      .only_with(kOneReplica, has_replicas(options));
-  add_overlap_flags(flags, options);
+  flags.only_with(kOneReplica, has_replicas(options), [&] {
+    flags
+        .add("--data-parallel-sharding-strategy", &options.sharding_strategy, "NAME",
+             "Megatron's names for --zero-stage 0 to 3")
+        .one_of(kShardingStrategies)
+        .needs("--use-megatron-fsdp", [&options] { return options.megatron_fsdp; });
+    flags.add_switch("--use-torch-fsdp2", options.torch_fsdp2, "Megatron's name for --zero-stage 3");
+    flags.add("--fsdp", &options.fsdp, "NAME", "FSDP's names for --zero-stage 0, 2 and 3")
+        .one_of({"no_shard", "shard_grad_op", "full_shard"});
+    flags
+        .add("--ddp-bucket-size", &options.bucket_elements, "N",
+             "sum gradients in buckets of consecutive layers with at least N parameters (default: 40 M, or 1 M x "
+             "data-parallel ranks if more; 1 with --zero-stage 2 and 3)")
+        .within({1, 1e15});
+    add_overlap_flags(flags, options);
+  });
 }
 
 void add_recompute_flags(Flags& flags, ParallelOptions& options) {
@@ -237,20 +231,16 @@ void add_file_offload_flag(Flags& flags, ParallelOptions& options) {
 }
 
 void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu) {
-  const char* cpu = "on the CPU, whose memory is the host's";
-  flags
-      .add_switch("--optimizer-cpu-offload", options.optimizer_cpu_offload,
-                  "keep main weights and the optimizer's states in host memory; the GPU updates them in pieces")
-      .only_with(cpu, on_gpu);
-  flags
-      .add_switch("--cpu-offloading", options.cpu_offloading,
-                  "keep activations of all layers of a stage but two in host memory from forward to backward")
-      .only_with(cpu, on_gpu);
-  flags
-      .add("--cpu-offloading-num-layers", &options.offloaded_layers, "N",
-           "--cpu-offloading for the first N layers of each stage")
-      .within({1, kMostLayers})
-      .only_with(cpu, on_gpu);
+  flags.only_with("on the CPU, whose memory is the host's", on_gpu, [&] {
+    flags.add_switch("--optimizer-cpu-offload", options.optimizer_cpu_offload,
+                     "keep main weights and the optimizer's states in host memory; the GPU updates them in pieces");
+    flags.add_switch("--cpu-offloading", options.cpu_offloading,
+                     "keep activations of all layers of a stage but two in host memory from forward to backward");
+    flags
+        .add("--cpu-offloading-num-layers", &options.offloaded_layers, "N",
+             "--cpu-offloading for the first N layers of each stage")
+        .within({1, kMostLayers});
+  });
   add_file_offload_flag(flags, options);
   flags.check([&flags, &options] {
     options.cpu_offloading = options.cpu_offloading || options.offloaded_layers.has_value();
