@@ -24,9 +24,8 @@ namespace {
 
 /// The values of all flags.
 struct PlanCommand : PlannedRun {
-  std::optional<std::string> output;
   FixedLayout fixed;
-  bool json = false, recompute_activations = false;
+  bool recompute_activations = false;
 };
 
 /// True for names of scripts: with an ending of bash or of sbatch, or without one.

@@ -12,6 +12,8 @@ namespace mtl {
 struct PlannedRun {
   TrainOptions options;
   PlanDevices devices;
+  std::optional<std::string> output;
+  bool json = false;                // print JSON
   std::string load;                 // a config.json that describes the model, or its folder; empty: flags do
   std::optional<GptConfig> loaded;  // from `load`
   GptConfig config;                 // set by resolve_model()

@@ -16,14 +16,8 @@ namespace mtl {
 
 namespace {
 
-/// The values of all flags.
-struct TimeCommand : PlannedRun {
-  std::optional<std::string> output;
-  bool json = false;
-};
-
 /// Resolves the model, and reports what mtl-train would refuse.
-void check_run(Flags& flags, TimeCommand& command) {
+void check_run(Flags& flags, PlannedRun& command) {
   read_planned_run(flags, command);
   const std::string& folder = command.options.parallel.offload_optimizer;
   if (!folder.empty() && !command.devices.disk_gbs)
@@ -32,7 +26,7 @@ void check_run(Flags& flags, TimeCommand& command) {
   resolve_model(flags, command);
 }
 
-void add_time_flags(Flags& flags, TimeCommand& command) {
+void add_time_flags(Flags& flags, PlannedRun& command) {
   TrainOptions& run = command.options;
   add_device_flags(flags, command);
   add_model_flags(flags, command);
@@ -60,7 +54,7 @@ void add_time_flags(Flags& flags, TimeCommand& command) {
   accept_training_command(flags);
 }
 
-void write_time(const TimeCommand& command, const Flags& flags) {
+void write_time(const PlannedRun& command, const Flags& flags) {
   if (command.output) check_output({flags.config_file()}, *command.output);
   const PlanRequest request = command.request();
   const TimedLayout timed = time_layout(request);
@@ -71,7 +65,7 @@ void write_time(const TimeCommand& command, const Flags& flags) {
 }  // namespace
 
 int run_time_command(int argc, const char* const* argv) {
-  TimeCommand command;
+  PlannedRun command;
   Flags flags("mtl-topo time", "tell how long a step of a layout takes on given devices");
   add_time_flags(flags, command);
   return run_main(flags, argc, argv, [&](Console&) { write_time(command, flags); });
