@@ -36,28 +36,18 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
               .ownership = {.shards = {{0, Axis::tensor}}},
               .init_std = init_std});
   if (has_qkv_bias)
-    visit(qkv_bias, {.name = prefix + ".qkv.bias",
-                     .shape = {groups, per_group, head_dim},
-                     .ownership = {.shards = {{0, Axis::tensor}}},
-                     .decays = false,
-                     .init = Init::zeros});
+    visit(qkv_bias, vector_spec(prefix + ".qkv.bias", {groups, per_group, head_dim}, {.shards = {{0, Axis::tensor}}}));
   if (qk_norm) {
     // Each rank normalizes its own heads, so the gradient must be summed over ranks.
     const Ownership partial{.partial = Axis::tensor};
     for (auto [param, name] : {std::pair(&q_norm, ".q_norm.weight"), std::pair(&k_norm, ".k_norm.weight")})
-      visit(*param,
-            {.name = prefix + name, .shape = {head_dim}, .ownership = partial, .decays = false, .init = Init::ones});
+      visit(*param, vector_spec(prefix + name, {head_dim}, partial, Init::ones));
   }
   visit(out, {.name = prefix + ".out.weight",
               .shape = {hidden, heads * head_dim},
               .ownership = {.shards = {{1, Axis::tensor}}},
               .init_std = output_init_std});
-  if (has_out_bias)
-    visit(out_bias, {.name = prefix + ".out.bias",
-                     .shape = {hidden},
-                     .ownership = region.outside(),
-                     .decays = false,
-                     .init = Init::zeros});
+  if (has_out_bias) visit(out_bias, vector_spec(prefix + ".out.bias", {hidden}, region.outside()));
 }
 
 AttentionInput AttentionLayer::input(const Ctx& ctx, const Cache& cache, const Batch& batch) const {

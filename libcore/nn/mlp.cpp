@@ -22,19 +22,12 @@ void Mlp::params(const ParamVisitor& visit, const std::string& prefix) {
   std::vector<std::int64_t> matrix = features;
   matrix.push_back(hidden);
   visit(up, {.name = prefix + ".up.weight", .shape = matrix, .ownership = split, .init_std = init_std});
-  if (has_bias)
-    visit(up_bias,
-          {.name = prefix + ".up.bias", .shape = features, .ownership = split, .decays = false, .init = Init::zeros});
+  if (has_bias) visit(up_bias, vector_spec(prefix + ".up.bias", features, split));
   visit(down, {.name = prefix + ".down.weight",
                .shape = {hidden, ffn},
                .ownership = {.shards = {{1, Axis::tensor}}},
                .init_std = output_init_std});
-  if (has_bias)
-    visit(down_bias, {.name = prefix + ".down.bias",
-                      .shape = {hidden},
-                      .ownership = region.outside(),
-                      .decays = false,
-                      .init = Init::zeros});
+  if (has_bias) visit(down_bias, vector_spec(prefix + ".down.bias", {hidden}, region.outside()));
 }
 
 Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {

@@ -7,9 +7,8 @@ NormLayer::NormLayer(const GptConfig& config, TpRegion tp_region)
 
 void NormLayer::params(const ParamVisitor& visit, const std::string& prefix) {
   const Ownership own = region.outside();
-  visit(gamma, {.name = prefix + ".weight", .shape = {width}, .ownership = own, .decays = false, .init = Init::ones});
-  if (kind == Norm::rmsnorm) return;
-  visit(beta, {.name = prefix + ".bias", .shape = {width}, .ownership = own, .decays = false, .init = Init::zeros});
+  visit(gamma, vector_spec(prefix + ".weight", {width}, own, Init::ones));
+  if (kind == Norm::layernorm) visit(beta, vector_spec(prefix + ".bias", {width}, own));
 }
 
 Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum) const {

@@ -38,6 +38,16 @@ struct ParamSpec {
   }
 };
 
+/// Returns the spec of a bias, or of another vector that starts at `init` and does not decay.
+inline ParamSpec vector_spec(std::string name, std::vector<std::int64_t> shape, Ownership ownership,
+                             Init init = Init::zeros) {
+  return {.name = std::move(name),
+          .shape = std::move(shape),
+          .ownership = std::move(ownership),
+          .decays = false,
+          .init = init};
+}
+
 /// A gradient's memory, and whether this step has already written to it. The first write in a step overwrites the old
 /// gradient; later writes add to the new one.
 struct GradState {
