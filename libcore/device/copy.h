@@ -60,7 +60,7 @@ class HostView {
   HostView(Location location, const Tensor& tensor);
   HostView(const HostView&) = delete;
   const Tensor& tensor() const { return view_; }
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(view_.raw()), view_.bytes()}; }
+  std::span<const std::byte> bytes() const { return view_.raw_bytes(); }
   /// Copies from the device, after all earlier commands, or from the file.
   void receive();
   /// Copies to the device or to the file.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 
 #include "base/error.h"
 #include "device/dtype.h"
@@ -42,6 +43,7 @@ class Tensor {
   std::size_t bytes() const { return numel() * size_of(dtype_); }
   DType dtype() const { return dtype_; }
   void* raw() const { return data_; }
+  std::span<std::byte> raw_bytes() const { return {static_cast<std::byte*>(data_), bytes()}; }
 
   /// Returns the address of the elements. Throws unless T matches dtype().
   template <class T>

@@ -34,7 +34,7 @@ void ActivationOffload::end_forward(Stream& compute, int p) {
   const Layer& layer = offloaded_[p];
   computed_.record(compute);
   computed_.order(copies_);
-  copy_to_pinned(copies_, {static_cast<std::byte*>(layer.host.raw()), layer.host.bytes()}, ring_[p % kRanges].all);
+  copy_to_pinned(copies_, layer.host.raw_bytes(), ring_[p % kRanges].all);
   offloaded_[p].stored.record(copies_);
 }
 
@@ -47,8 +47,7 @@ void ActivationOffload::end_backward(Stream& compute, int p) {
   Layer& back = offloaded_[p - kRanges];
   computed_.record(compute);
   computed_.order(copies_);
-  copy_from_pinned(copies_, ring_[p % kRanges].all,
-                   {static_cast<const std::byte*>(back.host.raw()), back.host.bytes()});
+  copy_from_pinned(copies_, ring_[p % kRanges].all, back.host.raw_bytes());
   back.fetched.record(copies_);
 }
 

@@ -41,8 +41,7 @@ void FileRing::read_pieces() {
     const Piece& piece = pieces_[read_];
     lock.unlock();
     for (const FilePart& part : piece) part.file->read_ahead(part.in_file.raw(), part.in_file.bytes());
-    for (const FilePart& part : piece)
-      part.file->read(part.in_file.raw(), {static_cast<std::byte*>(part.in_memory.raw()), part.in_memory.bytes()});
+    for (const FilePart& part : piece) part.file->read(part.in_file.raw(), part.in_memory.raw_bytes());
     lock.lock();
     ++read_;
     changed_.notify_all();
@@ -68,9 +67,7 @@ void FileRing::write_pieces() {
     }
     const Piece& piece = pieces_[written_];
     lock.unlock();
-    for (const FilePart& part : piece)
-      part.file->write(part.in_file.raw(),
-                       {static_cast<const std::byte*>(part.in_memory.raw()), part.in_memory.bytes()});
+    for (const FilePart& part : piece) part.file->write(part.in_file.raw(), part.in_memory.raw_bytes());
     lock.lock();
     ++written_;
     changed_.notify_all();

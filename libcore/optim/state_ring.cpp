@@ -110,16 +110,13 @@ void StateRing::update(Stream& compute, const UpdateRange& range, const std::fun
     std::vector<Moved> moved;  // with states in files, empty on the cpu
     if (memory_.bytes() > 0) moved = place_in_slot(memory_, number, piece);
     (slot.in_use ? slot.returned : begun_).order(up_);
-    for (const Moved& tensor : moved)
-      copy_from_pinned(up_, tensor.inside,
-                       {static_cast<const std::byte*>(tensor.outside.raw()), tensor.outside.bytes()});
+    for (const Moved& tensor : moved) copy_from_pinned(up_, tensor.inside, tensor.outside.raw_bytes());
     slot.arrived.record(up_);
     slot.arrived.order(compute);
     rule(piece);
     slot.updated.record(compute);
     slot.updated.order(down_);
-    for (const Moved& tensor : moved)
-      copy_to_pinned(down_, {static_cast<std::byte*>(tensor.outside.raw()), tensor.outside.bytes()}, tensor.inside);
+    for (const Moved& tensor : moved) copy_to_pinned(down_, tensor.outside.raw_bytes(), tensor.inside);
     slot.returned.record(down_);
     slot.in_use = true;
     // A device is still busy with this piece, so the host waits for the one before.
