@@ -6,9 +6,9 @@
 #include "base/str.h"
 #include "engine/plan_tables.h"
 #include "planner/timeline_svg.h"
-#include "train/flops.h"
-#include "train/layout_changes.h"
-#include "train/run_plan.h"
+#include "run/flops.h"
+#include "run/layout_changes.h"
+#include "run/run_plan.h"
 
 namespace mtl {
 

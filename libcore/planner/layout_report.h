@@ -20,7 +20,7 @@ struct StepShares {
 };
 StepShares step_shares(const StepTime& time);
 double tokens_per_second(const Candidate& candidate);
-/// Returns the FLOPs of method A (train/flops.h) as a share of the devices' peak.
+/// Returns the FLOPs of method A (run/flops.h) as a share of the devices' peak.
 double model_flops_utilization(const Candidate& candidate, const PlanRequest& request);
 
 /// Returns the ranks, and the rates of their devices and links: the rest of a line that the caller begins, and more.

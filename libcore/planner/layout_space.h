@@ -18,7 +18,7 @@
 
 #include "layout/layout.h"
 #include "planner/machine.h"
-#include "train/layout_changes.h"
+#include "run/layout_changes.h"
 
 namespace mtl {
 

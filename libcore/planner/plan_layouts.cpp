@@ -11,8 +11,8 @@
 #include "base/str.h"
 #include "engine/rank_plans.h"
 #include "planner/step_bound.h"
-#include "train/layout_changes.h"
-#include "train/run_plan.h"
+#include "run/layout_changes.h"
+#include "run/run_plan.h"
 
 namespace mtl {
 

@@ -7,7 +7,7 @@
 #include "base/shell_word.h"
 #include "base/str.h"
 #include "planner/layout_report.h"
-#include "train/fitting_settings.h"
+#include "run/fitting_settings.h"
 
 namespace mtl {
 
@@ -47,15 +47,14 @@ std::string settings_that_fit(const Candidate& layout, const PlanRequest& reques
   else
     limits.host.push_back(limit(request.device_bytes, true));
   if (std::isfinite(request.host_bytes)) limits.host.push_back(limit(request.host_bytes, false));
-  RunStart start;
-  start.config = request.config;
   const HostRanks host = {.count = static_cast<int>(request.ranks_per_node())};
-  const std::vector<std::string> settings = find_fitting_settings(layout.options, start, host, limits);
+  const std::vector<std::string> settings =
+      find_fitting_settings(layout.options, {.config = request.config}, host, limits);
   if (settings.empty()) return "; use more ranks, or a smaller --seq-length or --model";
   return "; the first of these layouts fits with" + join(settings, "");
 }
 
-/// Flags' name for the folder that a user chooses (train/layout_changes.h).
+/// Flags' name for the folder that a user chooses (run/layout_changes.h).
 constexpr const char* kFolder = "DIR";
 
 }  // namespace

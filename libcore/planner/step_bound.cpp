@@ -10,7 +10,7 @@
 #include "optim/bucket_layout.h"
 #include "optim/optimizer.h"
 #include "planner/simulate.h"
-#include "train/run_plan.h"
+#include "run/run_plan.h"
 
 namespace mtl {
 

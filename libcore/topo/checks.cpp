@@ -6,8 +6,8 @@
 #include "base/count_of.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "run/stage_checks.h"
 #include "topo/options.h"
-#include "train/stage_checks.h"
 
 namespace mtl {
 

@@ -10,7 +10,7 @@
 #include "layout/ranks.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

@@ -2,7 +2,7 @@
 
 #include "base/str.h"
 #include "nn/gpt_config.h"
-#include "train/run_plan.h"
+#include "run/run_plan.h"
 
 namespace mtl {
 

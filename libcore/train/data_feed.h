@@ -20,7 +20,7 @@
 #include "data/sampler.h"
 #include "device/event.h"
 #include "engine/batch_buffers.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

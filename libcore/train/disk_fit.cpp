@@ -12,7 +12,7 @@
 #include "engine/meta_model.h"
 #include "models/canonical.h"
 #include "optim/update_rule.h"
-#include "train/run_plan.h"
+#include "run/run_plan.h"
 
 namespace mtl {
 

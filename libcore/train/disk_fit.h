@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

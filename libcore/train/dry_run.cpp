@@ -5,9 +5,9 @@
 #include "engine/plan_tables.h"
 #include "models/canonical.h"
 #include "optim/precision_presets.h"
-#include "train/flops.h"
+#include "run/flops.h"
+#include "run/run_plan.h"
 #include "train/roofline.h"
-#include "train/run_plan.h"
 
 namespace mtl {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

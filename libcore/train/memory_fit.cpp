@@ -4,9 +4,9 @@
 #include <map>
 
 #include "base/count_of.h"
+#include "run/fitting_settings.h"
+#include "run/run_plan.h"
 #include "train/disk_fit.h"
-#include "train/fitting_settings.h"
-#include "train/run_plan.h"
 
 namespace mtl {
 
@@ -69,7 +69,9 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
       cat("not enough memory: ", who, ", but only ", human_bytes(excess.limit->bytes), " is available (",
           excess.limit->name, "); ", largest_part(largest_of(by_rank, host, excess.space), excess.space),
           host.count == 1 ? "" : " per rank");
-  const std::vector<std::string> settings = find_fitting_settings(options, start, host, limits);
+  const std::vector<std::string> settings = find_fitting_settings(
+      options, {.config = start.config, .loads_weights = start.source.has_value(), .resumes = start.state.has_value()},
+      host, limits);
   message += settings.empty()
                  ? ". No smaller setting was found that fits: train a smaller model, or provide more memory; "
                    "--dry-run prints what a run needs"

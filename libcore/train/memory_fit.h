@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/cuda_device.h"
-#include "train/memory_need.h"
+#include "run/memory_need.h"
 #include "train/start.h"
 
 namespace mtl {

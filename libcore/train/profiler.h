@@ -10,7 +10,7 @@
 #include "comm/communicator.h"
 #include "device/hardware.h"
 #include "device/profile.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

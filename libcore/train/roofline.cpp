@@ -3,8 +3,8 @@
 #include "base/str.h"
 #include "engine/step_record.h"
 #include "nn/lm_head.h"
-#include "train/flops.h"
-#include "train/run_plan.h"
+#include "run/flops.h"
+#include "run/run_plan.h"
 
 namespace mtl {
 

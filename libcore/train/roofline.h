@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "train/options.h"
+#include "run/options.h"
 #include "train/profile_report.h"
 
 namespace mtl {

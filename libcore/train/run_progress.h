@@ -7,9 +7,9 @@
 #include "ckpt/checkpoint.h"
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
+#include "run/options.h"
 #include "text/tokenizer.h"
 #include "train/log_line.h"
-#include "train/options.h"
 #include "train/step_queue.h"
 
 namespace mtl {

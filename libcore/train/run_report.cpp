@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "nn/model_params.h"
-#include "train/flops.h"
+#include "run/flops.h"
 
 namespace mtl {
 

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "optim/lr_schedule.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "data/blended_dataset.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

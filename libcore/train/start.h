@@ -19,7 +19,7 @@
 #include "base/console.h"
 #include "ckpt/checkpoint.h"
 #include "models/model_source.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

@@ -5,7 +5,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
-#include "train/run_plan.h"
+#include "run/run_plan.h"
 
 namespace mtl {
 

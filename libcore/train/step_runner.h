@@ -10,7 +10,7 @@
 #include "comm/operation_label.h"
 #include "engine/pipeline.h"
 #include "optim/optimizer.h"
-#include "train/options.h"
+#include "run/options.h"
 #include "train/step_queue.h"
 
 namespace mtl {

@@ -4,10 +4,10 @@
 
 #include "device/graph.h"
 #include "kernels/gemm.h"
+#include "run/flops.h"
 #include "tests/error_of.h"
 #include "tests/kernels/reference.h"
 #include "tests/mirror/queue.h"
-#include "train/flops.h"
 
 using namespace mtl;
 using namespace mtl::test;

@@ -5,11 +5,11 @@
 #include "device/copy.h"
 #include "engine/rank_plans.h"
 #include "optim/state_ring.h"
+#include "run/run_plan.h"
 #include "tests/gpt_of_size.h"
 #include "tests/mirror/queue.h"
 #include "tests/mirror/same_tensors.h"
 #include "tests/mirror/small_run.h"
-#include "train/run_plan.h"
 
 using namespace mtl;
 using namespace mtl::test;

@@ -10,9 +10,9 @@
 
 #include "engine/rank_plans.h"
 #include "planner/plan_layouts.h"
+#include "run/run_plan.h"
 #include "tests/gpt_of_size.h"
 #include "tests/planner/planner_fixtures.h"
-#include "train/run_plan.h"
 
 namespace mtl::test {
 

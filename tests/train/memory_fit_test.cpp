@@ -10,11 +10,11 @@
 #include "device/cuda_device.h"
 #include "engine/rank_plans.h"
 #include "nn/model_params.h"
+#include "run/run_plan.h"
 #include "tests/error_of.h"
 #include "tests/gpt_of_size.h"
 #include "tests/scratch_folder.h"
 #include "train/disk_fit.h"
-#include "train/run_plan.h"
 
 using namespace mtl;
 

@@ -5,11 +5,11 @@
 #include "base/str.h"
 #include "device/hardware.h"
 #include "engine/rank_plans.h"
+#include "run/flops.h"
+#include "run/run_plan.h"
 #include "tests/gpt_of_size.h"
-#include "train/flops.h"
 #include "train/profile_report.h"
 #include "train/roofline.h"
-#include "train/run_plan.h"
 
 using namespace mtl;
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/str.h"
-#include "train/presets.h"
+#include "run/presets.h"
 
 namespace mtl {
 

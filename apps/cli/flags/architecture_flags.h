@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "cli/flags.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

@@ -5,7 +5,7 @@
 
 #include "cli/flags.h"
 #include "cli/flags/architecture_flags.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/flags.h"
-#include "train/precision_options.h"
+#include "run/precision_options.h"
 
 namespace mtl {
 

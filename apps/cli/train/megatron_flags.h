@@ -6,7 +6,7 @@
 #pragma once
 
 #include "cli/flags.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

@@ -1,5 +1,5 @@
 // What a run's options mean for the engine.
-#include "train/run_plan.h"
+#include "run/run_plan.h"
 
 #include <doctest/doctest.h>
 
@@ -10,9 +10,11 @@ using namespace mtl;
 
 namespace {
 
-GptConfig model() { return test::gpt_of_size({.vocab = 100, .layers = 4, .hidden = 32, .heads = 4, .positions = 64}); }
+GptConfig four_layers() {
+  return test::gpt_of_size({.vocab = 100, .layers = 4, .hidden = 32, .heads = 4, .positions = 64});
+}
 
-TrainOptions run_on(std::int64_t world) {
+TrainOptions options_on(std::int64_t world) {
   TrainOptions out;
   out.parallel.world = world;
   out.data.seq_length = 64;
@@ -25,14 +27,14 @@ TrainOptions run_on(std::int64_t world) {
 }  // namespace
 
 TEST_CASE("run plan: the shape of a run has its sizes, and on the CPU nothing is on a host beside it") {
-  TrainOptions options = run_on(2);
+  TrainOptions options = options_on(2);
   options.data.reset_attention_mask = true;
   options.precision.bf16 = true;
   options.parallel.optimizer_cpu_offload = options.parallel.cpu_offloading = true;
   options.hidden_dropout = 0.25;
   options.attention_dropout = 0.5;
   options.seed = 7;
-  RunShape shape = run_shape(options, model(), 1);
+  RunShape shape = run_shape(options, four_layers(), 1);
   CHECK(shape.micro_batch == 2);
   CHECK(shape.seq_length == 64);
   CHECK(shape.micro_batches == 4);
@@ -52,13 +54,13 @@ TEST_CASE("run plan: the shape of a run has its sizes, and on the CPU nothing is
   options.device = Device::cuda;
   options.data.reset_attention_mask = false;
   options.batch.eval_iters = 0;
-  shape = run_shape(options, model(), 0);
+  shape = run_shape(options, four_layers(), 0);
   CHECK_FALSE(shape.documents);
   CHECK(shape.batch_sets == 2);
   CHECK(shape.layout.optimizer_on_host);
   CHECK(shape.layout.offloaded_layers > 0);
   options.batch.eval_iters = 1;
-  CHECK(run_shape(options, model(), 0).batch_sets == 4);
+  CHECK(run_shape(options, four_layers(), 0).batch_sets == 4);
 }
 
 TEST_CASE("run plan: steps run as graphs on GPUs, unless a flag or what the run waits for speaks against it") {
@@ -76,23 +78,23 @@ TEST_CASE("run plan: steps run as graphs on GPUs, unless a flag or what the run 
   for (const auto& each : cases) {
     const std::ptrdiff_t row = &each - cases;
     CAPTURE(row);
-    TrainOptions options = run_on(2);
+    TrainOptions options = options_on(2);
     options.device = Device::cuda;
     each.first(options);
-    CHECK(run_shape(options, model(), 0).graphs == each.second);
+    CHECK(run_shape(options, four_layers(), 0).graphs == each.second);
   }
 }
 
 TEST_CASE(
     "run plan: balanced stages have their layers, and a schedule that defers weights knows how long places take") {
-  TrainOptions options = run_on(2);
+  TrainOptions options = options_on(2);
   options.parallel.pipeline = 2;
-  RunShape shape = run_shape(options, model(), 0);
+  RunShape shape = run_shape(options, four_layers(), 0);
   CHECK(shape.layout.split.layer_counts.empty());
   CHECK(shape.layout.durations.empty());
   options.parallel.pipeline_split = "balanced";
   options.parallel.schedule = "zb-h1";
-  shape = run_shape(options, model(), 0);
+  shape = run_shape(options, four_layers(), 0);
   CHECK(shape.layout.split.layer_counts.size() == 2);
   CHECK(shape.layout.durations.size() == 2);
 }

@@ -1,4 +1,4 @@
-#include "train/layout_changes.h"
+#include "run/layout_changes.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "train/presets.h"
+#include "run/presets.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/architecture.h"
+#include "run/architecture.h"
 
 namespace mtl {
 

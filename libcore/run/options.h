@@ -18,9 +18,9 @@
 #include "models/model_dropout.h"
 #include "nn/gpt_config.h"
 #include "optim/lr_schedule.h"
+#include "run/architecture.h"
+#include "run/precision_options.h"
 #include "text/tokenizer.h"
-#include "train/architecture.h"
-#include "train/precision_options.h"
 
 namespace mtl {
 

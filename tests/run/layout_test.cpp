@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "layout/stages.h"
-#include "train/options.h"
-#include "train/stage_checks.h"
+#include "run/options.h"
+#include "run/stage_checks.h"
 
 using namespace mtl;
 

@@ -1,5 +1,5 @@
 // Changes of a layout: what a run can do, and the flags for it.
-#include "train/layout_changes.h"
+#include "run/layout_changes.h"
 
 #include <doctest/doctest.h>
 

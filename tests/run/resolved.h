@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/str.h"
-#include "train/architecture.h"
+#include "run/architecture.h"
 
 namespace mtl::test {
 

@@ -1,15 +1,15 @@
 // The models that --model names: their sizes and settings, and flags and loaded models beside them.
-#include "train/presets.h"
+#include "run/presets.h"
 
 #include <doctest/doctest.h>
 
 #include "base/str.h"
 #include "nn/model_params.h"
 #include "nn/rotary.h"
+#include "run/flops.h"
 #include "tests/doc_table.h"
 #include "tests/golden_lines.h"
-#include "tests/train/resolved.h"
-#include "train/flops.h"
+#include "tests/run/resolved.h"
 
 using namespace mtl;
 using test::resolve;

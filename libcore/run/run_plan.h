@@ -8,7 +8,7 @@
 #include "engine/rank_plans.h"
 #include "engine/run_shape.h"
 #include "nn/dropout.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

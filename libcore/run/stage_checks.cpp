@@ -1,4 +1,4 @@
-#include "train/stage_checks.h"
+#include "run/stage_checks.h"
 
 #include "base/count_of.h"
 #include "base/error.h"

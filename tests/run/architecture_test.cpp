@@ -1,14 +1,14 @@
 // Architecture flags. Also compares FLOP and parameter counts with Megatron-LM's and transformers'.
-#include "train/architecture.h"
+#include "run/architecture.h"
 
 #include <doctest/doctest.h>
 
 #include "nn/model_params.h"
 #include "nn/rotary.h"
+#include "run/flops.h"
+#include "run/presets.h"
 #include "tests/golden_lines.h"
-#include "tests/train/resolved.h"
-#include "train/flops.h"
-#include "train/presets.h"
+#include "tests/run/resolved.h"
 
 using namespace mtl;
 using test::resolve;

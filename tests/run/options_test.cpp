@@ -1,11 +1,11 @@
 // check_options(), check_division() and check_stages(): each contradiction is reported, at its flag, and only then.
-#include "train/options.h"
+#include "run/options.h"
 
 #include <doctest/doctest.h>
 
 #include "base/str.h"
+#include "run/stage_checks.h"
 #include "tests/gpt_of_size.h"
-#include "train/stage_checks.h"
 
 using namespace mtl;
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

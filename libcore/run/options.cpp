@@ -1,4 +1,4 @@
-#include "train/options.h"
+#include "run/options.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
-#include "train/stage_checks.h"
+#include "run/stage_checks.h"
 
 namespace mtl {
 

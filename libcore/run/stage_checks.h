@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/usage_error.h"
-#include "train/options.h"
+#include "run/options.h"
 
 namespace mtl {
 

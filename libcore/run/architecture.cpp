@@ -1,4 +1,4 @@
-#include "train/architecture.h"
+#include "run/architecture.h"
 
 #include <set>
 

@@ -1,11 +1,11 @@
-#include "train/fitting_settings.h"
+#include "run/fitting_settings.h"
 
 #include <algorithm>
 
 #include "base/count_of.h"
 #include "base/str.h"
-#include "train/layout_changes.h"
-#include "train/run_plan.h"
+#include "run/layout_changes.h"
+#include "run/run_plan.h"
 
 namespace mtl {
 
@@ -15,7 +15,7 @@ constexpr std::size_t kMaxSuggestions = 3;
 constexpr std::int64_t kMaxRanksFactor = 64;
 
 /// A changed run.
-struct Setting {
+struct ChangedRun {
   TrainOptions options;
   GptConfig config;
   int ranks_per_host = 1;
@@ -24,33 +24,33 @@ struct Setting {
 /// Searches for settings that fit, starting with the smallest change to the run.
 class Suggestions {
  public:
-  Suggestions(const TrainOptions& options, const RunStart& start, const HostRanks& host, const FitLimits& limits)
+  Suggestions(const TrainOptions& options, const FitStart& start, const HostRanks& host, const FitLimits& limits)
       : limits_(limits),
-        is_fresh_(!start.source),
+        is_fresh_(!start.loads_weights),
         // Each rank in a cyclic run shuffles its own part of the samples, so a resumed run needs the same parts.
-        may_regroup_(!start.state || options.data.sampler_kind() != SamplerKind::cyclic),
+        may_regroup_(!start.resumes || options.data.sampler_kind() != SamplerKind::cyclic),
         base_{.options = options, .config = start.config, .ranks_per_host = host.count} {
     if (!base_.options.batch.varies()) base_.options.batch.global_batch_size = options.global_batch_size();
   }
 
   std::vector<std::string> find() {
     try_micro_batches();
-    for (std::int64_t stage : {1, 2, 3}) try_change([&](Setting& setting) { shard(setting, stage); });
+    for (std::int64_t stage : {1, 2, 3}) try_change([&](ChangedRun& setting) { shard(setting, stage); });
     try_change(share_sequence);
     try_change(use_1f1b);
-    for (Saving saving : kSavings) try_change([&](Setting& setting) { save(setting.options, saving); });
-    const Setting shared = with_all_sharing();
+    for (Saving saving : kSavings) try_change([&](ChangedRun& setting) { save(setting.options, saving); });
+    const ChangedRun shared = with_all_sharing();
     try_setting(shared);
-    const Setting all = with_everything(shared);
+    const ChangedRun all = with_everything(shared);
     try_setting(all);
-    Setting in_files = all;
+    ChangedRun in_files = all;
     save(in_files.options, Saving::offload_to_files);
     try_setting(in_files);
-    const std::vector<Setting> starts{base_, shared, all};
-    for (const Setting& from : starts)
+    const std::vector<ChangedRun> starts{base_, shared, all};
+    for (const ChangedRun& from : starts)
       if (try_bf16_gradients(from)) break;
-    for (const Setting& from : starts) try_more_ranks(from);
-    for (const Setting& from : starts) try_smaller_models(from);
+    for (const ChangedRun& from : starts) try_more_ranks(from);
+    for (const ChangedRun& from : starts) try_smaller_models(from);
     return lines_;
   }
 
@@ -58,7 +58,7 @@ class Suggestions {
   bool is_done() const { return lines_.size() == kMaxSuggestions; }
 
   /// Returns the changes of the run on the command line.
-  std::string flags_of(const Setting& setting) const {
+  std::string flags_of(const ChangedRun& setting) const {
     std::vector<std::string> words = changed_flags(base_.options, setting.options);
     if (setting.config.num_layers != base_.config.num_layers)
       words.push_back(cat("--num-layers ", setting.config.num_layers));
@@ -71,7 +71,7 @@ class Suggestions {
   }
 
   /// Plans the setting. If it is valid and fits, adds it to the suggestions and returns true.
-  bool try_setting(const Setting& setting) {
+  bool try_setting(const ChangedRun& setting) {
     const std::string flags = flags_of(setting);
     if (is_done() || flags.empty() || !can_run(setting.options, setting.config)) return false;
     MemoryNeed need;
@@ -94,7 +94,7 @@ class Suggestions {
     const std::int64_t largest = base_.options.batch.micro_batch_size;
     for (std::int64_t size = largest / 2; size >= 1; --size) {
       if (largest % size != 0) continue;
-      Setting setting = base_;
+      ChangedRun setting = base_;
       setting.options.batch.micro_batch_size = size;
       if (try_setting(setting)) return;
     }
@@ -102,13 +102,13 @@ class Suggestions {
 
   template <class Change>
   void try_change(const Change& change) {
-    Setting setting = base_;
+    ChangedRun setting = base_;
     change(setting);
     try_setting(setting);
   }
 
-  Setting with_all_sharing() const {
-    Setting setting = base_;
+  ChangedRun with_all_sharing() const {
+    ChangedRun setting = base_;
     shard(setting, 3);
     share_sequence(setting);
     use_1f1b(setting);
@@ -117,37 +117,37 @@ class Suggestions {
   }
 
   /// Adds full recomputation and optimizer offloading, which do not change the results.
-  static Setting with_everything(Setting setting) {
+  static ChangedRun with_everything(ChangedRun setting) {
     save(setting.options, Saving::recompute_layers);
     save(setting.options, Saving::offload_optimizer);
     return setting;
   }
 
   /// Shards up to ZeRO stage `most` over the run's replicas, as far as the pipeline and its schedule allow.
-  static void shard(Setting& setting, std::int64_t most) {
+  static void shard(ChangedRun& setting, std::int64_t most) {
     ParallelOptions& parallel = setting.options.parallel;
     for (std::int64_t stage : zero_stages(parallel))
       if (stage <= most && stage > parallel.zero()) set_zero_stage(parallel, stage);
   }
-  static void share_sequence(Setting& setting) {
+  static void share_sequence(ChangedRun& setting) {
     ParallelOptions& parallel = setting.options.parallel;
     if (parallel.tensor > 1) parallel.sequence_parallel = true;
   }
-  static void use_1f1b(Setting& setting) {
+  static void use_1f1b(ChangedRun& setting) {
     ParallelOptions& parallel = setting.options.parallel;
     if (parallel.pipeline > 1 && parallel.schedule == "gpipe") parallel.schedule = "1f1b";
   }
 
   /// Adds ranks: on the same host if they fit, otherwise on more hosts with the same number of ranks per host.
-  void try_more_ranks(const Setting& from) {
+  void try_more_ranks(const ChangedRun& from) {
     for (const char* axis : {"tensor", "pipeline", "data"}) {
       for (std::int64_t factor = 2; factor <= kMaxRanksFactor; factor *= 2) {
         if (try_ranks(from, axis, factor)) break;
       }
     }
   }
-  bool try_ranks(const Setting& from, const std::string& axis, std::int64_t factor) {
-    Setting setting = from;
+  bool try_ranks(const ChangedRun& from, const std::string& axis, std::int64_t factor) {
+    ChangedRun setting = from;
     ParallelOptions& parallel = setting.options.parallel;
     const bool is_one_host = parallel.world == from.ranks_per_host;
     parallel.world *= factor;
@@ -168,30 +168,30 @@ class Suggestions {
   }
 
   /// Halves the main gradients of a run in bf16. Only for runs that have not started.
-  bool try_bf16_gradients(const Setting& from) {
+  bool try_bf16_gradients(const ChangedRun& from) {
     const Precision precision = precision_of(from.options.precision);
     if (!is_fresh_ || precision.compute != DType::bf16 || precision.main_grads != DType::f32) return false;
-    Setting setting = from;
+    ChangedRun setting = from;
     setting.options.precision.grad_reduce_in_bf16 = true;
     return try_setting(setting);
   }
 
   /// Changes the model or the batches. Only for runs that have not started.
-  void try_smaller_models(const Setting& from) {
+  void try_smaller_models(const ChangedRun& from) {
     if (!is_fresh_) return;
     if (const Precision precision = precision_of(from.options.precision); precision.compute == DType::f32) {
-      Setting setting = from;
+      ChangedRun setting = from;
       setting.options.precision = {};
       setting.options.precision.bf16 = true;
       try_setting(setting);
     }
     for (std::int64_t length = from.options.data.seq_length / 2; length >= 1; length /= 2) {
-      Setting setting = from;
+      ChangedRun setting = from;
       setting.options.data.seq_length = length;
       if (try_setting(setting)) break;
     }
     for (std::int64_t layers = from.config.num_layers / 2; layers >= 1; layers /= 2) {
-      Setting setting = from;
+      ChangedRun setting = from;
       setting.config.num_layers = layers;
       if (try_setting(setting)) break;
     }
@@ -199,13 +199,13 @@ class Suggestions {
 
   const FitLimits& limits_;
   bool is_fresh_, may_regroup_;
-  Setting base_;
+  ChangedRun base_;
   std::vector<std::string> lines_;
 };
 
 }  // namespace
 
-std::vector<std::string> find_fitting_settings(const TrainOptions& options, const RunStart& start,
+std::vector<std::string> find_fitting_settings(const TrainOptions& options, const FitStart& start,
                                                const HostRanks& host, const FitLimits& limits) {
   return Suggestions(options, start, host, limits).find();
 }

@@ -1,5 +1,5 @@
 // Precision options: which precision the flags select together, and how they contradict each other.
-#include "train/precision_options.h"
+#include "run/precision_options.h"
 
 #include <doctest/doctest.h>
 

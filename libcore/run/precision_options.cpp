@@ -1,4 +1,4 @@
-#include "train/precision_options.h"
+#include "run/precision_options.h"
 
 #include <vector>
 

@@ -1,10 +1,10 @@
 // The settings that are suggested where a run does not fit: which, in which order, and for which runs.
-#include "train/fitting_settings.h"
+#include "run/fitting_settings.h"
 
 #include <doctest/doctest.h>
 
+#include "run/run_plan.h"
 #include "tests/gpt_of_size.h"
-#include "train/run_plan.h"
 
 using namespace mtl;
 
@@ -24,14 +24,10 @@ TrainOptions run_on(std::int64_t tensor, std::int64_t pipeline, std::int64_t dat
   return out;
 }
 
-RunStart start_of(const test::GptSizes& size) {
-  RunStart out;
-  out.config = test::gpt_of_size(size);
-  return out;
-}
+FitStart start_of(const test::GptSizes& size) { return {.config = test::gpt_of_size(size)}; }
 
 /// Returns the flags of the suggestions for a run of which each rank, or each host, may use this part of what it needs.
-std::string suggested(const TrainOptions& options, const RunStart& start, double part, int ranks_per_host = 0) {
+std::string suggested(const TrainOptions& options, const FitStart& start, double part, int ranks_per_host = 0) {
   const std::vector<RankPlan> plans = plan_run(options, start.config);
   const HostRanks host{.first = 0, .count = ranks_per_host == 0 ? int(options.parallel.world) : ranks_per_host};
   const MemoryNeed need = MemoryNeed::of(plans_by_rank(plans), host);
@@ -53,10 +49,10 @@ std::string suggested(const TrainOptions& options, const RunStart& start, double
 
 TEST_CASE("fitting settings: the smallest changes come first, then those of the layout, then smaller models") {
   constexpr test::GptSizes kSizes = {.vocab = 64, .layers = 8, .hidden = 64, .heads = 4, .positions = 64};
-  const RunStart start = start_of(kSizes);
-  RunStart resumed = start_of(kSizes);
-  const RunStart narrow = start_of({.vocab = 64, .layers = 1, .hidden = 64, .heads = 1, .positions = 64});
-  resumed.state.emplace();
+  const FitStart start = start_of(kSizes);
+  FitStart resumed = start_of(kSizes);
+  const FitStart narrow = start_of({.vocab = 64, .layers = 1, .hidden = 64, .heads = 1, .positions = 64});
+  resumed.resumes = true;
   TrainOptions gpipe = run_on(2, 2, 2), cyclic = run_on(1, 1, 2), alone = run_on(1, 1, 1), single = alone;
   gpipe.parallel.schedule = "gpipe";
   cyclic.data.dataloader_type = "cyclic";
@@ -65,10 +61,10 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
   TrainOptions longer = alone, unset = run_on(1, 1, 1);
   unset.batch.global_batch_size.reset();
   longer.data.seq_length = 1024;
-  const RunStart extended = start_of({.vocab = 64, .layers = 1, .hidden = 64, .heads = 1, .positions = 1024});
+  const FitStart extended = start_of({.vocab = 64, .layers = 1, .hidden = 64, .heads = 1, .positions = 1024});
   struct Case {
     const TrainOptions& options;
-    const RunStart& start;
+    const FitStart& start;
     double part;
     int ranks_per_host;
     const char* expected;

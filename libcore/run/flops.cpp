@@ -1,4 +1,4 @@
-#include "train/flops.h"
+#include "run/flops.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "train/memory_need.h"
+#include "run/memory_need.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "train/run_plan.h"
+#include "run/run_plan.h"
 
 #include "engine/pipeline_plan.h"
 #include "engine/place_durations.h"

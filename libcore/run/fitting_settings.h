@@ -4,14 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "train/memory_need.h"
-#include "train/start.h"
+#include "nn/gpt_config.h"
+#include "run/memory_need.h"
+#include "run/options.h"
 
 namespace mtl {
 
+/// What a run starts from, which says what of it may change.
+struct FitStart {
+  GptConfig config;
+  bool loads_weights = false, resumes = false;
+};
+
 /// Returns up to three settings, starting with the smallest change to the run. Each setting has been verified by
 /// planning the changed run, and is returned as a line "\n  FLAGS: MEMORY".
-std::vector<std::string> find_fitting_settings(const TrainOptions& options, const RunStart& start,
+std::vector<std::string> find_fitting_settings(const TrainOptions& options, const FitStart& start,
                                                const HostRanks& host, const FitLimits& limits);
 
 }  // namespace mtl
