@@ -105,12 +105,7 @@ class FileLock::Holder {
 
   void stop() {
     if (!beat_thread_.joinable()) return;
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    wake_.notify_one();
-    beat_thread_.join();
+    end_thread(beat_thread_, mutex_, wake_, stopping_);
     if (owner_of(content_of(descriptor_)) == owner_) (void)!::ftruncate(descriptor_, 0);
   }
 

@@ -36,12 +36,7 @@ Heartbeat::Heartbeat(Console& console, std::string what, double silence)
 
 Heartbeat::~Heartbeat() {
   if (!thread_.joinable()) return;
-  {
-    std::lock_guard lock(mutex_);
-    has_ended_ = true;
-  }
-  ended_.notify_one();
-  thread_.join();
+  end_thread(thread_, mutex_, ended_, has_ended_);
   console_.end_progress();
 }
 

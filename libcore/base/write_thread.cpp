@@ -43,12 +43,7 @@ void WriteThread::push(std::span<const std::byte> block) {
 }
 
 void WriteThread::finish() {
-  {
-    std::lock_guard lock(mutex_);
-    is_ending_ = true;
-    changed_.notify_all();
-  }
-  thread_.join();
+  end_thread(thread_, mutex_, changed_, is_ending_);
   if (error_) std::rethrow_exception(error_);
 }
 

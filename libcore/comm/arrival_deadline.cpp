@@ -4,19 +4,14 @@
 #include <chrono>
 #include <utility>
 
+#include "base/worker_thread.h"
+
 namespace mtl {
 
 ArrivalDeadline::ArrivalDeadline(double seconds, std::function<void()> expired)
     : watcher_([this, seconds, expired = std::move(expired)] { watch(seconds, expired); }) {}
 
-ArrivalDeadline::~ArrivalDeadline() {
-  {
-    std::lock_guard lock(mutex_);
-    arrived_ = true;
-  }
-  wake_.notify_one();
-  watcher_.join();
-}
+ArrivalDeadline::~ArrivalDeadline() { end_thread(watcher_, mutex_, wake_, arrived_); }
 
 void ArrivalDeadline::watch(double seconds, const std::function<void()>& expired) {
   // In seconds. One wait counts no more than this, even if the process was suspended meanwhile.

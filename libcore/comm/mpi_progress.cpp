@@ -83,13 +83,7 @@ void MpiProgress::halt() {
 }
 
 void MpiProgress::stop_progress_thread() {
-  if (!progress_thread_.joinable()) return;
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_up_.notify_one();
-  progress_thread_.join();
+  if (progress_thread_.joinable()) end_thread(progress_thread_, mutex_, wake_up_, stopping_);
 }
 
 std::shared_ptr<MpiCommunicator> MpiProgress::group(const std::vector<int>& ranks, std::string name) {
