@@ -76,6 +76,13 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   return out.append(text);
 }
 
+std::string lowered(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c; });
+  return out;
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\n\r\f\v";
   std::size_t begin = text.find_first_not_of(kBlanks);

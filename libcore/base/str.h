@@ -72,6 +72,7 @@ std::string join_or(std::vector<std::string> words);
 std::string join_first(std::vector<std::string> words, std::size_t most, std::string_view noun = "");
 /// Returns `text` with each occurrence of `from`, which must not be empty, replaced by `to`.
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
+std::string lowered(std::string_view text);    // ASCII letters only
 std::string_view trim(std::string_view text);  // removes leading and trailing ASCII whitespace
 /// Wraps words into lines of at most `width` bytes, with single blanks between words. A longer word gets its own line.
 /// If the words need more than `max_lines` lines, the last one ends with ".. and N more".

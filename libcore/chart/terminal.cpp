@@ -265,8 +265,7 @@ TerminalOptions detect_terminal(int descriptor) {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* locale = std::getenv(name);
     if (locale == nullptr || *locale == '\0') continue;
-    std::string lower(locale);
-    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string lower = lowered(locale);
     options.unicode = lower.find("utf-8") != std::string::npos || lower.find("utf8") != std::string::npos;
     break;
   }

@@ -1,8 +1,9 @@
 #include "device/hardware.h"
 
-#include <algorithm>
 #include <cctype>
 #include <string>
+
+#include "base/str.h"
 
 namespace mtl {
 
@@ -28,12 +29,6 @@ const std::vector<Hardware>& known_hardware() {
 
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
-
 /// Returns true if the first `word` in `text` starts a word: "gh200" is not an h200.
 bool has_word(const std::string& text, const std::string& word) {
   const std::size_t at = text.find(word);
@@ -43,15 +38,15 @@ bool has_word(const std::string& text, const std::string& word) {
 }  // namespace
 
 const Hardware* find_hardware(std::string_view name) {
-  const std::string lowered = lower(name);
-  const bool is_small = lowered.find("40gb") != std::string::npos,
-             is_pcie = !is_small && lowered.find("pcie") != std::string::npos;
-  if (has_word(lowered, "nvl")) return nullptr;  // NVL modules have different rates
+  const std::string given = lowered(name);
+  const bool is_small = given.find("40gb") != std::string::npos,
+             is_pcie = !is_small && given.find("pcie") != std::string::npos;
+  if (has_word(given, "nvl")) return nullptr;  // NVL modules have different rates
   for (const Hardware& known : known_hardware()) {
     const std::size_t dash = known.name.find('-');
     const std::string variant = dash == std::string::npos ? "" : known.name.substr(dash + 1);
     const std::string expected = is_small ? "40GB" : is_pcie ? "PCIe" : "";
-    if (variant == expected && has_word(lowered, lower(known.name.substr(0, dash)))) return &known;
+    if (variant == expected && has_word(given, lowered(known.name.substr(0, dash)))) return &known;
   }
   return nullptr;
 }

@@ -1,7 +1,6 @@
 #include "planner/machine.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "planner/hardware_file.h"
 
@@ -23,11 +22,6 @@ double share_of(const Machine& machine, OperatorClass operator_class) {
   if (operator_class == OperatorClass::attention_forward) return machine.attention_forward;
   if (operator_class == OperatorClass::attention_backward) return machine.attention_backward;
   return machine.gemm;
-}
-
-bool is_same_name(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
-  return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 }  // namespace
@@ -60,7 +54,7 @@ const std::vector<Machine>& known_machines() {
 const Machine* find_machine(std::string_view name) {
   const auto named = [](std::string_view wanted) -> const Machine* {
     const auto found = std::ranges::find_if(
-        known_machines(), [&](const Machine& each) { return is_same_name(each.device.name, wanted); });
+        known_machines(), [&](const Machine& each) { return lowered(each.device.name) == lowered(wanted); });
     return found == known_machines().end() ? nullptr : &*found;
   };
   if (const Machine* machine = named(name)) return machine;

@@ -45,6 +45,8 @@ TEST_CASE("nearest finds the intended flag") {
   CHECK(nearest("--completely-different", flags).empty());
 }
 
+TEST_CASE("lowered changes ASCII letters only") { CHECK(lowered("gH200 \xC3\x84Z[@") == "gh200 \xC3\x84z[@"); }
+
 TEST_CASE("join, of choices and of the first of many words") {
   CHECK(join(std::vector<int>{1, 20}, "+", [](int number) { return cat("<", number, ">"); }) == "<1>+<20>");
   CHECK(join_or({}).empty());
