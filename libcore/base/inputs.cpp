@@ -45,8 +45,7 @@ std::string folder_problem(const std::string& folder) {
 /// Returns why the file cannot be read, or "" if it can.
 std::string problem_with(const std::string& file) {
   if (file == "-") return "";
-  std::error_code error;
-  if (fs::is_directory(file, error)) return folder_problem(file);
+  if (is_directory(file)) return folder_problem(file);
   if (::access(file.c_str(), R_OK) != 0) return cat(file, ": cannot read: ", std::strerror(errno));
   return "";
 }

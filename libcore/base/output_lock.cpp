@@ -110,8 +110,7 @@ std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& 
   check_inputs(claim);
   make_directories(fs::path(claim.names.front()).parent_path());
   for (const std::string& name : claim.names) {
-    std::error_code unknown;  // ignored: opening the file reports the error
-    if (fs::is_directory(name, unknown)) fail(Exit::io, name, " is a folder, not a file; choose another ", claim.flag);
+    if (is_directory(name)) fail(Exit::io, name, " is a folder, not a file; choose another ", claim.flag);
   }
   std::vector<OutputLock> locks;
   for (const std::string& prefix : claim.prefixes) locks.emplace_back(prefix, guard, claim.flag);

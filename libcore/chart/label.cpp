@@ -1,5 +1,6 @@
 #include "chart/label.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/str.h"
@@ -15,9 +16,7 @@ bool is_continuation(char c) { return (byte_of(c) & 0xc0) == 0x80; }
 }  // namespace
 
 std::size_t count_characters(std::string_view text) {
-  std::size_t count = 0;
-  for (char c : text) count += is_continuation(c) ? 0 : 1;
-  return count;
+  return text.size() - std::ranges::count_if(text, is_continuation);
 }
 
 double text_width(std::string_view text, double font) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/json_cursor.h"
 #include "base/str.h"
 #include "base/utf8.h"
 #include "topo/text.h"
@@ -44,15 +45,7 @@ class TextCanvas {
     std::string out;
     for (const std::u32string& line : lines_) {
       std::string bytes;
-      for (char32_t c : line) {
-        if (c < 0x80) {
-          bytes += static_cast<char>(c);
-        } else {  // a box-drawing character, U+2500 to U+257F
-          bytes += static_cast<char>(0xe0 | (c >> 12));
-          bytes += static_cast<char>(0x80 | ((c >> 6) & 0x3f));
-          bytes += static_cast<char>(0x80 | (c & 0x3f));
-        }
-      }
+      for (char32_t c : line) append_utf8(bytes, c);
       out += bytes.substr(0, bytes.find_last_not_of(' ') + 1) + "\n";
     }
     return out;
