@@ -56,11 +56,7 @@ Lease ParamTraffic::acquire(Role role, int unit, std::optional<int> next) {
     ++buffer->leases;
     lease = Lease(*this, role, unit);  // also ends if a wait below throws
   }
-  for (std::size_t bucket : params_.buckets_of(unit)) {
-    Work& gathering = progress_[bucket].gathering;
-    wait(gathering);
-    gathering = {};
-  }
+  for (std::size_t bucket : params_.buckets_of(unit)) finish(progress_[bucket].gathering);
   if (next) fetch(params_.group_of(*next));
   groups_.over(kReplicaAxes).progress();
   return lease;
@@ -141,8 +137,7 @@ void ParamTraffic::start_ring_reduction(std::size_t b) {
 void ParamTraffic::finish_ring_reduction(std::size_t b) {
   Progress& progress = progress_[b];
   const Bucket& bucket = params_.buckets()[b];
-  wait(progress.reduction);
-  progress.reduction = {};
+  finish(progress.reduction);
   if (progress.adds) add(stream_, bucket.owned_grads(), bucket.owned_in_ring());
   progress.adds = true;
   progress.is_reducing = false;
@@ -159,8 +154,7 @@ std::vector<std::size_t> ParamTraffic::join_reductions() {
   std::vector<std::size_t> joined;
   for (std::size_t b = 0; b < progress_.size(); ++b) {
     if (!progress_[b].started) continue;
-    wait(progress_[b].reduction);
-    progress_[b].reduction = {};
+    finish(progress_[b].reduction);
     joined.push_back(b);
   }
   return joined;
@@ -205,8 +199,7 @@ void ParamTraffic::finish_reduction() {
     if (!params_.buckets()[b].gradient_buffer) start_reduction(b);
   finish_rings();
   for (std::size_t b = 0; b < progress_.size(); ++b) {
-    wait(progress_[b].reduction);
-    progress_[b].reduction = {};
+    finish(progress_[b].reduction);
     progress_[b].started = false;
     const Bucket& bucket = params_.buckets()[b];
     Tensor owned = bucket.owned_grads();
@@ -225,10 +218,12 @@ void ParamTraffic::gather(std::size_t b) {
 }
 
 void ParamTraffic::finish_gathering() {
-  for (Progress& progress : progress_) {
-    wait(progress.gathering);
-    progress.gathering = {};
-  }
+  for (Progress& progress : progress_) finish(progress.gathering);
+}
+
+void ParamTraffic::finish(Work& work) {
+  wait(work);
+  work = {};
 }
 
 void ParamTraffic::wait(const Work& work) {

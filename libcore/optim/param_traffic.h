@@ -97,6 +97,7 @@ class ParamTraffic final : public ParamOwner {
   void start_ring_reduction(std::size_t bucket);
   void finish_ring_reduction(std::size_t bucket);
   bool is_nonfinite(Arena& scratch, const Tensor& grad) const;
+  void finish(Work& work);  // waits for it and lets it go
   void wait(const Work& work);
 
   ParamMemory& params_;
