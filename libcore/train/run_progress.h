@@ -58,7 +58,7 @@ class RunProgress {
   TrainState state;  // `extra` is as in the newest checkpoint: record() changes it
   const BatchSizes batch_sizes;
   const std::int64_t iterations;   // of the whole run
-  bool validation_is_due = false;  // validate before the next step: also while a validation runs
+  bool validation_is_due = false;  // validate before the next step: until the validation is complete
   IntervalSums interval;
 
  private:

@@ -64,7 +64,6 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
 /// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.
 void Trainer::end_exhausted() {
   steps_.traffic().finish_gathering();
-  run_.validation_is_due = run_.is_validation_iteration();
   save();
   report_->metrics().finish();
   throw AgreedError(

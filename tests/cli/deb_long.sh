@@ -13,6 +13,15 @@ done
 for package in first/*.deb; do expect_same "$package" "second/${package##*/}"; done
 expect_exit 0 lintian --allow-root --fail-on error,warning first/*.deb
 [ ! -s out ] || fail "lintian: $(cat out)"
+for package in first/*.deb; do
+  rm -rf unpacked
+  dpkg-deb -x "$package" unpacked
+  with_kernels=$(grep -la nv_fatbin unpacked/usr/bin/* | xargs -r -n1 basename | xargs)
+  case $package in
+    */mtl-cuda_*) [ -n "$with_kernels" ] || fail 'mtl-cuda has no kernels' ;;
+    *) [ -z "$with_kernels" ] || fail "programs of mtl have kernels: $with_kernels" ;;
+  esac
+done
 
 # install PACKAGE: from the files in apt's cache.
 install() {

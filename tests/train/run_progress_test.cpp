@@ -53,6 +53,22 @@ TEST_CASE("a step advances the data, and an update also the schedule") {
   CHECK(next.inputs.assumes_update == 0);
 }
 
+TEST_CASE("a validation is due from the step of its iteration on, so that a fault before it does not lose it") {
+  TrainOptions options = ten_iterations();
+  for (const std::int64_t eval_iters : {0, 1}) {
+    options.batch.eval_iters = eval_iters;
+    RunProgress run(options, std::nullopt);
+    for (bool is_due : {false, true, false}) {
+      make_step(run, 3);
+      CHECK(run.validation_is_due == (is_due && eval_iters > 0));
+      if (run.validation_is_due) {
+        run.record(Json("files"), nullptr);
+        CHECK(RunProgress(options, run.state).validation_is_due);
+      }
+    }
+  }
+}
+
 TEST_CASE("a log line has the mean of the finite losses of updates") {
   const TrainOptions options = ten_iterations();
   RunProgress run(options, std::nullopt);
