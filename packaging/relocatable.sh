@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Copies programs with the shared libraries that they load, so that they start from any folder with GLIBC_2.34 or newer
 # and its libgcc: FOLDER/PLACE/PROGRAM and FOLDER/lib, which the programs find relative to themselves. Open MPI and what
-# only it loads go to FOLDER/lib/mpi, and the programs do not look there. CUDA's libraries come from the machine.
+# only it loads go to FOLDER/lib/mpi, and the programs do not look there. CUDA's libraries come from the machine. The
+# libraries' licenses go to FOLDER/share/doc/mtl/licenses.
 # Usage: relocatable.sh BIN FOLDER PLACE PROGRAM... [-- FILE...]
 # BIN also has mtl_older_glibc and mtl_arc4random.so. The FILEs are of Open MPI; FOLDER/lib/mpi gets what they load, too.
 set -euo pipefail
@@ -25,6 +26,13 @@ libraries() {
   LD_LIBRARY_PATH=$(dirname "${mpi:-.}") ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libcuda|libcublas.*|libnccl.*|libcudart)\.so'
 }
+# copy LIBRARY TO: with the license of the Debian package that it is from.
+copy() {
+  local package
+  cp -L "$1" "$2/"
+  package=$(dpkg -S "$1" "/usr$1" 2>/dev/null | head -1 | cut -d: -f1 || true)
+  [ -z "$package" ] || install -Dm644 "/usr/share/doc/$package/copyright" "$folder/share/doc/mtl/licenses/$package"
+}
 mpi=$(ldd "${@/#/$bin/}" | awk '/libmpi\./ {print $3}' | head -1)
 others=$(for program; do # without Open MPI
   objdump -p "$bin/$program" | awk '$1 == "NEEDED" {print $2}'
@@ -33,10 +41,10 @@ done | sort -u | grep -v '^libmpi\.' | while read -r name; do
 done)
 # shellcheck disable=SC2086 # paths of the system's libraries
 { echo "$others" | grep -vE '/(libc|libm|libgcc_s)\.so'; libraries $others; } | sort -u | while read -r library; do
-  cp -L "$library" "$folder/lib/"
+  copy "$library" "$folder/lib"
 done
 [ -z "$mpi" ] || { echo "$mpi"; libraries "$mpi" "${of_mpi[@]}"; } | sort -u | while read -r library; do
-  [ -e "$folder/lib/${library##*/}" ] || cp -L "$library" "$folder/lib/mpi/"
+  [ -e "$folder/lib/${library##*/}" ] || copy "$library" "$folder/lib/mpi"
 done
 
 "$bin/mtl_older_glibc" "$folder"/lib/*.so* "$folder"/lib/mpi/*.so*

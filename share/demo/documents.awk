@@ -42,5 +42,5 @@ END {
     else hold_out(previous)
   }
   print documents + 0 " documents, of which " held + 0 " held out" > "/dev/stderr"
-  if (documents < 20) print "fewer than 20 documents: a document has " speeches " paragraphs; -v speeches=N makes more of them" > "/dev/stderr"
+  if (documents < 20) print "fewer than 20 documents: a document has " speeches " paragraphs; a smaller number, -v speeches=N, makes more of them" > "/dev/stderr"
 }

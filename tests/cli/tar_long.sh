@@ -20,6 +20,7 @@ mkdir "$room/older" # a C library like 2.35's, the oldest with which Debian's li
 sed -E 's/GLIBC_2\.(3[6-9]|[4-9][0-9])/GLIBC_X.\1/g' /lib/x86_64-linux-gnu/libc.so.6 >"$room/older/libc.so.6"
 expect_exit 0 in_room tar -xf /tmp/archive.tar.xz
 bin=/home/user/mtl-1.0/bin
+[ -s "$room/home/user/mtl-1.0/share/doc/mtl/licenses/libdnnl2" ] || fail 'the licenses of the libraries are missing'
 for tool in mtl-{preprocess,vocab,data,train,eval,generate,convert,topo,plot}; do
   expect_exit 0 in_room "$bin/$tool" --version
   expect_exit 0 in_room env LD_LIBRARY_PATH=/older "$bin/$tool" --help
