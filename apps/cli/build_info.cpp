@@ -43,7 +43,7 @@ std::string file_of(const Library& library, const std::vector<std::string>& load
   for (const std::string& path : loaded) {
     if (starts_with(fs::path(path).filename().string(), library.file)) return fs::canonical(path).string();
   }
-  return "not used by this program";
+  return "not loaded by this program";
 }
 
 /// Asks the library itself, which may be another than that of the build. Only some programs are linked with it.
