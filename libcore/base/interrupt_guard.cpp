@@ -75,13 +75,16 @@ std::shared_lock<std::shared_mutex> InterruptGuard::allow_creation() { return st
 void InterruptGuard::wait_for_signal() {
   const sigset_t signals = awaited_signals();
   int number = kWakeSignal;
+  std::unique_lock lock(mutex_, std::defer_lock);
   while (number == kWakeSignal) {
     if (::sigwait(&signals, &number) != 0) number = kWakeSignal;
-    std::lock_guard lock(mutex_);
-    if (stopping_) return;
+    lock.lock();
+    if (stopping_) {  // a signal that came late is not lost: it is pending until the destructor unblocks it
+      if (number != kWakeSignal) ::kill(::getpid(), number);
+      return;
+    }
+    if (number == kWakeSignal) lock.unlock();
   }
-  std::lock_guard lock(mutex_);
-  if (stopping_) return;
   creation_mutex().lock();
   for (const std::vector<std::string>& paths : {files_, lock_files_}) {
     for (const std::string& path : paths) remove_with_content(path);

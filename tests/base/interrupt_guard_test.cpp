@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 #include "base/files.h"
@@ -104,4 +106,28 @@ TEST_CASE("interrupt guard: a signal after the output is complete removes the lo
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(WTERMSIG(status) == SIGTERM);
   CHECK(names_in(folder) == std::vector<std::string>{"out.npy"});
+}
+
+TEST_CASE("interrupt guard: a signal that arrives while the guard ends is not lost") {
+  for (int i = 0; i < 10; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::close(STDERR_FILENO);
+      auto guard = std::make_unique<InterruptGuard>("tool");
+      std::unique_lock deferred = guard->defer_signals();
+      std::thread ends([&] { guard.reset(); });  // waits for the lock, and gets it before the guard's thread
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ::kill(::getpid(), SIGTERM);
+      for (sigset_t pending; ::sigpending(&pending) == 0 && ::sigismember(&pending, SIGTERM) == 1;)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      deferred.unlock();
+      ends.join();
+      ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == SIGTERM);
+  }
 }
