@@ -217,7 +217,8 @@ set -m  # a background job does not ignore INT
 many=(mtl-topo plan --num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-length 4096 --bf16
   --max-position-embeddings 4096 --vocab-size 32000 --hardware A100 --world-size 10240 --global-batch-size 10240)
 "${many[@]}" --output many.sh >out 2>err &
-until grep -qE 'SigBlk:.*[2367abef]$' "/proc/$!/status" || ! kill -0 $!; do sleep 0.05; done  # INT is held
+# INT is held, by the program and not by the shell before it starts it.
+until { grep -qx mtl-topo "/proc/$!/comm" && grep -qE 'SigBlk:.*[2367abef]$' "/proc/$!/status"; } || ! kill -0 $!; do sleep 0.05; done
 kill -INT $! || fail 'the search ended before INT'
 wait $!
 [ $? -eq 130 ] || fail "exit $? after INT"
