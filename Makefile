@@ -31,13 +31,15 @@ demo: configure  ## run the tools on real text, from vocabulary to conversion; b
 	@bin='$(BUILD)'/$$(cat '$(BUILD)/demo-programs') && $(MAKE) --no-print-directory -C share/demo \
 	  MTL_BIN='$(CURDIR)'/"$$bin" SHOWN_BIN="$$bin" SHOWN_OUT='$(DEMO)' OUT='$(if $(filter /%,$(DEMO)),,../../)$(DEMO)'
 
+# A cuobjdump for cuda_sass, where kernels are compiled.
+CUOBJDUMP = test ! -d '$(BUILD)/CMakeFiles/mtl_cuda.dir' || bash tests/gpu/cuobjdump.sh build/peers
+
 test: all  ## run the tests for every change: 8 minutes on 2 cores, after a build
-	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure -LE long
+	@MTL_CUOBJDUMP=$$($(CUOBJDUMP)) ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure -LE long
 
 test-all: STEPS = test-all
 test-all: all  ## run all tests, including the long ones and `sanitize`
-	@MTL_CUOBJDUMP=$$(test ! -d '$(BUILD)/CMakeFiles/mtl_cuda.dir' || bash tests/gpu/cuobjdump.sh build/peers) \
-	  ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure
+	@MTL_CUOBJDUMP=$$($(CUOBJDUMP)) ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure
 	@$(MAKE) --no-print-directory sanitize
 
 sanitize: deps  ## run unit tests, ranks and fuzz corpora under ASan and UBSan, in build/asan

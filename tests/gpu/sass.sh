@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
 # Checks compiled kernels without a GPU: sass.sh BUILD_FOLDER [OBJECT...] prints one line per kernel and architecture in
-# the build, or in these objects, with its registers, local memory and tensor-core instructions. Fails if a kernel
+# the build, or in these objects, with its registers, local memory and tensor-core instructions. sass.sh --counts
+# BUILD_FOLDER prints kernel_counts.txt anew. Fails if a kernel
 # - uses local memory,
 # - does not use the tensor cores, the copy engine or setmaxnreg although it was written for them,
 # - waits for every wgmma before the next one, or uses their registers meanwhile (wgmma_hazards.awk),
-# - has packs of 8 elements (kernels/cuda/pack.h) and stores less than 16 bytes, except what narrow_stores() lists.
+# - has packs of 8 elements (kernels/cuda/pack.h) and stores less than 16 bytes, except what narrow_stores() lists,
+# or if a kernel of a build for sm_90a differs by more than 10 % from what kernel_counts.txt says of it, in registers,
+# instructions, bytes in flight or warps (kernel_counts.awk), and nvcc is the one that made the table.
 # Needs cuobjdump and nvdisasm (cuobjdump.sh finds them); skipped without them.
 set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+only_counts=
+[ "${1:-}" != --counts ] || { only_counts=1; shift; }
 build=${1:?the build folder}
 shift
-cuobjdump=$(bash "$(dirname "$0")/cuobjdump.sh")
+cuobjdump=$(bash "$here/cuobjdump.sh")
 [ -x "$cuobjdump" ] || { echo "skipped: cuobjdump is missing; MTL_CUOBJDUMP names it, and make test-all fetches it"; exit 77; }
 PATH=$(dirname "$cuobjdump"):$PATH
 objects=("$@")
@@ -20,9 +26,13 @@ trap 'rm -rf "$work"' EXIT
 
 # One line "use ARCH NAME registers stack local" per kernel, one line "has ARCH NAME instruction count" per relevant
 # instruction, and what wgmma_hazards.awk prints.
-hazards() { awk -f "$(dirname "$0")/wgmma_hazards.awk" "$@"; }
+hazards() { awk -f "$here/wgmma_hazards.awk" "$@"; }
+# Replaces mangled names by short ones.
+readable() { c++filt | sed -E 's/: void /: /; s/ void / /; s/mtl::cuda::\(anonymous namespace\):://g; s/mtl::(cuda::)?//g; s/\(.*\)( *FAILED.*)?$/\1/'; }
 facts() {
-  "$cuobjdump" --dump-resource-usage "$1" | awk '
+  "$cuobjdump" -elf "$1" >"$work/elf" && "$cuobjdump" --dump-resource-usage "$1" >"$work/usage" &&
+    "$cuobjdump" --dump-sass "$1" >"$work/sass" &&
+    awk -f "$here/kernel_counts.awk" "$work/elf" "$work/usage" "$work/sass" >>"$work/counts" && awk '
     /^arch = / {arch = $3}
     /^ Function / {name = $2; sub(/:$/, "", name)}
     /REG:/ {
@@ -30,8 +40,7 @@ facts() {
       match($0, /STACK:[0-9]+/); stack = substr($0, RSTART + 6, RLENGTH - 6)
       match($0, /LOCAL:[0-9]+/); local = substr($0, RSTART + 6, RLENGTH - 6)
       print "use", arch, name, reg, stack, local
-    }' &&
-    "$cuobjdump" --dump-sass "$1" >"$work/sass" && hazards "$work/sass" && awk '
+    }' "$work/usage" && hazards "$work/sass" && awk '
     /code for sm_/ {arch = $3}
     /Function : / {name = $3}
     /^[ \t]+\/\*[0-9a-f]+\*\/ / {
@@ -91,6 +100,42 @@ for object in "${objects[@]}"; do
     echo "FAILED: wgmma_hazards.awk finds none in $file without $kept"
     failures=$((failures + 1))
   done
-  c++filt <"$work/table" | sed -E 's/: void /: /; s/mtl::cuda::\(anonymous namespace\):://g; s/mtl:://g; s/\(.*\)( *FAILED.*)?$/\1/'
+  [ -n "$only_counts" ] || readable <"$work/table"
 done
-[ $failures -eq 0 ] || { echo "$failures of ${#objects[@]} files failed"; exit 1; }
+
+# The counts of sm_90a as kernel_counts.txt has them, behind the compiler's version.
+compiler=$("$(sed -n 's/^MTL_NVCC:[A-Z]*=//p' "$build/CMakeCache.txt")" --version | sed -n 's/.*release.* V/nvcc /p')
+awk '$1 == "counts" && $2 == "sm_90a" {printf "%3d %5d %4d %3d  void %s\n", $4, $5, $6, $7, $3}' "$work/counts" | readable |
+  sed 's/  void /  /' | sort -k5 >"$work/found"
+if [ -n "$only_counts" ]; then
+  echo "# $compiler, sm_90a: registers, instructions, bytes in flight per thread, warps per multiprocessor (kernel_counts.awk)"
+  cat "$work/found"
+  exit
+fi
+if [ $# -eq 0 ] && [ -s "$work/found" ]; then
+  if ! head -1 "$here/kernel_counts.txt" | grep -qF "# $compiler,"; then
+    echo "kernel_counts.txt is not compared: it is not of $compiler"
+  elif ! awk '
+    /^#/ {next}
+    {line = $0; name = $0; sub(/^ *[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+ +/, "", name)}
+    NR == FNR {expected[name] = line; next}
+    {
+      seen[name] = 1
+      if (!(name in expected)) {print "FAILED: not in kernel_counts.txt: " line; bad = 1; next}
+      split(expected[name], old, " ")
+      for (i = 1; i <= 4; ++i) {
+        if ($i <= 1.1 * old[i] && $i >= 0.9 * old[i]) continue
+        print "FAILED: kernel_counts.txt has\n  " expected[name] "\nand the build\n  " line
+        bad = 1
+        break
+      }
+    }
+    END {
+      for (name in expected) if (!(name in seen)) {print "FAILED: only in kernel_counts.txt: " name; bad = 1}
+      exit bad
+    }' "$here/kernel_counts.txt" "$work/found"; then
+    echo "If that is meant: sass.sh --counts $build >tests/gpu/kernel_counts.txt, and the commit says why a number rose"
+    failures=$((failures + 1))
+  fi
+fi
+[ $failures -eq 0 ] || { echo "$failures checks failed in ${#objects[@]} files"; exit 1; }
