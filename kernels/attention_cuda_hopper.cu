@@ -2,7 +2,7 @@
 // warp in the last warpgroup, copies tiles of keys and values with TMA, two to four of each ahead. The consumers, the
 // other warpgroups, own 64 queries each. They compute products with wgmma from shared memory, and keep scores,
 // probabilities and outputs in registers. While one consumer waits for a product, the other computes a softmax.
-// Supports only whole sequences, and only heads with 64 or 128 elements.
+// Supports only heads with 64 or 128 elements, in whole sequences or parts of them.
 //
 // Predicted: bound by wgmma, with 2 B H T^2 D multiply-adds for the half of the scores that causality leaves, and by B
 // H T^2 / 2 exponentials. For D = 64, the exponentials take as many cycles as the products. Bytes moved: see
@@ -29,10 +29,10 @@ struct HopperTile {
   static_assert(kStages >= 2 && kBytes <= kSharedBytes);
 };
 
-template <class T>
+template <class T, class Shape>
 struct HopperForward {
   TensorMap q_map, k_map, v_map;
-  ForwardOperands<T> f;
+  ForwardOperands<T, Shape> f;
   int first_q, first_k, first_v;  // HeadSlice::first of each
   TileOrder order;
 };
@@ -69,8 +69,9 @@ struct HopperShared {
 };
 
 /// The producer, one thread: copies all tiles.
-template <class T, int dim>
-__device__ void produce(const HopperForward<T>& hopper, const HopperShared<T, dim>& shared, const HopperQueries& own) {
+template <class T, int dim, class Shape>
+__device__ void produce(const HopperForward<T, Shape>& hopper, const HopperShared<T, dim>& shared,
+                        const HopperQueries& own) {
   using Tile = HopperTile<dim>;
   const auto copy = [&](T* to, const TensorMap& map, Barrier* full, int rows, int head, int position) {
     barrier_arrive_expecting(full, tile_bytes<dim>(rows));
@@ -90,12 +91,12 @@ __device__ void produce(const HopperForward<T>& hopper, const HopperShared<T, di
 }
 
 /// A consumer warpgroup: computes the outputs of its 64 queries.
-template <class T, int dim>
-__device__ void consume(const HopperForward<T>& hopper, const HopperShared<T, dim>& shared, const HopperQueries& own,
-                        int warpgroup) {
+template <class T, int dim, class Shape>
+__device__ void consume(const HopperForward<T, Shape>& hopper, const HopperShared<T, dim>& shared,
+                        const HopperQueries& own, int warpgroup) {
   using Tile = HopperTile<dim>;
-  const ForwardOperands<T>& f = hopper.f;
-  const AttentionShape& shape = f.shape;
+  const ForwardOperands<T, Shape>& f = hopper.f;
+  const Shape& shape = f.shape;
   const int warp_row = warp_in_block() * 16, t = own.first + warp_row;
   const int first = own.first + 64 * warpgroup;
   const SeenKeys seen(shape, own.b, first, 64);  // for the entire warpgroup: all of its warps must agree
@@ -122,7 +123,7 @@ __device__ void consume(const HopperForward<T>& hopper, const HopperShared<T, di
     if (any) {
       if (key < seen.all_first || key + Tile::kKeys > seen.all_end) mask_scores(scores, rows.seen, key);
       scale_rows(out, rows.exponentiate(scores, scale_log2));
-      if (shape.dropout.active) drop(scores, shape.dropout, own.b, own.head, t, key);
+      if (Shape::kDrops && shape.dropout.active) drop(scores, shape, own.b, own.head, t, key);
     }
     barrier_wait(shared.values_full + stage, parity_of<Tile::kStages>(i));
     if (any) {  // out += P v
@@ -139,9 +140,9 @@ __device__ void consume(const HopperForward<T>& hopper, const HopperShared<T, di
                   factors.of[0], factors.of[1]);
 }
 
-template <class T, int dim>
+template <class T, int dim, class Shape>
 __global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
-    attend_hopper(const __grid_constant__ HopperForward<T> hopper) {
+    attend_hopper(const __grid_constant__ HopperForward<T, Shape> hopper) {
 #if MTL_HOPPER_CODE
   using Tile = HopperTile<dim>;
   const HopperShared<T, dim> shared;
@@ -150,11 +151,11 @@ __global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
   with_roles<Tile>(
       [&] {
         const HopperQueries own(hopper.f.shape, hopper.order, Tile::kQueries, Tile::kKeys);
-        if (lane() == 0) produce<T, dim>(hopper, shared, own);
+        if (lane() == 0) produce(hopper, shared, own);
       },
       [&](int warpgroup) {
         const HopperQueries own(hopper.f.shape, hopper.order, Tile::kQueries, Tile::kKeys);
-        consume<T, dim>(hopper, shared, own, warpgroup);
+        consume(hopper, shared, own, warpgroup);
       });
 #else
   __trap();  // compiled for another architecture; returning would leave the results unwritten
@@ -165,18 +166,20 @@ __global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
 
 void attention_forward_hopper(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
-  with_head_size<64, 128>(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
-    using Tile = HopperTile<dim>;
-    const HopperForward<T> hopper{.q_map = make_tensor_map(panel_map(in.qkv.q, Tile::kQueries)),
-                                  .k_map = make_tensor_map(panel_map(in.qkv.k, Tile::kKeys)),
-                                  .v_map = make_tensor_map(panel_map(in.qkv.v, Tile::kKeys)),
-                                  .f = {in, out, logsumexp},
-                                  .first_q = static_cast<int>(in.qkv.q.first),
-                                  .first_k = static_cast<int>(in.qkv.k.first),
-                                  .first_v = static_cast<int>(in.qkv.v.first),
-                                  .order = query_order(sizes, Tile::kQueries)};
-    launch(stream, attend_hopper<T, dim>, {hopper.order.blocks(), Tile::kThreads, Tile::kBytes}, hopper);
-  });
+  with_head_size<64, 128>(
+      in, sizes.dim,
+      [&]<class T, int dim, class Shape>(T, std::integral_constant<int, dim>, std::type_identity<Shape>) {
+        using Tile = HopperTile<dim>;
+        const HopperForward<T, Shape> hopper{.q_map = make_tensor_map(panel_map(in.qkv.q, Tile::kQueries)),
+                                             .k_map = make_tensor_map(panel_map(in.qkv.k, Tile::kKeys)),
+                                             .v_map = make_tensor_map(panel_map(in.qkv.v, Tile::kKeys)),
+                                             .f = {in, out, logsumexp},
+                                             .first_q = static_cast<int>(in.qkv.q.first),
+                                             .first_k = static_cast<int>(in.qkv.k.first),
+                                             .first_v = static_cast<int>(in.qkv.v.first),
+                                             .order = query_order(sizes, Tile::kQueries)};
+        launch(stream, attend_hopper<T, dim, Shape>, {hopper.order.blocks(), Tile::kThreads, Tile::kBytes}, hopper);
+      });
 }
 
 }  // namespace mtl::cuda

@@ -20,12 +20,12 @@ namespace mtl::cuda {
 namespace {
 
 /// A block owns two tiles of `kOwn` rows: queries and dout, or keys and values. A stage has two tiles of `rows` rows
-/// from the other two tensors, and QueryStatistics for `statistics` queries.
-template <int size, int rows, int statistics>
+/// from the other two tensors, and statistics of queries.
+template <int size, int rows, class OfQueries>
 struct HopperBackwardTile {
   static constexpr int dim = size, kConsumers = 2, kOwn = 64 * kConsumers, kRows = rows;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
-  using Statistics = QueryStatistics<statistics>;
+  using Statistics = OfQueries;
   // In elements. Gradients are staged separately, 64 columns at a time.
   static constexpr int kOwnTile = kOwn * dim, kTile = kRows * dim, kStaged = kOwn * kTileRow<kPanel>;
   static constexpr std::size_t kFixedBytes = kAtom + (2 * kOwnTile + kStaged) * 2 + sizeof(Barrier);
@@ -35,14 +35,14 @@ struct HopperBackwardTile {
   static_assert(kStages >= 2 && kBytes <= kSharedBytes);
 };
 template <int dim>
-using HopperDqTile = HopperBackwardTile<dim, dim == 64 ? 128 : 64, 1>;
-template <int dim>
-using HopperDkDvTile = HopperBackwardTile<dim, 64, 64>;
+using HopperDqTile = HopperBackwardTile<dim, dim == 64 ? 128 : 64, QueryStatistics<1>>;
+template <int dim, class Shape>
+using HopperDkDvTile = HopperBackwardTile<dim, 64, typename Shape::template Statistics<64>>;
 
-template <class T>
+template <class T, class Shape>
 struct HopperBackward {
   TensorMap q_map, k_map, v_map, dout_map;
-  TiledBackward<T> f;
+  TiledBackward<T, Shape> f;
   int first_q, first_k, first_v;  // HeadSlice::first of each
 
   HopperBackward(const TileOrder& order, int query_rows, int key_rows, const AttentionInput& in, const Qkv& grads,
@@ -115,8 +115,8 @@ __device__ void store_panels(const RowsOfHead<T>& to, int count, T* staged, cons
 }
 
 /// dq's producer, one thread: copies all tiles.
-template <class Tile, class T>
-__device__ void copy_keys(const HopperBackward<T>& hopper, const HopperBackwardShared<T, Tile>& shared,
+template <class Tile, class T, class Shape>
+__device__ void copy_keys(const HopperBackward<T, Shape>& hopper, const HopperBackwardShared<T, Tile>& shared,
                           const HopperQueries& own) {
   constexpr int dim = Tile::dim;
   barrier_arrive_expecting(shared.own_full, tile_bytes<dim>(2 * Tile::kOwn));
@@ -134,11 +134,11 @@ __device__ void copy_keys(const HopperBackward<T>& hopper, const HopperBackwardS
 }
 
 /// A consumer warpgroup: computes dq for its 64 queries.
-template <class Tile, class T>
-__device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, Tile>& shared, const HopperQueries& own,
-                       int warpgroup) {
+template <class Tile, class T, class Shape>
+__device__ void sum_dq(const TiledBackward<T, Shape>& f, const HopperBackwardShared<T, Tile>& shared,
+                       const HopperQueries& own, int warpgroup) {
   constexpr int dim = Tile::dim;
-  const AttentionShape& shape = f.shape;
+  const Shape& shape = f.shape;
   const int warp_row = warp_in_block() * 16, t = own.first + warp_row;
   const int first = own.first + 64 * warpgroup;
   const SeenKeys seen(shape, own.b, first, 64);  // for the entire warpgroup: all of its warps must agree
@@ -159,7 +159,7 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
       const bool masked = key < seen.all_first || key + Tile::kRows > seen.all_end;
       write_probabilities(scores, rows, shape.scale * kLog2E, key, masked);
       wgmma_end<0>(dp);
-      differentiate(scores, dp, rows, shape.dropout, own.b, own.head, t, key);
+      differentiate(scores, dp, rows, shape, own.b, own.head, t, key);
       AllOfA<Tile::kRows / 8> a;
       round_to_all_of_a<T>(a, scores);
       start_product_of_columns(dq, a, keys);
@@ -171,9 +171,9 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
                     dq, shape.scale);
 }
 
-template <class T, int dim>
+template <class T, int dim, class Shape>
 __global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
-    write_dq_hopper(const __grid_constant__ HopperBackward<T> hopper) {
+    write_dq_hopper(const __grid_constant__ HopperBackward<T, Shape> hopper) {
 #if MTL_HOPPER_CODE
   using Tile = HopperDqTile<dim>;
   const HopperBackwardShared<T, Tile> shared;
@@ -196,30 +196,40 @@ __global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
 /// A block's key tile, and the queries that may see it.
 struct HopperKeys : KeyTile {
   SeeingQueries queries;
-  template <class Tile, class T>
-  __device__ HopperKeys(Tile, const TiledBackward<T>& f, int* shared)
+  template <class Tile, class T, class Shape>
+  __device__ HopperKeys(Tile, const TiledBackward<T, Shape>& f, int* shared)
       : KeyTile(f, Tile::kOwn), queries(f.shape, first, Tile::kOwn) {
     if (f.shape.document_start != nullptr) exclude_later_documents(queries, f.shape, b, first + Tile::kOwn - 1, shared);
   }
 };
 
-/// Loads a query tile's statistics; called by an entire warp. Beyond the last query, logsumexp is infinite, so P is 0.
-template <class Statistics, class T>
-__device__ void load_statistics(Statistics& to, int rows, const TiledBackward<T>& f, int b, int head, int query) {
-  const AttentionShape& shape = f.shape;
+/// Loads a query tile's statistics; called by an entire warp. All loads are in flight together. Beyond the last query,
+/// logsumexp is infinite, so P is 0.
+template <int rows, class Statistics, class T, class Shape>
+__device__ void load_statistics(Statistics& to, const TiledBackward<T, Shape>& f, int b, int head, int query) {
+  const Shape& shape = f.shape;
   const std::int64_t first = (std::int64_t{b} * shape.groups * shape.heads + head) * shape.queries;
-  for (int i = lane(); i < rows; i += kWarp) {
-    const int t = query + i;
+  constexpr int kEach = rows / kWarp;
+  float logsumexp[kEach], delta[kEach];
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int t = query + k * kWarp + lane();
     const bool exists = t < shape.queries;
-    to.logsumexp[i] = exists ? f.logsumexp[first + t] : INFINITY;
-    to.delta[i] = exists ? f.delta[first + t] : 0;
-    to.first_key[i] = exists ? shape.visible(b, t).first : kNoKey;
+    logsumexp[k] = exists ? f.logsumexp[first + t] : INFINITY;
+    delta[k] = exists ? f.delta[first + t] : 0;
+  }
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) see_query(to, shape, k * kWarp + lane(), b, query + k * kWarp + lane());
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    to.logsumexp[k * kWarp + lane()] = logsumexp[k];
+    to.delta[k * kWarp + lane()] = delta[k];
   }
 }
 
 /// The producer for dk and dv, one warp: copies all tiles and their statistics.
-template <class Tile, class T>
-__device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwardShared<T, Tile>& shared,
+template <class Tile, class T, class Shape>
+__device__ void copy_queries(const HopperBackward<T, Shape>& hopper, const HopperBackwardShared<T, Tile>& shared,
                              const HopperKeys& own) {
   constexpr int dim = Tile::dim;
   if (lane() == 0) {
@@ -237,7 +247,7 @@ __device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwa
         copy_tile<dim>(shared.tile(stage, 0), hopper.q_map, full, Tile::kRows, hopper.first_q + h, own.g, query, own.b);
         copy_tile<dim>(shared.tile(stage, 1), hopper.dout_map, full, Tile::kRows, h, own.g, query, own.b);
       }
-      load_statistics(shared.statistics[stage], Tile::kRows, hopper.f, own.b, own.g * hopper.f.shape.heads + h, query);
+      load_statistics<Tile::kRows>(shared.statistics[stage], hopper.f, own.b, own.g * hopper.f.shape.heads + h, query);
       __syncwarp();
       if (lane() == 0) barrier_arrive(full);
     }
@@ -255,17 +265,28 @@ struct TileOverlap {
       sees_some |= statistics.first_key[i] < key + 64;
       misses_some |= statistics.first_key[i] > key;
     }
-    any = __any_sync(kAllLanes, sees_some) && key < shape.keys && query + Tile::kRows > key;
-    masked = __any_sync(kAllLanes, misses_some) || key + 63 > query;
+    any = __any_sync(kAllLanes, sees_some) && key < shape.keys && statistics.end_key(Tile::kRows - 1, query) > key;
+    masked = __any_sync(kAllLanes, misses_some) || statistics.end_key(0, query) < key + 64;
   }
 };
 
+/// Changes no probability, which ptxas does not know. Otherwise it rounds P while dS is computed and, for heads of 128
+/// elements, has too few registers to keep two wgmmas in flight.
+template <int n>
+__device__ void renew(Sums<n>& probabilities) {
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) probabilities.v[j][i] = fmaxf(probabilities.v[j][i], 0);
+  }
+}
+
 /// A consumer warpgroup: computes dk and dv for its 64 keys.
-template <class Tile, class T>
-__device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<T, Tile>& shared, const HopperKeys& own,
-                          int warpgroup) {
+template <class Tile, class T, class Shape>
+__device__ void sum_dk_dv(const TiledBackward<T, Shape>& f, const HopperBackwardShared<T, Tile>& shared,
+                          const HopperKeys& own, int warpgroup) {
   constexpr int dim = Tile::dim;
-  const AttentionShape& shape = f.shape;
+  const Shape& shape = f.shape;
   const int warp_row = warp_in_block() * 16, own_key = own.first + warp_row;
   const T *keys = shared.own(0) + 64 * warpgroup * kPanel, *values = shared.own(1) + 64 * warpgroup * kPanel;
   Sums<dim / 8> dk, dv;
@@ -287,8 +308,9 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
         write_probabilities_transposed(scores, statistics, shape.scale * kLog2E);
         wgmma_end<0>(dp);
         const int head = own.g * shape.heads + h;
-        if (shape.dropout.active) drop_transposed(scores, dp, shape.dropout, own.b, head, query, own_key);
-        differentiate_transposed(scores, dp, statistics, shape.dropout.scale);
+        if (Shape::kDrops && shape.dropout.active) drop_transposed(scores, dp, shape, own.b, head, query, own_key);
+        differentiate_transposed(scores, dp, statistics, shape);
+        if constexpr (dim > kPanel && !Shape::kDrops) renew(scores);
         AllOfA<Tile::kRows / 8> of_probabilities, of_dscores;
         round_to_all_of_a<T>(of_probabilities, scores);
         start_product_of_columns(dv, of_probabilities, douts);
@@ -307,11 +329,11 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
   store_panels<dim>(f.dv.rows(own.b, own.g, 0, own_key), count, staged, dv, 1);
 }
 
-template <class T, int dim>
-__global__ void __launch_bounds__(HopperDkDvTile<dim>::kThreads, 1)
-    write_dk_dv_hopper(const __grid_constant__ HopperBackward<T> hopper) {
+template <class T, int dim, class Shape>
+__global__ void __launch_bounds__(HopperDkDvTile<dim, Shape>::kThreads, 1)
+    write_dk_dv_hopper(const __grid_constant__ HopperBackward<T, Shape> hopper) {
 #if MTL_HOPPER_CODE
-  using Tile = HopperDkDvTile<dim>;
+  using Tile = HopperDkDvTile<dim, Shape>;
   const HopperBackwardShared<T, Tile> shared;
   if (threadIdx.x == 0) shared.init(2);  // one arrival for the copies, one for the statistics
   __syncthreads();
@@ -328,16 +350,19 @@ __global__ void __launch_bounds__(HopperDkDvTile<dim>::kThreads, 1)
 void attention_backward_hopper(Stream& stream, const BackwardWork& work, const Qkv& grads, Tensor dout, Tensor out,
                                Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
-  with_head_size<64, 128>(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
-    using ForDq = HopperDqTile<dim>;
-    using ForKeys = HopperDkDvTile<dim>;
-    const HopperBackward<T> dq(query_order(sizes, ForDq::kOwn), ForDq::kOwn, ForDq::kRows, in, grads, dout, out,
-                               logsumexp, work);
-    const HopperBackward<T> keys(key_order(sizes, ForKeys::kOwn), ForKeys::kRows, ForKeys::kOwn, in, grads, dout, out,
-                                 logsumexp, work);
-    launch(stream, write_dq_hopper<T, dim>, {dq.f.order.blocks(), ForDq::kThreads, ForDq::kBytes}, dq);
-    launch(stream, write_dk_dv_hopper<T, dim>, {keys.f.order.blocks(), ForKeys::kThreads, ForKeys::kBytes}, keys);
-  });
+  with_head_size<64, 128>(
+      in, sizes.dim,
+      [&]<class T, int dim, class Shape>(T, std::integral_constant<int, dim>, std::type_identity<Shape>) {
+        using ForDq = HopperDqTile<dim>;
+        using ForKeys = HopperDkDvTile<dim, Shape>;
+        const HopperBackward<T, Shape> dq(query_order(sizes, ForDq::kOwn), ForDq::kOwn, ForDq::kRows, in, grads, dout,
+                                          out, logsumexp, work);
+        const HopperBackward<T, Shape> keys(key_order(sizes, ForKeys::kOwn), ForKeys::kRows, ForKeys::kOwn, in, grads,
+                                            dout, out, logsumexp, work);
+        launch(stream, write_dq_hopper<T, dim, Shape>, {dq.f.order.blocks(), ForDq::kThreads, ForDq::kBytes}, dq);
+        launch(stream, write_dk_dv_hopper<T, dim, Shape>, {keys.f.order.blocks(), ForKeys::kThreads, ForKeys::kBytes},
+               keys);
+      });
   attention_add_parts(stream, work, grads, in);
 }
 

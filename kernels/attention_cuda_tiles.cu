@@ -19,8 +19,8 @@ struct ForwardTile {
   static_assert(kQueries * kTileRow<dim> <= kStage && 2 * (kBytes + 1024) <= 164 << 10);
 };
 
-template <class T>
-struct TiledForward : ForwardOperands<T> {
+template <class T, class Shape>
+struct TiledForward : ForwardOperands<T, Shape> {
   TileOrder order;
 };
 
@@ -70,12 +70,12 @@ __device__ void add_values(QueryPart<dim> (&part)[parts], const Sums<n> (&scores
   }
 }
 
-template <class T, int dim>
+template <class T, int dim, class Shape>
 __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
-    attend_tiles(const __grid_constant__ TiledForward<T> f) {
+    attend_tiles(const __grid_constant__ TiledForward<T, Shape> f) {
   using Tile = ForwardTile<dim>;
   constexpr int kParts = Tile::kParts;
-  const AttentionShape& shape = f.shape;
+  const Shape& shape = f.shape;
   const auto [b, g, h, head, first_query] = QueryTile(shape, f.order, Tile::kQueries);
   const int warp_row = warp_in_block() * 16 * kParts;
   T *stages = shared_memory<T>(), *queries = stages + Tile::kStage;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
     for (int p = 0; p < kParts; ++p) {
       if (masked) mask_scores(scores[p], part[p].rows.seen, key);
       scale_rows(part[p].out, part[p].rows.exponentiate(scores[p], scale_log2));
-      if (shape.dropout.active) drop(scores[p], shape.dropout, b, head, first_query + warp_row + 16 * p, key);
+      if (Shape::kDrops && shape.dropout.active) drop(scores[p], shape, b, head, first_query + warp_row + 16 * p, key);
     }
     add_values<T>(part, scores, values);
   }
@@ -138,10 +138,10 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
 
 void attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
-  with_tiles(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
+  with_tiles(in, [&]<class T, int dim, class Shape>(T, std::integral_constant<int, dim>, std::type_identity<Shape>) {
     using Tile = ForwardTile<dim>;
-    const TiledForward<T> f{{in, out, logsumexp}, query_order(sizes, Tile::kQueries)};
-    launch(stream, attend_tiles<T, dim>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
+    const TiledForward<T, Shape> f{{in, out, logsumexp}, query_order(sizes, Tile::kQueries)};
+    launch(stream, attend_tiles<T, dim, Shape>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
   });
 }
 

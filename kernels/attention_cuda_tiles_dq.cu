@@ -17,11 +17,11 @@ struct DqTile {
   static_assert(kBytes <= 99 << 10);
 };
 
-template <class T, int dim>
+template <class T, int dim, class Shape>
 __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
-    write_dq_tiles(const __grid_constant__ TiledBackward<T> f) {
+    write_dq_tiles(const __grid_constant__ TiledBackward<T, Shape> f) {
   using Tile = DqTile<dim>;
-  const AttentionShape& shape = f.shape;
+  const Shape& shape = f.shape;
   const auto [b, g, h, head, first_query] = QueryTile(shape, f.order, Tile::kQueries);
   const int warp_row = warp_in_block() * 16, t = first_query + warp_row;
   T *queries = shared_memory<T>(), *douts = queries + Tile::kOwnTile, *stages = douts + Tile::kOwnTile;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
     multiply_rows<T, dim>(dp, douts, warp_row, values);      // dP = dout v^T
     const bool masked = key < warp_sees.all_first || key + Tile::kKeys > warp_sees.all_end;
     write_probabilities(scores, rows, shape.scale * kLog2E, key, masked);
-    differentiate(scores, dp, rows, shape.dropout, b, head, t, key);
+    differentiate(scores, dp, rows, shape, b, head, t, key);
     add_products<T, dim>(dq, scores, tile);
   }
   cp_async_wait<0>();  // in case no key is seen
@@ -64,10 +64,10 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
 
 void attention_dq_tiles(Stream& stream, const BackwardWork& work, const Qkv& grads, Tensor dout, Tensor out,
                         Tensor logsumexp, const AttentionInput& in) {
-  with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
+  with_tiles(in, [&]<class T, int dim, class Shape>(T, std::integral_constant<int, dim>, std::type_identity<Shape>) {
     using Tile = DqTile<dim>;
-    const TiledBackward<T> f(in, grads, dout, out, logsumexp, work, query_order(in.sizes(), Tile::kQueries));
-    launch(stream, write_dq_tiles<T, dim>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
+    const TiledBackward<T, Shape> f(in, grads, dout, out, logsumexp, work, query_order(in.sizes(), Tile::kQueries));
+    launch(stream, write_dq_tiles<T, dim, Shape>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
   });
 }
 

@@ -96,7 +96,8 @@ struct KeyRange {
   int first, end;
 };
 
-/// A call's sizes, masks and dropout: all arguments that do not depend on the dtype.
+/// A call's sizes, masks and dropout: all arguments that do not depend on the dtype. Queries and keys may be parts of
+/// sequences; UndividedShape is for those that are not.
 struct AttentionShape {
   int batch, queries, keys, groups, heads, dim;  // heads: per group
   std::int64_t first_row, window;
@@ -130,9 +131,12 @@ struct AttentionShape {
     if (window > 0 && own - window + 1 > first) first = own - window + 1;
     return {key_from(first), key_from(own + 1)};
   }
-  /// Returns the first key that is not before `position`.
+  /// Return the first key and the first query that are not before `position`.
   __device__ int key_from(std::int64_t position) const {
     return static_cast<int>(key_part.rows_before(position, keys));
+  }
+  __device__ int query_from(std::int64_t position) const {
+    return static_cast<int>(part.rows_before(position - first_row, queries));
   }
   /// Return the positions of a query, without `past`, and of a key.
   __device__ int position(int t) const { return static_cast<int>(first_row + part.position(t, queries)); }
@@ -145,10 +149,33 @@ struct AttentionShape {
   constexpr std::int64_t rows() const { return std::int64_t{batch} * groups * heads * queries; }
 };
 
+/// A call without `past` whose queries and keys are not parts of sequences: positions are row numbers, which need no 64
+/// bits and no chunks. The members hide those of AttentionShape.
+struct UndividedShape : AttentionShape {
+  int first_query, reach;  // the position of query 0; to how many keys a query attends at most
+
+  explicit UndividedShape(const AttentionInput& in)
+      : AttentionShape(in),
+        first_query(static_cast<int>(first_row)),
+        reach(window > 0 && window < keys ? static_cast<int>(window) : keys) {}
+  __device__ KeyRange visible(int b, int t) const {
+    const int end = first_query + t + 1;
+    int first = document_start == nullptr ? 0 : document_start[std::int64_t{b} * queries + t];
+    first = first > end - reach ? first : end - reach;
+    return {first < 0 ? 0 : first < keys ? first : keys, end < keys ? end : keys};
+  }
+  __device__ int query_from(std::int64_t position) const {
+    const std::int64_t query = position - first_query;
+    return query < 0 ? 0 : query < queries ? static_cast<int>(query) : queries;
+  }
+  __device__ int position(int t) const { return first_query + t; }
+  __device__ int key_position(int s) const { return s; }
+};
+
 /// The forward pass's arguments.
-template <class T>
+template <class T, class Shape = AttentionShape>
 struct ForwardOperands {
-  AttentionShape shape;
+  Shape shape;
   Heads<T> q, k, v, out;
   float* logsumexp;  // null if absent
 
@@ -162,9 +189,9 @@ struct ForwardOperands {
 };
 
 /// The backward pass's arguments.
-template <class T>
+template <class T, class Shape = AttentionShape>
 struct BackwardOperands {
-  AttentionShape shape;
+  Shape shape;
   Heads<T> q, k, v, out, dout, dq, dk, dv;
   const float* logsumexp;
   float* delta;  // rowsum(dout * out), laid out like logsumexp; the dq kernel writes it, the dk and dv kernel reads it

@@ -30,12 +30,23 @@ __device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key)
   }
 }
 
+/// Return which of dropout's tiles (16 queries, 32 keys) contain a query and a key.
+template <class Shape>
+__device__ int row_tile_of(const Shape& shape, int query) {
+  return static_cast<int>(static_cast<unsigned>(shape.position(query)) / 16);
+}
+template <class Shape>
+__device__ int column_tile_of(const Shape& shape, int key) {
+  return static_cast<int>(static_cast<unsigned>(shape.key_position(key)) / 32);
+}
+
 /// Zeroes dropped probabilities. The tile starts at query `row` and key `column`.
-template <int n>
-__device__ void drop(Sums<n>& scores, const ProbabilityDropout& dropout, int b, int head, int row, int column) {
+template <int n, class Shape>
+__device__ void drop(Sums<n>& scores, const Shape& shape, int b, int head, int row, int column) {
+  const ProbabilityDropout& dropout = shape.dropout;
 #pragma unroll
   for (int j = 0; j < n; j += 4) {
-    const auto words = dropout.draw(b, head, row / 16, column / 32 + j / 4, lane());
+    const auto words = dropout.draw(b, head, row_tile_of(shape, row), column_tile_of(shape, column + 8 * j), lane());
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
 #pragma unroll
@@ -61,7 +72,8 @@ struct SoftmaxRows {
   KeyRange seen[2];
 
   /// Sets the keys that the warp's queries [t, t + 16) see in sequence `b`.
-  __device__ void see(const AttentionShape& shape, int b, int t) {
+  template <class Shape>
+  __device__ void see(const Shape& shape, int b, int t) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = t + lane() / 4 + 8 * half;

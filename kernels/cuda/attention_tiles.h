@@ -3,6 +3,9 @@
 // 16, the 8 rows that ldmatrix reads at the same time are then in different banks.
 #pragma once
 
+#include <climits>
+#include <type_traits>
+
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/pack.h"
@@ -12,6 +15,50 @@
 namespace mtl::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
+
+/// The statistics and visible keys of a tile of queries.
+template <int count>
+struct QueryStatistics {
+  float logsumexp[count], delta[count];
+  int first_key[count];  // that the query sees; kNoKey for a query past the end
+
+  __device__ void see(int i, KeyRange keys) { first_key[i] = keys.first; }
+  /// Returns the end of the keys that query i sees, in a tile that starts at `query`. It ascends with i.
+  __device__ int end_key(int i, int query) const { return query + i + 1; }
+};
+inline constexpr int kNoKey = INT_MAX;
+/// For parts of sequences, where the end is more work than a sum.
+template <int count>
+struct PartStatistics : QueryStatistics<count> {
+  int end[count];
+
+  __device__ void see(int i, KeyRange keys) {
+    this->first_key[i] = keys.first;
+    end[i] = keys.end;
+  }
+  __device__ int end_key(int i, int) const { return end[i]; }
+};
+
+/// The shape of a call, for which kernels on tensor cores are compiled: whole sequences do not pay for parts of them,
+/// nor calls without dropout for dropout. Kernels with `drops` check whether it is active.
+template <bool any_positions, bool drops>
+struct TiledShape : std::conditional_t<any_positions, AttentionShape, UndividedShape> {
+  using Base = std::conditional_t<any_positions, AttentionShape, UndividedShape>;
+  using Base::Base;
+  static constexpr bool kDrops = drops;
+  template <int count>
+  using Statistics = std::conditional_t<any_positions, PartStatistics<count>, QueryStatistics<count>>;
+};
+/// Calls body(std::type_identity<TiledShape<...>>()) with the shape for this call.
+template <class Body>
+void with_tiled_shape(const AttentionInput& in, const Body& body) {
+  if (!in.rows.part.is_whole() || !in.key_part.is_whole() || in.past.exists())
+    body(std::type_identity<TiledShape<true, true>>());
+  else if (in.dropout.active())
+    body(std::type_identity<TiledShape<false, true>>());
+  else
+    body(std::type_identity<TiledShape<false, false>>());
+}
 
 /// A tile's row stride, in elements.
 template <int dim>
@@ -128,7 +175,8 @@ __device__ void store_sums(const RowsOfHead<T>& to, int count, T* staged, const 
 /// whole warp must call the constructor.
 struct SeenKeys {
   int lowest, highest, all_first, all_end;
-  __device__ SeenKeys(const AttentionShape& shape, int b, int begin, int count) {
+  template <class Shape>
+  __device__ SeenKeys(const Shape& shape, int b, int begin, int count) {
     const auto query = [&](int t) { return t < shape.queries ? t : shape.queries - 1; };
     const KeyRange first = shape.visible(b, query(begin)), last = shape.visible(b, query(begin + count - 1));
     lowest = first.first;
@@ -159,22 +207,24 @@ struct QueryTile {
   }
 };
 
-/// Calls body(T(), std::integral_constant<int, D>()) for a 16-bit dtype and one of the sizes `dims`. Throws for other
-/// sizes.
+/// Calls body(T(), std::integral_constant<int, D>(), std::type_identity<TiledShape<...>>()) for a 16-bit dtype, one of
+/// the sizes `dims`, and the call's shape. Throws for other sizes.
 template <int... dims, class Body>
-void with_head_size(DType dtype, std::int64_t dim, const Body& body) {
+void with_head_size(const AttentionInput& in, std::int64_t dim, const Body& body) {
+  const auto with_shape = [&](auto t, auto size) { with_tiled_shape(in, [&](auto shape) { body(t, size, shape); }); };
   const auto with_dim = [&](auto t) {
-    const bool is_known = ((dim == dims && (body(t, std::integral_constant<int, dims>()), true)) || ...);
+    const bool is_known = ((dim == dims && (with_shape(t, std::integral_constant<int, dims>()), true)) || ...);
     if (!is_known) fail(Exit::failure, "attention: no tensor-core kernel for heads of ", dim, " elements");
   };
-  if (dtype == DType::bf16) return with_dim(Bf16());
+  if (in.qkv.q.tensor.dtype() == DType::bf16) return with_dim(Bf16());
   with_dim(Half());
 }
 /// with_head_size() for AttentionVariant::tiles: D is the smallest tile's with at least `dim` columns.
 template <class Body>
-void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
+void with_tiles(const AttentionInput& in, const Body& body) {
+  const std::int64_t dim = in.sizes().dim;
   const std::int64_t columns = dim <= 64 ? 64 : dim <= 80 ? 80 : dim <= 96 ? 96 : dim <= 128 ? 128 : dim;
-  with_head_size<64, 80, 96, 128>(dtype, columns, body);
+  with_head_size<64, 80, 96, 128>(in, columns, body);
 }
 
 }  // namespace mtl::cuda
