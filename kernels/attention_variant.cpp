@@ -22,15 +22,17 @@ bool has_tiles(const Tensor& heads) {
   return size_of(heads.dtype()) == 2 && has_tiles(heads.size(-1)) &&
          reinterpret_cast<std::uintptr_t>(heads.raw()) % 16 == 0;
 }
-/// Tiles need positions that follow each other, as do those of whole sequences and a cache's.
-bool has_parts(const AttentionInput& in) { return !in.rows.part.is_whole() || !in.key_part.is_whole(); }
+/// True if dropout's tiles do not cross the border between the two chunks of a part.
+bool has_whole_dropout_tiles(const SequencePart& part, const HeadSlice& rows) {
+  return part.is_whole() || rows.tensor.size(1) % (2 * kDropoutTile) == 0;
+}
 bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv.k.tensor) && has_tiles(qkv.v.tensor); }
 
-/// Needs whole sequences, because TMA copies tiles up to the ends of the tensors and must not read positions that
-/// have never been written.
+/// Needs whole sequences or parts, because TMA copies tiles up to the ends of the tensors and must not read positions
+/// that have never been written.
 bool has_hopper(const AttentionInput& in) {
   const std::int64_t dim = in.sizes().dim;
-  return (dim == 64 || dim == 128) && in.is_whole();
+  return (dim == 64 || dim == 128) && in.covers_sequences();
 }
 
 std::string key_of(const char* direction, const AttentionInput& in) {
@@ -134,7 +136,10 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
   return variants;
 }
 
-bool attention_suits_tiles(const AttentionInput& in) { return has_tiles(in.qkv) && !has_parts(in); }
+bool attention_suits_tiles(const AttentionInput& in) {
+  return has_tiles(in.qkv) && (!in.dropout.active() || (has_whole_dropout_tiles(in.rows.part, in.qkv.q) &&
+                                                        has_whole_dropout_tiles(in.key_part, in.qkv.k)));
+}
 
 bool attention_suits_cudnn(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
@@ -150,15 +155,17 @@ std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp) 
   return kCudnnWorkspace + rows * sizeof(float);
 }
 
-std::string scalar_attention_warning(DType dtype, std::int64_t dim, bool of_parts) {
+std::string scalar_attention_warning(DType dtype, std::int64_t dim, std::int64_t dropout_chunk) {
   if (size_of(dtype) != 2) return {};
-  if (of_parts)
-    return "attention runs on a scalar kernel, many times slower than tensor cores, whose kernels do not support parts "
-           "of "
-           "sequences; leave out --context-parallel-size if the run fits without it";
-  if (has_tiles(dim)) return {};
-  return cat("attention runs on a scalar kernel, many times slower than tensor cores, because heads have ", dim,
-             " elements; in ", name_of(dtype), ", tensor cores need a head size that is a multiple of 8, up to 128");
+  const std::string begin = "attention runs on a scalar kernel, many times slower than tensor cores, because ";
+  if (!has_tiles(dim))
+    return cat(begin, "heads have ", dim, " elements; in ", name_of(dtype),
+               ", tensor cores need a head size that is a multiple of 8, up to 128");
+  if (dropout_chunk % kDropoutTile == 0) return {};
+  return cat(begin, "context parallelism cuts sequences into chunks of ", dropout_chunk,
+             " positions; with dropout, tensor cores need multiples of ", kDropoutTile,
+             ": choose a --seq-length that is a multiple of ", 2 * kDropoutTile,
+             " times --context-parallel-size, or --attention-dropout 0");
 }
 
 std::string attention_forward_key(const AttentionInput& in) { return key_of("forward", in); }

@@ -37,7 +37,7 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
                                                         std::vector<AttentionVariant> variants);
 
 /// True if `tiles` supports q, k and v: 16 bits, 16-byte aligned, and a head size that is a multiple of 8, at most 128.
-/// The queries and keys must not be parts of sequences (SequencePart).
+/// Of parts of sequences (SequencePart) with dropout, the chunks must be multiples of kDropoutTile.
 bool attention_suits_tiles(const AttentionInput& in);
 
 /// True if cuDNN can compute the call: sequences are whole and have at least two positions; `tiles` supports the
@@ -50,9 +50,13 @@ inline constexpr std::int64_t kCudnnWorkspace = 4096;
 /// Returns the size in bytes of the workspace and of a logsumexp that the caller does not want.
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp);
 
-/// Returns a warning if heads have 16-bit elements but a size that only `simple` supports on a GPU, or sequences are
-/// divided into parts, which only `simple` supports; or "".
-std::string scalar_attention_warning(DType dtype, std::int64_t dim, bool of_parts = false);
+/// How many keys a tile of dropout's random numbers has. Tensor cores compute whole tiles, which must not cross the
+/// border between a part's chunks.
+inline constexpr std::int64_t kDropoutTile = 32;
+
+/// Returns a warning if heads have 16-bit elements but a size that only `simple` supports on a GPU, or if parts of
+/// sequences have dropout and chunks of `dropout_chunk` positions (otherwise 0), which only `simple` supports; or "".
+std::string scalar_attention_warning(DType dtype, std::int64_t dim, std::int64_t dropout_chunk = 0);
 
 /// Return the key of a call in the choices of the stream. The key consists of the properties on which the time of the
 /// call depends.

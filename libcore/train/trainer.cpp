@@ -91,8 +91,9 @@ void Trainer::prepare() {
   if (!saver_.has_directory() && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   if (shape.device == Device::cuda && is_rank_zero()) {
     console_.info(steps_.graphs_text());
+    const bool drops_in_parts = !shape.part().is_whole() && options_.dropout().attention > 0;
     const std::string warning = scalar_attention_warning(shape.precision.compute, steps_.config().head_dim,
-                                                         shape.layout.size(Axis::context) > 1);
+                                                         drops_in_parts ? shape.rows_per_sequence() / 2 : 0);
     if (!warning.empty() && steps_.stream().attention_backend() != AttentionBackend::unfused) console_.warn(warning);
   }
   report_.emplace(options_, steps_, run_, console_, is_rank_zero() ? saver_.run_id() : "", data_.identity());

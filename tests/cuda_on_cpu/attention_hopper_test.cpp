@@ -7,7 +7,7 @@
 #include "kernels/cuda/hopper_layout.h"
 #include "kernels/cuda/tile_order.h"
 #include "tests/cuda_on_cpu/kernels/cuda/capability.h"
-#include "tests/kernels/attention_reference.h"
+#include "tests/kernels/attention_part.h"
 
 using namespace mtl;
 using namespace mtl::cuda;
@@ -153,6 +153,67 @@ TEST_CASE("attention hopper: blocks that sum dk and dv over all heads of their g
                             problem.logsumexp, problem.input());
   const AttentionReference expected = attention_reference(problem);
   CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(DType::bf16, kTolerance.reduction));
+}
+
+TEST_CASE("attention hopper: parts with all keys or with those of a part equal the tiles of mma.sync") {
+  // Chunks of 64, 24 and 40: whole tiles, a border within a tile, and parts of which some see no key of others.
+  const std::pair<AttentionCase, int> cases[] = {
+      {AttentionCase{1, 256, 1, 2, 64}.with_dropout(0.2f), 2},
+      {AttentionCase{2, 144, 1, 1, 64}.with_documents().with_window(50), 3},
+      {AttentionCase{1, 160, 1, 2, 128}, 2},
+      {AttentionCase{1, 256, 1, 1, 128}.with_dropout(0.2f).with_documents(), 4},
+  };
+  const auto difference = [](const Owned& expected, const Owned& actual) {
+    const auto on_host = [](const Owned& memory) { return Tensor(memory.host<Bf16>(), DType::bf16, memory.shape()); };
+    return difference_of(on_host(expected), on_host(actual));
+  };
+  for (const auto& [shape, parts] : cases) {
+    CAPTURE(shape.length);
+    CAPTURE(shape.dim);
+    const AttentionProblem whole(shape.in_dtype(DType::bf16));
+    std::vector<AttentionPart> all;
+    for (int index = 0; index < parts; ++index) all.emplace_back(whole, SequencePart{index, parts});
+    for (int own = 0; own < parts; ++own) {
+      for (int owner = -1; owner < parts; ++owner) {  // -1: all keys
+        CAPTURE(own);
+        CAPTURE(owner);
+        const AttentionPart& part = all[own];
+        const Owned& from = owner < 0 ? whole.qkv : all[owner].qkv;
+        const Qkv keys = unpack_qkv(from);
+        const AttentionInput in =
+            part.input(whole, keys.k, keys.v, owner < 0 ? SequencePart{} : SequencePart{owner, parts});
+        REQUIRE(attention_suits_tiles(in));
+        Stream stream(Device::cuda);
+        const Owned out(DType::bf16, part.out.shape()), logsumexp(part.logsumexp.shape());
+        attention_forward_tiles(stream, part.out, part.logsumexp, in);
+        attention_forward_hopper(stream, out, logsumexp, in);
+        CHECK(difference(part.out, out) == "");
+        for (std::int64_t i = 0; i < logsumexp.numel(); ++i) {
+          const float expected = part.logsumexp[i], actual = logsumexp[i];
+          CHECK((expected == actual || std::abs(expected - actual) < 1e-4f));  // both may be -inf
+        }
+        // Backward needs the logsumexp of all keys.
+        const Qkv every = unpack_qkv(whole.qkv);
+        attention_forward_tiles(stream, part.out, part.logsumexp, part.input(whole, every.k, every.v, {}));
+        const auto gradients = [&](auto backward) {
+          std::vector<Owned> grads;
+          grads.emplace_back(DType::bf16, part.dq.shape());
+          grads.emplace_back(DType::bf16, Shape{shape.batch, from.shape()[1], shape.groups, 2, shape.dim});
+          const Owned memory({static_cast<std::int64_t>(attention_backward_work(stream, in)) / 4});
+          backward(BackwardWork(memory, in), Qkv{{grads[0], 0, shape.heads}, {grads[1], 0, 1}, {grads[1], 1, 1}});
+          return grads;
+        };
+        const auto expected = gradients([&](const BackwardWork& work, const Qkv& grads) {
+          attention_dq_tiles(stream, work, grads, part.dout, part.out, part.logsumexp, in);
+          attention_dk_dv_tiles(stream, work, grads, part.dout, part.out, part.logsumexp, in);
+        });
+        const auto actual = gradients([&](const BackwardWork& work, const Qkv& grads) {
+          attention_backward_hopper(stream, work, grads, part.dout, part.out, part.logsumexp, in);
+        });
+        for (int i = 0; i < 2; ++i) CHECK(difference(expected[i], actual[i]) == "");
+      }
+    }
+  }
 }
 
 TEST_CASE("attention hopper: forward and backward choose between tiles and hopper, each at its first call") {

@@ -6,71 +6,14 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "tests/kernels/attention_reference.h"
+#include "tests/kernels/attention_part.h"
 
 using namespace mtl;
 using namespace mtl::test;
 
 namespace {
 
-/// A part of a problem's sequences, with results of its own.
-struct Part {
-  Part(const AttentionProblem& p, SequencePart which)
-      : c(p.shape),
-        part(which),
-        rows(c.length / which.parts),
-        qkv(c.dtype, {c.batch, rows, c.groups, c.heads + 2, c.dim}),
-        dout(c.dtype, {c.batch, rows, c.all_heads(), c.dim}),
-        out(c.dtype, dout.shape()),
-        dq(c.dtype, {c.batch, rows, c.groups, c.heads, c.dim}),
-        logsumexp({c.batch, c.all_heads(), rows}),
-        document_start(DType::i32, {c.batch, rows}) {
-    each_row([&](std::int64_t b, std::int64_t t, std::int64_t position) {
-      const std::int64_t from = b * c.length + position, to = b * rows + t;
-      copy_elements(p.qkv, from * c.row(), c.row(), qkv, to * c.row());
-      copy_elements(p.dout, from * out_row(), out_row(), dout, to * out_row());
-      document_start.host<std::int32_t>()[to] = p.start()[from];
-    });
-  }
-  std::int64_t out_row() const { return c.all_heads() * c.dim; }
-  template <class Body>
-  void each_row(const Body& body) const {
-    for (std::int64_t b = 0; b < c.batch; ++b)
-      for (std::int64_t t = 0; t < rows; ++t) body(b, t, part.position(t, rows));
-  }
-  /// The part's queries with these keys and values.
-  AttentionInput input(const AttentionProblem& p, const HeadSlice& k, const HeadSlice& v, SequencePart keys) const {
-    AttentionInput in = p.input();
-    in.qkv = {unpack_qkv(qkv).q, k, v};
-    in.key_part = keys;
-    in.rows.rows_per_sequence = rows;
-    in.rows.part = part;
-    if (c.documents) in.document_start = document_start;
-    return in;
-  }
-  /// Returns the part's elements of a result (batch, length, inner).
-  Doubles part_of(const Doubles& whole, std::int64_t inner) const {
-    Doubles out_rows;
-    each_row([&](std::int64_t b, std::int64_t, std::int64_t position) {
-      const auto begin = whole.begin() + (b * c.length + position) * inner;
-      out_rows.insert(out_rows.end(), begin, begin + inner);
-    });
-    return out_rows;
-  }
-  /// Returns the part's elements of logsumexp (batch, heads, length).
-  Doubles logsumexp_of(const Doubles& whole) const {
-    Doubles of_part;
-    for (std::int64_t i = 0; i < c.batch * c.all_heads(); ++i)
-      for (std::int64_t t = 0; t < rows; ++t)
-        of_part.push_back(whole[static_cast<std::size_t>(i * c.length + part.position(t, rows))]);
-    return of_part;
-  }
-
-  AttentionCase c;
-  SequencePart part;
-  std::int64_t rows;
-  Owned qkv, dout, out, dq, logsumexp, document_start;
-};
+using Part = AttentionPart;
 
 /// Returns elements [first, first + count) of each row of `width`.
 Doubles columns_of(const Doubles& rows, std::int64_t width, std::int64_t first, std::int64_t count) {
@@ -102,6 +45,9 @@ const PartCase kPartCases[] = {{AttentionCase{2, 8, 1, 1, 4}, 2},
                                {AttentionCase{1, 444, 1, 3, 32}.with_window(70).with_dropout(0.1f), 2},
                                {AttentionCase{1, 390, 2, 1, 16}.with_documents().with_window(130), 5},
                                {AttentionCase{1, 256, 1, 2, 64}.with_dropout(0.1f), 4},
+                               {AttentionCase{1, 144, 1, 2, 64}.with_documents().with_window(50), 3},
+                               {AttentionCase{2, 320, 1, 2, 80}.with_dropout(0.2f), 5},
+                               {AttentionCase{1, 160, 2, 1, 128}, 2},
                                {AttentionCase{1, 60, 1, 1, 8}.with_window(3), 3}};
 
 }  // namespace
@@ -157,7 +103,7 @@ TEST_CASE(
                            part.out, part.logsumexp, in);
         const double elementwise = rounding_of(dtype, kTolerance.elementwise);
         CHECK(relative_rms(part.out, part.part_of(expected.out, part.out_row())) < elementwise);
-        if (!device_has_tensor_cores()) {  // a GPU's tiles are for whole sequences
+        if (!device_has_tensor_cores()) {  // a GPU's tiles begin at a chunk's first key
           CHECK(part.out.values() == part.part_of(out, part.out_row()));
           CHECK(part.logsumexp.values() == part.logsumexp_of(lse));
           CHECK(part.dq.values() == part.part_of(query_gradient(c, dqkv), part.out_row()));

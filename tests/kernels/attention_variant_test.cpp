@@ -75,18 +75,27 @@ TEST_CASE("attention variants: a warning says that 16-bit heads of a size run on
       CHECK(warning.find(cat("heads have ", dim, " elements")) != std::string::npos);
       CHECK(Call(dim, dtype).on(90) == Variants{simple});
     }
-    CHECK(scalar_attention_warning(dtype, 64, true).find("parts of sequences") != std::string::npos);
+    for (const std::int64_t chunk : {32, 64, 4096}) CHECK(scalar_attention_warning(dtype, 64, chunk).empty());
+    CHECK(scalar_attention_warning(dtype, 64, 48).find("chunks of 48 positions") != std::string::npos);
   }
   CHECK(scalar_attention_warning(DType::f32, 60).empty());
-  CHECK(scalar_attention_warning(DType::f32, 60, true).empty());
+  CHECK(scalar_attention_warning(DType::f32, 60, 48).empty());
 }
 
-TEST_CASE("attention variants: parts of sequences use simple") {
+TEST_CASE("attention variants: parts of sequences suit tiles, with dropout only in chunks of whole tiles") {
   Call call(64);
   call.in.key_part = call.in.rows.part = {1, 2};
-  CHECK(call.on(90) == Variants{simple});
-  CHECK(!attention_suits_tiles(call.in));
+  CHECK(call.on(90) == Variants{tiles, hopper});
+  CHECK(call.on(80) == Variants{tiles});
   CHECK(!attention_suits_cudnn(call.in));
+  call.in.dropout = {0.1f, {1, 2}};
+  CHECK(call.on(90) == Variants{simple});  // chunks of 35 positions
+  CHECK(!attention_suits_tiles(call.in));
+  for (const std::int64_t rows : {64, 128, 320}) {
+    call.in.qkv = unpack_qkv(meta({2, rows, 2, 5, 64}, DType::bf16));
+    call.in.rows.rows_per_sequence = rows;
+    CHECK(call.on(90) == Variants{tiles, hopper});
+  }
 }
 
 TEST_CASE("attention variants: decoding uses simple, and hopper does not accept a part of a sequence") {
