@@ -203,8 +203,8 @@ struct HopperKeys : KeyTile {
   }
 };
 
-/// Loads a query tile's statistics; called by an entire warp. All loads are in flight together. Beyond the last query,
-/// logsumexp is infinite, so P is 0.
+/// Loads a query tile's statistics, with logsumexp times log2(e); called by an entire warp. All loads are in flight
+/// together. Beyond the last query, logsumexp is infinite, so P is 0.
 template <int rows, class Statistics, class T, class Shape>
 __device__ void load_statistics(Statistics& to, const TiledBackward<T, Shape>& f, int b, int head, int query) {
   const Shape& shape = f.shape;
@@ -222,7 +222,7 @@ __device__ void load_statistics(Statistics& to, const TiledBackward<T, Shape>& f
   for (int k = 0; k < kEach; ++k) see_query(to, shape, k * kWarp + lane(), b, query + k * kWarp + lane());
 #pragma unroll
   for (int k = 0; k < kEach; ++k) {
-    to.logsumexp[k * kWarp + lane()] = logsumexp[k];
+    to.logsumexp[k * kWarp + lane()] = logsumexp[k] * kLog2E;
     to.delta[k * kWarp + lane()] = delta[k];
   }
 }
@@ -305,7 +305,7 @@ __device__ void sum_dk_dv(const TiledBackward<T, Shape>& f, const HopperBackward
         start_product_of_rows<T, dim, Tile::kOwn>(dp, values, douts);
         wgmma_end<1>(scores);
         if (meeting.masked) mask_transposed(scores, statistics, query, own_key);
-        write_probabilities_transposed(scores, statistics, shape.scale * kLog2E);
+        write_probabilities_transposed(scores, statistics, shape.scale * kLog2E, kLog2E);
         wgmma_end<0>(dp);
         const int head = own.g * shape.heads + h;
         if (Shape::kDrops && shape.dropout.active) drop_transposed(scores, dp, shape, own.b, head, query, own_key);

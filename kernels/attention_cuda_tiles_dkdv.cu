@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     multiply_rows<T, dim>(dp, values, warp_row, douts);   // dP^T = v dout^T
     const bool masked = __any_sync(kAllLanes, first_key_seen > own_key) || of_queries.end_key(0, query) < own_key + 16;
     if (masked) mask_transposed(scores, of_queries, query, own_key);
-    write_probabilities_transposed(scores, of_queries, shape.scale * kLog2E);
+    write_probabilities_transposed(scores, of_queries, shape.scale * kLog2E, 1);
     const int head = g * shape.heads + step / steps;
     if (Shape::kDrops && shape.dropout.active) drop_transposed(scores, dp, shape, b, head, query, own_key);
     differentiate_transposed(scores, dp, of_queries, shape);

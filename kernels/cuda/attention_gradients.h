@@ -192,16 +192,18 @@ __device__ void mask_transposed(Sums<n>& scores, const Statistics& statistics, i
   }
 }
 
-/// Turns transposed scores into P^T, before dropout.
+/// Turns transposed scores into P^T, before dropout. The statistics have logsumexp times `unit`.
 template <int n>
 __device__ void write_probabilities_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics,
-                                               float scale_log2) {
+                                               float scale_log2, float unit) {
   const int q = lane() % 4;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      scores.v[j][i] = exp2_approx(scores.v[j][i] * scale_log2 - statistics.logsumexp[8 * j + 2 * q + i % 2] * kLog2E);
+    for (int i = 0; i < 4; ++i) {
+      const float logsumexp = statistics.logsumexp[8 * j + 2 * q + i % 2];  // in pairs, registers would spill
+      scores.v[j][i] = exp2_approx(scores.v[j][i] * scale_log2 - logsumexp * (kLog2E / unit));
+    }
   }
 }
 
