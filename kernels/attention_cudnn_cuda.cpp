@@ -5,6 +5,7 @@
 // about a second.
 #include "kernels/attention_cudnn_cuda.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -14,28 +15,43 @@
 
 namespace mtl::cuda {
 
-CudnnAttentionShape::CudnnAttentionShape(const AttentionInput& in) : dtype(in.qkv.q.tensor.dtype()), sizes(in.sizes()) {
-  const auto strides_of = [](const HeadSlice& slice) -> Strides {
-    const Tensor& tensor = slice.tensor;
-    const std::int64_t dim = tensor.size(4), group = tensor.size(3) * dim;
-    return {.row = tensor.size(2) * group, .head = slice.count == 1 ? group : dim};  // one head per group, or one group
+CudnnAttentionShape::CudnnAttentionShape(const AttentionInput& in) : dtype(in.qkv.q.tensor.dtype()) {
+  const AttentionSizes s = in.sizes();
+  const bool has_one_stride = s.heads == 1 || s.groups == 1, per_sequence = !has_one_stride && s.batch < s.groups;
+  runs = has_one_stride ? 1 : std::min(s.batch, s.groups);
+  batch = has_one_stride ? s.batch : std::max(s.batch, s.groups);
+  length = s.queries;
+  heads = has_one_stride ? s.groups * s.heads : s.heads;
+  key_heads = has_one_stride ? s.groups : 1;
+  dim = s.dim;
+  const auto strides = [&](std::int64_t of_sequence, std::int64_t of_group, std::int64_t of_head, std::int64_t row) {
+    return Strides{.batch = per_sequence ? of_group : of_sequence,
+                   .head = s.heads == 1 ? of_group : of_head,
+                   .row = row,
+                   .run = per_sequence ? of_sequence : of_group};
+  };
+  const auto strides_of = [&](const HeadSlice& slice) {
+    const std::int64_t group = slice.tensor.size(3) * dim, row = s.groups * group;
+    return strides(length * row, group, slice.count == 1 ? group : dim, row);
   };
   q = strides_of(in.qkv.q);
   k = strides_of(in.qkv.k);
   v = strides_of(in.qkv.v);
+  const std::int64_t row = s.groups * s.heads * dim;
+  out = strides(length * row, s.heads * dim, dim, row);
+  logsumexp = strides(s.groups * s.heads * length, s.heads * length, length, 1);
 }
 
 CudnnAttentionGraph::CudnnAttentionGraph(const Cudnn& lib, const CudnnAttentionShape& shape) : graph(lib) {
-  const auto& [B, T, keys, G, R, D] = shape.sizes;
-  const std::int64_t H = G * R;
+  const std::int64_t B = shape.batch, H = shape.heads, G = shape.key_heads, T = shape.length, D = shape.dim;
   const cudnnDataType_t type = shape.dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
   const CudnnGraph::Dims scores{B, H, T, T}, rows{B, H, T, 1};
   const auto temporary = [&](cudnnDataType_t dtype = CUDNN_DATA_FLOAT) { return graph.add_temporary(dtype, scores); };
-  q = graph.add_tensor(type, {B, H, T, D}, {T * shape.q.row, shape.q.head, shape.q.row, 1});
-  k = graph.add_tensor(type, {B, G, D, T}, {T * shape.k.row, shape.k.head, 1, shape.k.row});  // transposed
-  v = graph.add_tensor(type, {B, G, T, D}, {T * shape.v.row, shape.v.head, shape.v.row, 1});
-  out = graph.add_tensor(type, {B, H, T, D}, {T * H * D, D, H * D, 1});
-  logsumexp = graph.add_tensor(CUDNN_DATA_FLOAT, rows, {H * T, T, 1, 1});
+  q = graph.add_tensor(type, {B, H, T, D}, {shape.q.batch, shape.q.head, shape.q.row, 1});
+  k = graph.add_tensor(type, {B, G, D, T}, {shape.k.batch, shape.k.head, 1, shape.k.row});  // transposed
+  v = graph.add_tensor(type, {B, G, T, D}, {shape.v.batch, shape.v.head, shape.v.row, 1});
+  out = graph.add_tensor(type, {B, H, T, D}, {shape.out.batch, shape.out.head, shape.out.row, 1});
+  logsumexp = graph.add_tensor(CUDNN_DATA_FLOAT, rows, {shape.logsumexp.batch, shape.logsumexp.head, 1, 1});
   scale = graph.add_scalar();
   masked_score = graph.add_scalar();
 
@@ -90,23 +106,27 @@ class Library : public StreamCache {
   }
 
   void forward(const Tensor& work, const Tensor& out, const Tensor& logsumexp, const AttentionInput& in) {
-    const auto& [operands, plan] = find(CudnnAttentionShape(in));
-    const auto address = [](const HeadSlice& slice) {
-      const std::size_t begin = slice.first * slice.tensor.size(4) * size_of(slice.tensor.dtype());
-      return static_cast<const std::byte*>(slice.tensor.raw()) + begin;
-    };
-    auto* statistics = static_cast<std::byte*>(work.raw()) + kCudnnWorkspace;
+    const CudnnAttentionShape shape(in);
+    const auto& [operands, plan] = find(shape);
+    auto* statistics = static_cast<std::byte*>(logsumexp.exists() ? logsumexp.raw() : work.raw());
+    if (!logsumexp.exists()) statistics += kCudnnWorkspace;
     // Not -inf: S - M would be NaN in a tile whose keys are all masked.
     constexpr float kMasked = std::numeric_limits<float>::lowest();
-    plan.run(handle_.raw(),
-             {{operands.q, address(in.qkv.q)},
-              {operands.k, address(in.qkv.k)},
-              {operands.v, address(in.qkv.v)},
-              {operands.out, out.raw()},
-              {operands.logsumexp, logsumexp.exists() ? logsumexp.raw() : statistics},
-              {operands.scale, &in.scale},
-              {operands.masked_score, &kMasked}},
-             work.raw());
+    const auto size = static_cast<std::int64_t>(size_of(shape.dtype));
+    for (std::int64_t run = 0; run < shape.runs; ++run) {
+      const auto of_run = [&](const Tensor& tensor, std::int64_t first, const CudnnAttentionShape::Strides& strides) {
+        return static_cast<std::byte*>(tensor.raw()) + (first * shape.dim + run * strides.run) * size;
+      };
+      plan.run(handle_.raw(),
+               {{operands.q, of_run(in.qkv.q.tensor, in.qkv.q.first, shape.q)},
+                {operands.k, of_run(in.qkv.k.tensor, in.qkv.k.first, shape.k)},
+                {operands.v, of_run(in.qkv.v.tensor, in.qkv.v.first, shape.v)},
+                {operands.out, of_run(out, 0, shape.out)},
+                {operands.logsumexp, statistics + run * shape.logsumexp.run * std::int64_t{sizeof(float)}},
+                {operands.scale, &in.scale},
+                {operands.masked_score, &kMasked}},
+               work.raw());
+    }
   }
 
  private:

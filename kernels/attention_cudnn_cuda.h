@@ -6,17 +6,20 @@
 
 namespace mtl::cuda {
 
-/// The sizes and strides to compile a plan for. attention_suits_cudnn() must accept the call.
+/// What one run of a plan computes, and its strides. cuDNN's query heads have one stride, so several groups of several
+/// heads take several runs: one per sequence, with the groups as the batch, or one per group, whichever are fewer.
 struct CudnnAttentionShape {
+  /// In elements. `run` is from one run's operand to the next one's.
   struct Strides {
-    std::int64_t row, head;  // position and head strides, in elements
+    std::int64_t batch, head, row, run;
     auto operator<=>(const Strides&) const = default;
   };
 
   DType dtype;
-  AttentionSizes sizes;
-  Strides q, k, v;
+  std::int64_t runs, batch, length, heads, key_heads, dim;
+  Strides q, k, v, out, logsumexp;
 
+  /// attention_suits_cudnn() must accept the call.
   explicit CudnnAttentionShape(const AttentionInput& in);
   auto operator<=>(const CudnnAttentionShape&) const = default;
 };

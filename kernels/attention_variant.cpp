@@ -121,8 +121,8 @@ std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
       if (by_cudnn != variants.end()) return {AttentionVariant::cudnn};
       fail(Exit::usage,
            "--attention-backend fused cannot compute this attention, because cuDNN supports only bf16 and fp16, head "
-           "sizes 64, 80, 96 and 128, and as many query groups as heads or one, without dropout, document boundaries, "
-           "window and context parallelism; choose auto or flash");
+           "sizes 64, 80, 96 and 128, without dropout, document boundaries, window and context parallelism; choose "
+           "auto or flash");
     case AttentionBackend::unfused:
       return {AttentionVariant::simple};
   }
@@ -145,8 +145,7 @@ bool attention_suits_cudnn(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   const bool is_masked = in.document_start.exists() || (in.window > 0 && in.window < sizes.keys);
   const bool is_known = sizes.dim == 64 || sizes.dim == 80 || sizes.dim == 96 || sizes.dim == 128;
-  return has_tiles(in.qkv) && is_known && in.is_whole() && sizes.queries > 1 && !is_masked && !in.dropout.active() &&
-         (sizes.heads == 1 || sizes.groups == 1);
+  return has_tiles(in.qkv) && is_known && in.is_whole() && sizes.queries > 1 && !is_masked && !in.dropout.active();
 }
 
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp) {

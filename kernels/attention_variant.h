@@ -41,9 +41,8 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
 bool attention_suits_tiles(const AttentionInput& in);
 
 /// True if cuDNN can compute the call: sequences are whole and have at least two positions; `tiles` supports the
-/// operands (16 bits, 16-byte aligned), and D is 64, 80, 96 or 128; there is one head per group or only one group, so
-/// that query heads have a single stride; and there is no dropout, no document boundary, and no window shorter than the
-/// sequence.
+/// operands (16 bits, 16-byte aligned), and D is 64, 80, 96 or 128; and there is no dropout, no document boundary, and
+/// no window shorter than the sequence.
 bool attention_suits_cudnn(const AttentionInput& in);
 /// How much workspace, in bytes, cuDNN engines may use. In version 9.19, they need 0 or 256 bytes.
 inline constexpr std::int64_t kCudnnWorkspace = 4096;

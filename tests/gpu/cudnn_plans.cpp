@@ -58,6 +58,7 @@ int main() {
       for (const std::int64_t dim : {64, 80, 96, 128}) {
         all_compiled &= compile(lib, version, dtype, 12, 1, dim);
         all_compiled &= compile(lib, version, dtype, 1, 8, dim);
+        all_compiled &= compile(lib, version, dtype, 8, 4, dim);
       }
   return all_compiled ? 0 : 1;
 }

@@ -54,11 +54,11 @@ const std::vector<float> kReferenceResult{1, 2, 3, 4, 100, 200, 300, 400};
 }  // namespace
 
 TEST_CASE("attention variants: dtype, head size and GPU decide which accept forward") {
-  for (const int capability : {80, 86, 89, 100, 120}) CHECK(Call(64).on(capability) == Variants{tiles});
+  for (const int capability : {80, 86, 89, 100, 120}) CHECK(Call(64).on(capability) == Variants{tiles, cudnn});
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    CHECK(Call(64, dtype).on(90) == Variants{tiles, hopper});
-    CHECK(Call(128, dtype).on(90) == Variants{tiles, hopper});
-    for (const std::int64_t dim : {8, 32, 48, 72, 80, 96, 112}) CHECK(Call(dim, dtype).on(90) == Variants{tiles});
+    for (const std::int64_t dim : {64, 128}) CHECK(Call(dim, dtype).on(90) == Variants{tiles, hopper, cudnn});
+    for (const std::int64_t dim : {80, 96}) CHECK(Call(dim, dtype).on(90) == Variants{tiles, cudnn});
+    for (const std::int64_t dim : {8, 32, 48, 72, 112}) CHECK(Call(dim, dtype).on(90) == Variants{tiles});
     for (const std::int64_t dim : {4, 60, 100, 136, 192, 256}) CHECK(Call(dim, dtype).on(90) == Variants{simple});
   }
   CHECK(Call(64, DType::f32).on(90) == Variants{simple});
@@ -126,16 +126,15 @@ TEST_CASE("attention variants: backward uses tiles and hopper if every operand s
   CHECK(attention_backward_variants(call.in, grads, call.out, call.out, 90) == Variants{simple});
 }
 
-TEST_CASE("attention variants: cudnn accepts whole causal sequences whose query heads have one stride") {
+TEST_CASE("attention variants: cudnn accepts whole causal sequences") {
   Call call(64);
-  call.in.qkv = unpack_qkv(meta({2, 70, 6, 3, 64}, DType::bf16));  // one query head per key head
-  CHECK(call.on(80) == Variants{tiles, cudnn});
-  CHECK(call.on(90) == Variants{tiles, hopper, cudnn});
-  CHECK(cudnn_work_bytes(call.in, call.logsumexp) == kCudnnWorkspace);
-  CHECK(cudnn_work_bytes(call.in, {}) == kCudnnWorkspace + 2 * 6 * 70 * 4);
-  Call shared = call;
-  shared.in.qkv = unpack_qkv(meta({2, 70, 1, 8, 64}, DType::bf16));  // one key head for all query heads
-  CHECK(shared.on(80) == Variants{tiles, cudnn});
+  for (const auto& [groups, heads] : {std::pair{6, 1}, {1, 6}, {2, 3}}) {
+    call.in.qkv = unpack_qkv(meta({2, 70, groups, heads + 2, 64}, DType::bf16));
+    CHECK(call.on(80) == Variants{tiles, cudnn});
+    CHECK(call.on(90) == Variants{tiles, hopper, cudnn});
+    CHECK(cudnn_work_bytes(call.in, call.logsumexp) == kCudnnWorkspace);
+    CHECK(cudnn_work_bytes(call.in, {}) == kCudnnWorkspace + 2 * 6 * 70 * 4);
+  }
   const auto refused = [&](auto change) {
     Call changed = call;
     change(changed.in);
