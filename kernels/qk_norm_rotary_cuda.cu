@@ -1,10 +1,10 @@
 // RMSNorm of q and k and their rotation in one pass, memory-bound:
 //   forward   reads x and writes y             4 (R + 1) / R bytes per element of q, in 16 bits
 //   backward  reads x and dy and writes dx     6 (R + 1) / R
-// A head has D / 16 units of two packs of 8, and a team of threads has a thread for each. The packs of a unit hold 8
-// pairs, so that a thread has both elements of every pair it rotates: elements [8 u, 8 u + 8) and `pairs` after them
-// or, if pairs are interleaved and beyond the pairs, [16 u, 16 u + 16). If D is not a multiple of 16 or above 256, or
-// pairs is not a multiple of 8, the separate operators run.
+// A head has D / 16 units of two packs of 8, and a team of 4, 8 or 16 threads has a thread for each. The packs of a
+// unit hold 8 pairs, so that a thread has both elements of every pair it rotates: elements [8 u, 8 u + 8) and `pairs`
+// after them or, if pairs are interleaved and beyond the pairs, [16 u, 16 u + 16). If D is not a multiple of 16 or
+// above 256, or pairs is not a multiple of 8, the separate operators run.
 #include "kernels/cuda.h"
 #include "kernels/cuda/column_sums.h"
 
@@ -115,11 +115,19 @@ __device__ const QkHeads<T>& heads_of_block(const QkOperands<T>& o) {
   return blockIdx.x < o.k.first_block ? o.q : o.k;
 }
 
-template <class T>
-__global__ void __launch_bounds__(kQkThreads) qk_norm_then_rotate(const __grid_constant__ QkOperands<T> o, Team team) {
+/// Sums `value` over the `team` threads that share a head.
+template <int team>
+__device__ float team_sum(float value) {
+#pragma unroll
+  for (int distance = team / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
+  return value;
+}
+
+template <int team, class T>
+__global__ void __launch_bounds__(kQkThreads) qk_norm_then_rotate(const __grid_constant__ QkOperands<T> o) {
   const QkHeads<T>& heads = heads_of_block(o);
-  const unsigned row = (blockIdx.x - heads.first_block) * team.teams() + team.in_block();
-  const int in_team = team.thread();
+  const unsigned row = (blockIdx.x - heads.first_block) * (kQkThreads / team) + threadIdx.x / team;
+  const int in_team = thread_in_block() % team;
   const bool active = row < heads.rows && kUnit * in_team < o.dim;
   const QkUnit unit(o, in_team);
   const QkPlace place(o, heads, row);
@@ -131,7 +139,7 @@ __global__ void __launch_bounds__(kQkThreads) qk_norm_then_rotate(const __grid_c
     squares_a += v.a[j] * v.a[j];
     squares_b += v.b[j] * v.b[j];
   }
-  const float squares = team.sum_in_warp(squares_a + squares_b);
+  const float squares = team_sum<team>(squares_a + squares_b);
   if (!active) return;
   const float rstd = 1 / sqrtf(squares / static_cast<float>(o.dim) + o.eps);
   const TwoPacks gamma = load_unit(heads.gamma, unit);
@@ -148,12 +156,12 @@ __global__ void __launch_bounds__(kQkThreads) qk_norm_then_rotate(const __grid_c
 }
 
 /// The sums for dgamma stay in registers: a thread has the same columns in all of its rows.
-template <class T>
-__global__ void __launch_bounds__(kQkThreads)
-    qk_rotate_back_then_norm(const __grid_constant__ QkOperands<T> o, Team team) {
+template <int team, class T>
+__global__ void __launch_bounds__(kQkThreads) qk_rotate_back_then_norm(const __grid_constant__ QkOperands<T> o) {
   const QkHeads<T>& heads = heads_of_block(o);
-  const unsigned teams = team.teams(), in_block = team.in_block();
-  const int in_team = team.thread();
+  constexpr unsigned teams = kQkThreads / team;
+  const unsigned in_block = threadIdx.x / team;
+  const int in_team = thread_in_block() % team;
   const bool in_head = kUnit * in_team < o.dim;
   const QkUnit unit(o, in_team);
   TwoPacks gamma{}, sums{};
@@ -181,7 +189,7 @@ __global__ void __launch_bounds__(kQkThreads)
       sums.a[j] += product_a;
       sums.b[j] += product_b;
     }
-    const float mean_gx = team.sum_in_warp(sum_a + sum_b) / static_cast<float>(o.dim);
+    const float mean_gx = team_sum<team>(sum_a + sum_b) / static_cast<float>(o.dim);
     if (!active) continue;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -192,10 +200,22 @@ __global__ void __launch_bounds__(kQkThreads)
   }
   auto* shared = shared_memory<float>();  // (teams, D)
   if (in_head) store_unit(shared + in_block * o.dim, unit, sums);
-  write_block_sums(o.partials, shared, team.teams(), o.dim);
+  write_block_sums(o.partials, shared, teams, o.dim);
 }
 
-int team_of(std::int64_t dim) { return dim <= 64 ? 4 : dim <= 128 ? 8 : 16; }
+constexpr int team_of(std::int64_t dim) { return dim <= 64 ? 4 : dim <= 128 ? 8 : 16; }
+/// Calls body(std::integral_constant<int, team_of(dim)>()).
+template <class Body>
+void with_team(std::int64_t dim, const Body& body) {
+  switch (team_of(dim)) {
+    case 4:
+      return body(std::integral_constant<int, 4>());
+    case 8:
+      return body(std::integral_constant<int, 8>());
+    default:
+      return body(std::integral_constant<int, 16>());
+  }
+}
 
 /// The most blocks of backward: 2 per H100 multiprocessor.
 constexpr int kMostQkBlocks = 132 * 2;
@@ -265,8 +285,9 @@ void qk_norm_rotary_forward(Stream& stream, Tensor y, Tensor x, const QkNorm& no
   with_float_type(x.dtype(), [&]<class T>(T) {
     QkOperands<T> operands = operands_of<T>(y, x, norm, shape);
     operands.eps = eps;
-    launch(stream, qk_norm_then_rotate<T>, {shape.q_blocks + shape.k_blocks, kQkThreads}, operands,
-           Team{team_of(x.size(4))});
+    with_team(x.size(4), [&]<int team>(std::integral_constant<int, team>) {
+      launch(stream, qk_norm_then_rotate<team, T>, {shape.q_blocks + shape.k_blocks, kQkThreads}, operands);
+    });
   });
 }
 
@@ -284,14 +305,15 @@ void qk_norm_rotary_backward(Stream& stream, Tensor work, Tensor grad, const Gra
   const auto dim = static_cast<int>(x.size(4));
   auto* partials = static_cast<float*>(work.raw());
   with_float_type(x.dtype(), [&]<class T>(T) {
-    const auto kernel = qk_rotate_back_then_norm<T>;
-    const int team = team_of(x.size(4));
-    const std::size_t shared = kQkThreads / team * dim * sizeof(float);
-    // Only blocks that run at a time: each writes a row of sums.
-    shape = QkShape(x, std::min(kMostQkBlocks, resident_blocks(kernel, kQkThreads, shared)));
-    QkOperands<T> operands = operands_of<T>(grad, x, norm, shape);
-    operands.partials = partials;
-    launch(stream, kernel, {shape.q_blocks + shape.k_blocks, kQkThreads, shared}, operands, Team{team});
+    with_team(x.size(4), [&]<int team>(std::integral_constant<int, team>) {
+      const auto kernel = qk_rotate_back_then_norm<team, T>;
+      const std::size_t shared = kQkThreads / team * dim * sizeof(float);
+      // Only blocks that run at a time: each writes a row of sums.
+      shape = QkShape(x, std::min(kMostQkBlocks, resident_blocks(kernel, kQkThreads, shared)));
+      QkOperands<T> operands = operands_of<T>(grad, x, norm, shape);
+      operands.partials = partials;
+      launch(stream, kernel, {shape.q_blocks + shape.k_blocks, kQkThreads, shared}, operands);
+    });
   });
   if (dq_gamma.wanted()) sum_partials(stream, dq_gamma, partials, static_cast<int>(shape.q_blocks), dim);
   if (dk_gamma.wanted())

@@ -12,12 +12,14 @@ namespace mtl::cuda {
 
 namespace {
 
-template <int n, int packs, class S, class T>
-__global__ void add_branch(const __grid_constant__ SummedRows<S, T> sum, std::int64_t rows, Team team) {
-  team.over_rows(rows, sum.width, [&](std::int64_t row, int width) {
-    KeptRow<n, packs> out;
-    keep_row(out, sum, row, width, team);
-  });
+template <class Kind, class S, class T, bool drops>
+__global__ void __launch_bounds__(Kind::most_threads)
+    add_branch(const __grid_constant__ SummedRows<S, T, drops> sum, std::int64_t rows) {
+  const Team<Kind> team(sum.width);
+  const std::int64_t row = team.first_row();
+  if (row >= rows) return;
+  KeptRow<Kind, S> out;
+  keep_row(out, sum, row, team);
 }
 
 /// `dbranch` and `partials` are null if dbranch or dbias is not wanted.
@@ -31,22 +33,27 @@ struct ResidualBackward {
   int width;
 };
 
-template <int n, int packs, class S, class T>
-__global__ void residual_backward_rows(const __grid_constant__ ResidualBackward<S, T> b, Team team) {
-  ColumnSums<n, packs, 1> sums(team, b.partials, b.width);
-  team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
-    const RowMask mask(b.hidden, width > 0 ? row : 0);
+template <class Kind, bool drops, class S, class T>
+__global__ void __launch_bounds__(kMostSumThreads<Kind>)
+    residual_backward_rows(const __grid_constant__ ResidualBackward<S, T> b) {
+  constexpr int n = Kind::n;
+  const Team<Kind> team(b.width);
+  ColumnSums<Kind, 1> sums(team, b.partials, b.width);
+  for (std::int64_t row = team.first_row(); row < b.rows; row += team.all_teams()) {
+    const RowMask mask(b.hidden, drops ? row : 0);
     const std::int64_t begin = row * b.width;
-    KeptRow<n, packs> dout;
-    team.over_row<n, packs>(width, [&](int k, int i) { dout.keep(k, b.dout + begin + i); });
-    team.over_row<n, packs>(width, [&](int k, int i) {
-      Pack<n> out = dout.get(k, b.dout + begin + i);
-      const Pack<n> factors = mask.factors<n>(i);
-      for (int j = 0; j < n; ++j) out[j] *= factors[j];
-      if (b.dbranch != nullptr) store(b.dbranch + begin + i, out);
+    KeptRow<Kind, S> dout;
+    team.over_row([&](int k, int i, bool) { dout.keep(k, b.dout + begin + i); });
+    team.over_row([&](int k, int i, bool holds) {
+      Pack<n> out = dout.get(k, b.dout + begin + i).widened();
+      if constexpr (drops) {
+        const Pack<n> factors = mask.template factors<n>(i);
+        for (int j = 0; j < n; ++j) out[j] *= factors[j];
+      }
+      if (b.dbranch != nullptr && holds) store(b.dbranch + begin + i, out);
       sums.add(0, k, i, out);
     });
-  });
+  }
   sums.write();
 }
 
@@ -54,13 +61,12 @@ __global__ void residual_backward_rows(const __grid_constant__ ResidualBackward<
 
 void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
   const std::int64_t rows = out.row_count(), width = out.size(-1);
-  const RowsShape shape = rows_shape(rows, width, 1024);
   with_stream_types(out.dtype(), sum.branch.dtype(), [&]<class S, class T>(S, T) {
-    with_row_packs<4>(width, shape.team, {out, sum.residual, sum.branch, sum.bias},
-                      [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
-                        launch(stream, add_branch<n, packs, S, T>, shape.launch, SummedRows<S, T>(out, sum), rows,
-                               Team{shape.team});
-                      });
+    with_sum<S, T>(out, sum, [&]<bool drops>(const SummedRows<S, T, drops>& summed) {
+      with_row_kind(NarrowToWide(), width, {out, sum.residual, sum.branch, sum.bias}, [&]<class Kind>(Kind kind) {
+        launch(stream, add_branch<Kind, S, T, drops>, rows_shape(kind, rows, width), summed, rows);
+      });
+    });
   });
 }
 
@@ -76,12 +82,11 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
                                           .hidden = HiddenMask(dropout, rows, width),
                                           .rows = count,
                                           .width = static_cast<int>(width)};
-    with_row_packs<1, 2, 3, 4>(
-        width, sums_team(width), {dbranch, dout},
-        [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
-          blocks = launch_sums(stream, residual_backward_rows<n, packs, S, T>,
-                               sums_shape(count, width, partials == nullptr ? 0 : width, packs), operands);
-        });
+    with_row_kind(WithColumnSums(), width, {dbranch, dout}, [&]<class Kind>(Kind kind) {
+      const auto kernel =
+          dropout.active() ? residual_backward_rows<Kind, true, S, T> : residual_backward_rows<Kind, false, S, T>;
+      blocks = launch_sums(stream, kernel, sums_shape(kind, count, width, partials == nullptr ? 0 : width), operands);
+    });
   });
   if (partials != nullptr) sum_partials(stream, dbias, partials, blocks, static_cast<int>(width));
 }

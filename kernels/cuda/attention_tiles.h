@@ -14,8 +14,6 @@
 
 namespace mtl::cuda {
 
-inline constexpr float kLog2E = 1.4426950408889634f;
-
 /// The statistics and visible keys of a tile of queries.
 template <int count>
 struct QueryStatistics {
@@ -159,14 +157,13 @@ __device__ void store_sums(const RowsOfHead<T>& to, int count, T* staged, const 
     *reinterpret_cast<std::uint32_t*>(at + 8 * kTileRow<dim>) = pack_pair<T>(v[2] * factor8, v[3] * factor8);
   }
   __syncwarp();
-  using Piece = typename Stored<T, 8>::Piece;
   constexpr int kPieces = dim / 8;
   for (int i = lane(); i < 16 * kPieces; i += kWarp) {
     const int row = i / kPieces, d = i % kPieces * 8;
     if (row >= count || d >= to.dim) continue;
     T* at = to.first + row * to.stride + d;
-    expect_aligned(at, sizeof(Piece));
-    *reinterpret_cast<Piece*>(at) = *reinterpret_cast<const Piece*>(staged + row * kTileRow<dim> + d);
+    expect_aligned(at, kAccess);
+    *reinterpret_cast<Words*>(at) = *reinterpret_cast<const Words*>(staged + row * kTileRow<dim> + d);
   }
 }
 

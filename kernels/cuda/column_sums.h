@@ -11,35 +11,27 @@ namespace mtl::cuda {
 /// The most blocks that write partials: 4 per multiprocessor of an H100. row_sums_work() reserves memory for them.
 inline constexpr int kMostPartials = 132 * 4;
 
-/// Returns the team size for rows whose sums are in registers: at most 4 packs per thread, up to 8192 columns.
-inline int sums_team(std::int64_t width) { return team_size(width, 1024); }
+/// The most threads of a block. With sums in registers, few warps fit, and small blocks fill a multiprocessor better.
+template <class Kind>
+inline constexpr int kMostSumThreads = Kind::by_warp ? 128 : Kind::most_threads;
 
-/// Returns a launch in which each team processes multiple rows of `width` elements and has `sums` columns to add up.
-/// `packs` is as in with_row_packs(). If it is 0, each team has the sums in shared memory. Otherwise they are in
-/// registers, and a block with multiple teams needs shared memory to add them up. launch_sums() limits the number of
-/// blocks.
-inline RowsShape sums_shape(std::int64_t rows, std::int64_t width, std::int64_t sums, int packs) {
-  // With sums in registers, few warps fit, and small blocks fill a multiprocessor better.
-  const std::int64_t team = sums_team(width), threads = packs > 0 && team <= kWarp ? 128 : 256;
-  const std::int64_t bytes = sums * static_cast<std::int64_t>(sizeof(float)),
-                     in_warp = std::max<std::int64_t>(kWarp / team, 1);
-  std::int64_t teams = threads / team;
-  if (packs == 0) teams = std::clamp<std::int64_t>((48 << 10) / std::max<std::int64_t>(bytes, 1), 1, teams);
-  teams = std::min(std::max(teams / in_warp, std::int64_t{1}) * in_warp, (rows + in_warp - 1) / in_warp * in_warp);
-  const std::int64_t arrays = packs == 0 ? teams : teams > 1 ? 1 : 0;
-  return {.team = static_cast<int>(team),
-          .launch = {.blocks = static_cast<unsigned>(teams == 0 ? 0 : (rows + teams - 1) / teams),
-                     .threads = static_cast<unsigned>(teams * team),
-                     .shared_bytes = kTeamSums * sizeof(float) + static_cast<std::size_t>(arrays * bytes)}};
+/// Returns a launch in which each team processes multiple rows of `width` elements and has `sums` columns to add up: in
+/// registers or, if Kind::packs is 0, in shared memory. A block with multiple teams needs shared memory to add up
+/// theirs. launch_sums() limits the number of blocks.
+template <class Kind>
+LaunchShape sums_shape(Kind kind, std::int64_t rows, std::int64_t width, std::int64_t sums) {
+  LaunchShape shape = rows_shape(kind, rows, width, kMostSumThreads<Kind>);
+  const bool has_array = Kind::packs == 0 || (Kind::by_warp && shape.threads > kWarp);
+  if (has_array) shape.shared_bytes += static_cast<std::size_t>(sums) * sizeof(float);
+  return shape;
 }
 
 /// Launches a kernel with sums_shape(), in as many blocks as the GPU runs at a time, and returns their number.
 template <class... Parameters, class Operands>
-int launch_sums(Stream& stream, void (*kernel)(Parameters...), RowsShape shape, const Operands& operands) {
-  LaunchShape& grid = shape.launch;
+int launch_sums(Stream& stream, void (*kernel)(Parameters...), LaunchShape grid, const Operands& operands) {
   const int resident = std::min(kMostPartials, resident_blocks(kernel, std::max(grid.threads, 1u), grid.shared_bytes));
   grid.blocks.x = std::min(grid.blocks.x, static_cast<unsigned>(resident));
-  launch(stream, kernel, grid, operands, Team{shape.team});
+  launch(stream, kernel, grid, operands);
   return static_cast<int>(grid.blocks.x);
 }
 
@@ -54,26 +46,28 @@ __device__ inline void write_block_sums(float* partials, const float* shared, in
   }
 }
 
-/// Sums over rows of this thread's columns in `arrays` tensors of the same width. If `packs` is not 0, they are in
-/// registers, otherwise in the team's shared memory. If `partials` is null, nothing is summed.
-template <int n, int packs, int arrays>
+/// Sums over rows of this thread's columns in `arrays` tensors of the same width. If Kind::packs is not 0, they are in
+/// registers, otherwise in the block's shared memory. If `partials` is null, nothing is summed.
+template <class Kind, int arrays>
 class ColumnSums {
  public:
-  __device__ ColumnSums(const Team& team, float* partials, int width)
+  static constexpr int n = Kind::n;
+
+  __device__ ColumnSums(const Team<Kind>& team, float* partials, int width)
       : team_(team), partials_(partials), width_(width) {
-    if constexpr (packs == 0) {
+    if constexpr (Kind::packs == 0) {
       if (partials == nullptr) return;
       for (int array = 0; array < arrays; ++array)
-        team.over_row<n>(width, [&](int i) { store(own(team.in_block()) + array * width + i, Pack<n>{}); });
+        team.over_row([&](int, int i, bool) { store(shared() + array * width + i, Pack<n>{}); });
     }
   }
 
   /// Adds to the columns of this thread's group k, which starts at column i.
   __device__ void add(int array, int k, int i, const Pack<n>& terms) {
-    if constexpr (packs > 0) {
+    if constexpr (Kind::packs > 0) {
       for (int j = 0; j < n; ++j) held_[array][k][j] += terms[j];
     } else if (partials_ != nullptr) {
-      float* at = own(team_.in_block()) + array * width_ + i;
+      float* at = shared() + array * width_ + i;
       Pack<n> sum = load<n>(at);
       for (int j = 0; j < n; ++j) sum[j] += terms[j];
       store(at, sum);
@@ -83,33 +77,32 @@ class ColumnSums {
   /// A block's last step: adds up the sums of all teams in order, and writes the block's row in the partials.
   __device__ void write() const {
     if (partials_ == nullptr) return;
+    if constexpr (Kind::packs == 0) return write_block_sums(partials_, shared(), 1, arrays * width_);
     float* out = partials_ + std::int64_t{blockIdx.x} * arrays * width_;
-    if constexpr (packs > 0) {
-      for (int turn = 0; turn < team_.teams(); ++turn) {
-        if (turn > 0) __syncthreads();
-        if (team_.in_block() != turn) continue;
-        float* to = turn + 1 == team_.teams() ? out : own(0);
+    for (int turn = 0; turn < team_.in_every_block(); ++turn) {
+      if (turn > 0) __syncthreads();
+      if (team_.in_block() != turn) continue;
+      float* to = turn + 1 == team_.in_every_block() ? out : shared();
 #pragma unroll
-        for (int array = 0; array < arrays; ++array)
-          team_.over_row<n, packs>(width_, [&](int k, int i) {
-            const Pack<n> before = turn == 0 ? Pack<n>{} : load<n>(own(0) + array * width_ + i);
-            Pack<n> sum;
-            for (int j = 0; j < n; ++j) sum[j] = before[j] + held_[array][k][j];
-            store(to + array * width_ + i, sum);
-          });
-      }
-    } else {
-      write_block_sums(partials_, own(0), team_.teams(), arrays * width_);
+      for (int array = 0; array < arrays; ++array)
+        team_.over_row([&](int k, int i, bool holds) {
+          Pack<n> sum = held_[array][k];
+          if (turn > 0) {
+            const Pack<n> before = load<n>(shared() + array * width_ + i);
+            for (int j = 0; j < n; ++j) sum[j] += before[j];
+          }
+          if (holds) store(to + array * width_ + i, sum);
+        });
     }
   }
 
  private:
-  __device__ float* own(int team) const { return shared_memory<float>() + kTeamSums + team * arrays * width_; }
+  __device__ float* shared() const { return shared_memory<float>() + kTeamSums; }
 
-  const Team& team_;
+  const Team<Kind>& team_;
   float* partials_;
   int width_;
-  Pack<n> held_[arrays][packs == 0 ? 1 : packs] = {};
+  Pack<n> held_[arrays][Kind::packs == 0 ? 1 : Kind::packs] = {};
 };
 
 /// Sums the `blocks` rows in `partials`, and writes the result to the first target (C) or adds it, as its mode says.

@@ -47,24 +47,6 @@ __device__ void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], std::uin
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Rounds two values to T, to nearest even, and packs them with `low` in the low half.
-template <class T>
-__device__ std::uint32_t pack_pair(float low, float high) {
-  std::uint32_t out;
-  if constexpr (dtype_of<T>() == DType::bf16)
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  return out;
-}
-
-/// Returns 2^x. Results below the smallest normal number become 0.
-__device__ inline float exp2_approx(float x) {
-  float out;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
-  return out;
-}
-
 /// Starts copying 16 bytes to shared memory. Both addresses must be aligned to 16 bytes. If `inside` is false, writes
 /// zeros and reads nothing.
 __device__ inline void cp_async_16(void* to, const void* from, bool inside) {

@@ -14,11 +14,11 @@
 
 namespace mtl::cuda {
 
-/// Forward's operands. X is Rows<const S> or SummedRows<S, T>. `mean` and `beta` are null for RMSNorm, `rstd` if not
-/// needed.
-template <class X, class T>
+/// Forward's operands, of LayerNorm if `has_mean`. Y is Rows<T> or HeadRows<T>; X is Rows<const S>, HeadRows<const T>
+/// or SummedRows<S, T, ...>. `mean` and `beta` are null for RMSNorm, `rstd` if not needed.
+template <bool has_mean, class Y, class X, class T>
 struct NormForward {
-  Rows<T> y;
+  Y y;
   X x;
   float *mean, *rstd;
   const T *gamma, *beta;
@@ -27,60 +27,66 @@ struct NormForward {
   float eps;
 };
 
-template <int n, int packs, class X, class T>
-__global__ void norm_forward_rows(const __grid_constant__ NormForward<X, T> f, Team team) {
-  team.over_rows(f.rows, f.width, [&](std::int64_t row, int width) {
-    KeptRow<n, packs> kept;
-    keep_row(kept, f.x, row, width, team);
-    const auto* x = f.x.at(row);
-    T* y = f.y.at(row);
-    const float columns = static_cast<float>(f.width);
-    float mean = 0, squares = 0;
-    if (f.mean != nullptr) {
-      float sum = 0;
-      team.over_row<n, packs>(width, [&](int k, int i) {
-        const Pack<n> in = kept.get(k, x + i);
-        for (int j = 0; j < n; ++j) sum += in[j];
-      });
-      mean = team.sum(sum) / columns;
-    }
-    team.over_row<n, packs>(width, [&](int k, int i) {
-      const Pack<n> in = kept.get(k, x + i);
-      for (int j = 0; j < n; ++j) squares = fmaf(in[j] - mean, in[j] - mean, squares);
+template <class Kind, bool has_mean, class Y, class X, class T>
+__global__ void __launch_bounds__(Kind::most_threads)
+    norm_forward_rows(const __grid_constant__ NormForward<has_mean, Y, X, T> f) {
+  constexpr int n = Kind::n;
+  Team<Kind> team(f.width);
+  const std::int64_t row = team.first_row();
+  if (row >= f.rows) return;
+  KeptRow<Kind, typename X::Element> kept;
+  keep_row(kept, f.x, row, team);
+  const auto* x = f.x.at(row);
+  const float share = 1 / static_cast<float>(f.width);
+  float mean = 0, squares = 0;
+  if constexpr (has_mean) {
+    float sum = 0;
+    team.over_row([&](int k, int i, bool holds) {
+      const Pack<n> in = kept.get(k, x + i).widened();
+      float own = 0;
+      for (int j = 0; j < n; ++j) own += in[j];
+      sum += holds ? own : 0;
     });
-    const float rstd = 1 / sqrtf(team.sum(squares) / columns + f.eps);
-    team.over_row<n, packs>(width, [&](int k, int i) {
-      const Pack<n> in = kept.get(k, x + i), weight = load<n>(f.gamma + i);
-      const Pack<n> bias = f.beta == nullptr ? Pack<n>{} : load<n>(f.beta + i);
-      Pack<n> out;
-      for (int j = 0; j < n; ++j) out[j] = fmaf((in[j] - mean) * rstd, weight[j], bias[j]);
-      store(y + i, out);
-    });
-    if (width == 0 || team.thread() > 0) return;
-    if (f.mean != nullptr) f.mean[row] = mean;
-    if (f.rstd != nullptr) f.rstd[row] = rstd;
+    mean = team.sum(sum) * share;
+  }
+  team.over_row([&](int k, int i, bool holds) {
+    const Pack<n> in = kept.get(k, x + i).widened();
+    float own = 0;
+    for (int j = 0; j < n; ++j) own = fmaf(in[j] - mean, in[j] - mean, own);
+    squares += holds ? own : 0;
   });
+  const float rstd = rsqrtf(fmaf(team.sum(squares), share, f.eps));
+  T* y = f.y.at(row);
+  team.over_row([&](int k, int i, bool holds) {
+    const Pack<n> in = kept.get(k, x + i).widened(), weight = load<n>(f.gamma + i);
+    Pack<n> bias{}, out;
+    if constexpr (has_mean) bias = load<n>(f.beta + i);
+    for (int j = 0; j < n; ++j) out[j] = fmaf((in[j] - mean) * rstd, weight[j], bias[j]);
+    if (holds) store(y + i, out);
+  });
+  if (team.thread() > 0) return;
+  if constexpr (has_mean) f.mean[row] = mean;
+  if (f.rstd != nullptr) f.rstd[row] = rstd;
 }
 
 /// Launches forward. `tensors` are all operands.
-template <class X, class T>
-void norm_rows(Stream& stream, const NormForward<X, T>& f, std::initializer_list<Tensor> tensors) {
-  const RowsShape shape = rows_shape(f.rows, f.width, 2048);
-  with_row_packs<4, 8>(f.width, shape.team, tensors,
-                       [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
-                         launch(stream, norm_forward_rows<n, packs, X, T>, shape.launch, f, Team{shape.team});
-                       });
+template <bool has_mean, class Y, class X, class T>
+void norm_rows(Stream& stream, const NormForward<has_mean, Y, X, T>& f, std::initializer_list<Tensor> tensors) {
+  with_row_kind(typename X::Kinds(), f.width, tensors, [&]<class Kind>(Kind kind) {
+    launch(stream, norm_forward_rows<Kind, has_mean, Y, X, T>, rows_shape(kind, f.rows, f.width), f);
+  });
 }
 
-/// Backward's operands, of LayerNorm if `has_mean`. `partials` is null if neither dgamma nor dbeta is wanted.
-template <bool has_mean, class S, class T>
+/// Backward's operands, of LayerNorm if `has_mean`. R is Rows or HeadRows. `partials` is null if neither dgamma nor
+/// dbeta is wanted.
+template <bool has_mean, template <class> class R, class S, class T>
 struct NormBackward {
-  Rows<S> dx;
-  Rows<const S> skip;
+  R<S> dx;
+  R<const S> skip;
   bool wants_dx, has_skip;
   float* partials;
-  Rows<const T> dy;
-  Rows<const S> x;
+  R<const T> dy;
+  R<const S> x;
   const float *mean, *rstd;
   const T* gamma;
   std::int64_t rows;
@@ -89,9 +95,9 @@ struct NormBackward {
 
 /// Returns the operands for consecutive rows. `mean` is absent for RMSNorm; `grad` and `work` may be.
 template <bool has_mean, class S, class T>
-NormBackward<has_mean, S, T> dense_backward(const StreamGrad& grad, const Tensor& work, const Tensor& dy,
-                                            const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                            const Tensor& gamma) {
+NormBackward<has_mean, Rows, S, T> dense_backward(const StreamGrad& grad, const Tensor& work, const Tensor& dy,
+                                                  const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                                                  const Tensor& gamma) {
   const auto width = static_cast<int>(dy.size(-1));
   const auto data = [](const Tensor& tensor) { return tensor.exists() ? tensor.data<S>() : nullptr; };
   return {.dx = {data(grad.tensor), width},
@@ -108,60 +114,76 @@ NormBackward<has_mean, S, T> dense_backward(const StreamGrad& grad, const Tensor
           .width = width};
 }
 
-template <int n, int packs, bool has_mean, class S, class T>
-__global__ void norm_backward_rows(const __grid_constant__ NormBackward<has_mean, S, T> b, Team team) {
-  ColumnSums<n, packs, has_mean ? 2 : 1> sums(team, b.partials, b.width);
-  team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
-    const auto* x = b.x.at(row);
-    const auto* dy = b.dy.at(row);
-    const auto* skip = b.skip.at(row);
-    KeptRow<n, packs> kept_x, kept_dy, kept_skip;
-    team.over_row<n, packs>(width, [&](int k, int i) {
+template <class Kind, bool has_mean, template <class> class R, class S, class T>
+__global__ void __launch_bounds__(kMostSumThreads<Kind>)
+    norm_backward_rows(const __grid_constant__ NormBackward<has_mean, R, S, T> b) {
+  constexpr int n = Kind::n;
+  Team<Kind> team(b.width);
+  ColumnSums<Kind, has_mean ? 2 : 1> sums(team, b.partials, b.width);
+  const float share = 1 / static_cast<float>(b.width);
+  for (std::int64_t row = team.first_row(); row < b.rows; row += team.all_teams()) {
+    const S* x = b.x.at(row);
+    const T* dy = b.dy.at(row);
+    const S* skip = b.has_skip ? b.skip.at(row) : x;
+    KeptRow<Kind, S> kept_x, kept_skip;
+    KeptRow<Kind, T> kept_dy;
+    team.over_row([&](int k, int i, bool) {
       kept_x.keep(k, x + i);
       kept_dy.keep(k, dy + i);
-      if (b.has_skip) kept_skip.keep(k, skip + i);
+      kept_skip.keep(k, skip + i);
     });
-    float mean = 0;
-    if constexpr (has_mean) mean = width > 0 ? b.mean[row] : 0;
-    const float rstd = width > 0 ? b.rstd[row] : 0;
-    float sum_g = 0, sum_gx = 0;
-    team.over_row<n, packs>(width, [&](int k, int i) {
-      const Pack<n> in = kept_x.get(k, x + i), grad = kept_dy.get(k, dy + i), weight = load<n>(b.gamma + i);
+    const float rstd = b.rstd[row];
+    float shift = 0;  // x_hat = x rstd + shift
+    if constexpr (has_mean) shift = -b.mean[row] * rstd;
+    float of_row[2] = {};  // sums of g x_hat and of g
+    team.over_row([&](int k, int i, bool holds) {
+      const StoredPack<S, n> in = kept_x.get(k, x + i);
+      const StoredPack<T, n> grad = kept_dy.get(k, dy + i), weight = load_stored<n>(b.gamma + i);
       Pack<n> product;
+      float g = 0, gx = 0;
       for (int j = 0; j < n; ++j) {
-        product[j] = grad[j] * ((in[j] - mean) * rstd);
-        sum_g += weight[j] * grad[j];
-        sum_gx += weight[j] * product[j];
+        product[j] = grad[j] * fmaf(in[j], rstd, shift);
+        gx = fmaf(weight[j], product[j], gx);
+        if constexpr (has_mean) g = fmaf(weight[j], grad[j], g);
       }
+      of_row[0] += holds ? gx : 0;
+      of_row[1] += holds ? g : 0;
       sums.add(0, k, i, product);
-      if constexpr (has_mean) sums.add(1, k, i, grad);
+      if constexpr (has_mean) sums.add(1, k, i, grad.widened());
     });
-    if (!b.wants_dx) return;
-    float mean_g = 0;
-    if constexpr (has_mean) mean_g = team.sum(sum_g) / static_cast<float>(b.width);
-    const float mean_gx = team.sum(sum_gx) / static_cast<float>(b.width);
-    auto* dx = b.dx.at(row);  // may alias skip, x and dy: each thread writes only columns it has already read
-    team.over_row<n, packs>(width, [&](int k, int i) {
-      const Pack<n> in = kept_x.get(k, x + i), grad = kept_dy.get(k, dy + i), weight = load<n>(b.gamma + i);
-      Pack<n> out = b.has_skip ? kept_skip.get(k, skip + i) : Pack<n>{};
-      for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - mean_g - (in[j] - mean) * rstd * mean_gx);
-      store(dx + i, out);
+    if (!b.wants_dx) continue;
+    if constexpr (has_mean)
+      team.sum(of_row);
+    else
+      of_row[0] = team.sum(of_row[0]);
+    const float mean_gx = -rstd * (of_row[0] * share), mean_g = -rstd * (of_row[1] * share);
+    S* dx = b.dx.at(row);  // may alias skip, x and dy: each thread writes only columns it has already read
+    team.over_row([&](int k, int i, bool holds) {
+      const StoredPack<S, n> in = kept_x.get(k, x + i), more = kept_skip.get(k, skip + i);
+      const StoredPack<T, n> grad = kept_dy.get(k, dy + i), weight = load_stored<n>(b.gamma + i);
+      Pack<n> out;
+      for (int j = 0; j < n; ++j) {
+        out[j] = (b.has_skip ? more[j] : 0) + mean_g;
+        out[j] = fmaf(weight[j] * grad[j], rstd, out[j]);
+        out[j] = fmaf(fmaf(in[j], rstd, shift), mean_gx, out[j]);
+      }
+      if (holds) store(dx + i, out);
     });
-  });
+  }
   sums.write();
 }
 
 /// Launches backward. `tensors` are all operands. Returns the number of rows in the partials.
-template <bool has_mean, class S, class T>
-int norm_rows_backward(Stream& stream, const NormBackward<has_mean, S, T>& b, std::initializer_list<Tensor> tensors) {
-  constexpr int kSums = has_mean ? 2 : 1;
+template <bool has_mean, template <class> class R, class S, class T>
+int norm_rows_backward(Stream& stream, const NormBackward<has_mean, R, S, T>& b,
+                       std::initializer_list<Tensor> tensors) {
   int blocks = 0;
-  with_row_packs<1, 2, 3, 4>(b.width, sums_team(b.width), tensors,
-                             [&]<int n, int packs>(std::integral_constant<int, n>, std::integral_constant<int, packs>) {
-                               const int sums = b.partials == nullptr ? 0 : kSums * b.width;
-                               blocks = launch_sums(stream, norm_backward_rows<n, packs, has_mean, S, T>,
-                                                    sums_shape(b.rows, b.width, sums, packs), b);
-                             });
+  with_row_kind(std::conditional_t<std::is_same_v<R<S>, HeadRows<S>>, OfHeads, WithColumnSums>(), b.width, tensors,
+                [&]<class Kind>(Kind kind) {
+                  const int sums = b.partials == nullptr ? 0 : (has_mean ? 2 : 1) * b.width;
+                  blocks = launch_sums(stream, norm_backward_rows<Kind, has_mean, R, S, T>,
+                                       sums_shape(kind, b.rows, b.width, sums), b);
+                });
   return blocks;
 }
 

@@ -20,73 +20,109 @@ struct Pack {
   __device__ float operator[](int i) const { return values[i]; }
 };
 
-/// Elements as stored in memory, in pieces of at most 16 bytes.
+/// 16 bytes as stored. nvcc needs fewer instructions to take 32-bit members apart than 16-bit ones.
+struct alignas(kAccess) [[gnu::may_alias]] Words {
+  std::uint32_t of[4];
+};
+
+/// `count` elements as stored in memory, which take half of the registers of a Pack if they have 16 bits.
 template <class T, int count>
-struct Stored {
-  static constexpr std::size_t kBytes = count * sizeof(T);
-  static constexpr std::size_t kAlign = kBytes < kAccess ? kBytes : kAccess;
-  struct alignas(kAlign) Piece {
-    T values[kAlign / sizeof(T)];
+struct StoredPack {
+  static constexpr bool kWide = count * sizeof(T) % kAccess == 0;
+  static constexpr int kParts = kWide ? static_cast<int>(count * sizeof(T) / kAccess) : 1;
+  static constexpr int kInPart = count / kParts, kInWord = static_cast<int>(4 / sizeof(T));
+  struct alignas(count * sizeof(T)) Narrow {
+    T values[count];
   };
-  static constexpr int kPieces = static_cast<int>(kBytes / kAlign), kInPiece = count / kPieces;
+  using Part = std::conditional_t<kWide, Words, Narrow>;
+  Part parts[kParts];
+
+  __device__ float operator[](int i) const {
+    if constexpr (kWide) {
+      const std::uint32_t word = parts[i / kInPart].of[i % kInPart / kInWord];
+      if constexpr (kInWord == 1) return from_bits(word);
+      if constexpr (kInWord == 2) return i % 2 == 0 ? low_of<T>(word) : high_of<T>(word);
+    } else {
+      return to_float(parts[0].values[i]);
+    }
+  }
+  __device__ Pack<count> widened() const {
+    Pack<count> out;
+#pragma unroll
+    for (int i = 0; i < count; ++i) out[i] = (*this)[i];
+    return out;
+  }
 };
 
 template <int count, class T>
+__device__ StoredPack<T, count> load_stored(const T* from) {
+  using S = StoredPack<T, count>;
+  expect_aligned(from, sizeof(typename S::Part));
+  S out;
+#pragma unroll
+  for (int p = 0; p < S::kParts; ++p) out.parts[p] = reinterpret_cast<const typename S::Part*>(from)[p];
+  return out;
+}
+template <int count, class T>
 __device__ Pack<count> load(const T* from) {
-  using S = Stored<T, count>;
-  expect_aligned(from, S::kAlign);
-  Pack<count> out;
+  return load_stored<count>(from).widened();
+}
+
+/// Rounds to nearest even.
+template <class T, int count>
+__device__ StoredPack<T, count> rounded(const Pack<count>& pack) {
+  using S = StoredPack<T, count>;
+  S out;
+  if constexpr (S::kWide) {
 #pragma unroll
-  for (int p = 0; p < S::kPieces; ++p) {
-    const typename S::Piece piece = reinterpret_cast<const typename S::Piece*>(from)[p];
+    for (int i = 0; i < count; i += S::kInWord) {
+      std::uint32_t& word = out.parts[i / S::kInPart].of[i % S::kInPart / S::kInWord];
+      if constexpr (S::kInWord == 1) word = to_bits(pack[i]);
+      if constexpr (S::kInWord == 2) word = pack_pair<T>(pack[i], pack[i + 1]);
+    }
+  } else {
 #pragma unroll
-    for (int i = 0; i < S::kInPiece; ++i) out[p * S::kInPiece + i] = to_float(piece.values[i]);
+    for (int i = 0; i < count; ++i) out.parts[0].values[i] = from_float<T>(pack[i]);
   }
   return out;
 }
-
-__device__ inline std::uint32_t stored_bits(float value) { return to_bits(value); }
-__device__ inline std::uint32_t stored_bits(Bf16 value) { return value.bits; }
-__device__ inline std::uint32_t stored_bits(Half value) { return value.bits; }
 
 /// Calls write(Wide* to, Wide bits) for each 16 bytes of a pack. One instruction stores them: for sm_80 and sm_90a,
 /// nvcc 13 stores the elements of a struct one by one if the store is in a loop within a loop. tests/gpu/sass.sh checks
 /// the object code.
 template <int count, class T, class Write>
-__device__ void store_wide(T* to, const Pack<count>& pack, const Write& write) {
-  using S = Stored<T, count>;
+__device__ void store_wide(T* to, const StoredPack<T, count>& pack, const Write& write) {
 #pragma unroll
-  for (int p = 0; p < S::kPieces; ++p) {
+  for (int p = 0; p < pack.kParts; ++p) {
     Wide bits = 0;
 #pragma unroll
-    for (int i = 0; i < S::kInPiece; ++i)
-      bits |= Wide{stored_bits(from_float<T>(pack[p * S::kInPiece + i]))} << 8 * sizeof(T) * i;
+    for (int i = 0; i < 4; ++i) bits |= Wide{pack.parts[p].of[i]} << 32 * i;
     write(reinterpret_cast<Wide*>(to) + p, bits);
   }
 }
 
+template <int count, class T>
+__device__ void store(T* to, const StoredPack<T, count>& pack) {
+  using S = StoredPack<T, count>;
+  expect_aligned(to, sizeof(typename S::Part));
+  if constexpr (S::kWide) {
+    store_wide(to, pack, [](Wide* at, Wide bits) { *at = bits; });
+  } else {
+    *reinterpret_cast<typename S::Part*>(to) = pack.parts[0];
+  }
+}
 /// Rounds to nearest even.
 template <int count, class T>
 __device__ void store(T* to, const Pack<count>& pack) {
-  using S = Stored<T, count>;
-  expect_aligned(to, S::kAlign);
-  if constexpr (S::kAlign == kAccess) {
-    store_wide(to, pack, [](Wide* at, Wide bits) { *at = bits; });
-  } else {
-    typename S::Piece piece;
-#pragma unroll
-    for (int i = 0; i < count; ++i) piece.values[i] = from_float<T>(pack[i]);
-    *reinterpret_cast<typename S::Piece*>(to) = piece;
-  }
+  store(to, rounded<T>(pack));
 }
 
 /// Like store(), for results that are larger than L2: what is read again stays there. `to` is not in shared memory.
 template <int count, class T>
 __device__ void store_streaming(T* to, const Pack<count>& pack) {
-  using S = Stored<T, count>;
-  if constexpr (S::kAlign == kAccess) {
+  if constexpr (StoredPack<T, count>::kWide) {
     expect_aligned(to, kAccess);
-    store_wide(to, pack, [](Wide* at, Wide bits) { store_streaming(at, bits); });
+    store_wide(to, rounded<T>(pack), [](Wide* at, Wide bits) { store_streaming(at, bits); });
   } else {
     store(to, pack);
   }

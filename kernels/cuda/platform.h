@@ -22,6 +22,7 @@ namespace mtl::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffff;
+inline constexpr float kLog2E = 1.4426950408889634f;
 
 /// Returns the block's shared memory: LaunchShape::shared_bytes bytes, 16-byte aligned.
 template <class T>
@@ -63,6 +64,34 @@ __device__ T from_float(float value) {
       asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(value));
     return out;
   }
+}
+
+/// Rounds two values to T, to nearest even, and packs them with `low` in the low half.
+template <class T>
+__device__ std::uint32_t pack_pair(float low, float high) {
+  std::uint32_t out;
+  if constexpr (dtype_of<T>() == DType::bf16)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+/// Return what pack_pair() packed.
+template <class T>
+__device__ float low_of(std::uint32_t pair) {
+  if constexpr (dtype_of<T>() == DType::bf16) return from_bits(pair << 16);
+  return to_float(T{static_cast<std::uint16_t>(pair & 0xffff)});
+}
+template <class T>
+__device__ float high_of(std::uint32_t pair) {
+  if constexpr (dtype_of<T>() == DType::bf16) return from_bits(pair & 0xffff0000);
+  return to_float(T{static_cast<std::uint16_t>(pair >> 16)});
+}
+/// Returns 2^x. Results below the smallest normal number become 0.
+__device__ inline float exp2_approx(float x) {
+  float out;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
 }
 
 /// Atomically adds `count` to *total.

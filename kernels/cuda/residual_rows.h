@@ -9,25 +9,38 @@
 
 namespace mtl::cuda {
 
-/// Rows of `width` elements: all rows, or the first `count` of every `group`, as in a slice of fewer than 2^32 heads.
+/// Rows of `width` elements.
 template <class T>
 struct Rows {
+  using Element = std::remove_const_t<T>;
+  using Kinds = NarrowToWide;
   T* data;
   int width;
-  unsigned count = 1, group = 1;
+
+  __device__ T* at(std::int64_t row) const { return data + row * width; }
+};
+
+/// Rows that are the first `count` of every `group`, as in a slice of fewer than 2^32 heads.
+template <class T>
+struct HeadRows {
+  using Element = std::remove_const_t<T>;
+  using Kinds = OfHeads;
+  T* data;
+  int width;
+  unsigned count, group;
 
   __device__ T* at(std::int64_t row) const {
-    if (count < group) {
-      const auto number = static_cast<unsigned>(row), before = number / count;
-      row = std::int64_t{before} * group + (number - before * count);
-    }
-    return data + row * width;
+    const auto number = static_cast<unsigned>(row), before = number / count;
+    return data + (std::int64_t{before} * group + (number - before * count)) * width;
   }
 };
 
-/// Rows of out = residual + dropout(branch + bias). The residual stream has dtype S, the branch dtype T.
-template <class S, class T>
+/// Rows of out = residual + dropout(branch + bias). The residual stream has dtype S, the branch dtype T. Dropout is off
+/// unless `drops`.
+template <class S, class T, bool drops>
 struct SummedRows {
+  using Element = S;
+  using Kinds = NarrowToWide;
   S* out;
   const S* residual;
   const T *branch, *bias;  // bias is null if absent
@@ -44,43 +57,56 @@ struct SummedRows {
   __device__ S* at(std::int64_t row) const { return out + row * width; }
 };
 
-/// Makes the first pass over a row of `width` elements: keeps it. Later passes get the elements from `kept`, or from
-/// rows.at(row).
-template <int n, int packs, class X>
-__device__ void keep_row(KeptRow<n, packs>& kept, const X& rows, std::int64_t row, int width, const Team& team) {
+/// Makes the first pass over a row: keeps it. Later passes get the elements from `kept`, or from rows.at(row).
+template <class Kind, class X>
+__device__ void keep_row(KeptRow<Kind, typename X::Element>& kept, const X& rows, std::int64_t row,
+                         const Team<Kind>& team) {
   const auto* x = rows.at(row);
-  team.over_row<n, packs>(width, [&](int k, int i) { kept.keep(k, x + i); });
+  team.over_row([&](int k, int i, bool) { kept.keep(k, x + i); });
 }
 
 /// Like the function above, but computes and writes the row first. Keeps the elements as stored, that is, rounded to S.
-template <int n, int packs, class S, class T>
-__device__ void keep_row(KeptRow<n, packs>& kept, const SummedRows<S, T>& rows, std::int64_t row, int width,
-                         const Team& team) {
-  const RowMask mask(rows.hidden, width > 0 ? row : 0);
+template <class Kind, class S, class T, bool drops>
+__device__ void keep_row(KeptRow<Kind, S>& kept, const SummedRows<S, T, drops>& rows, std::int64_t row,
+                         const Team<Kind>& team) {
+  constexpr int n = Kind::n;
   const std::int64_t begin = row * rows.width;
   const S* residual = rows.residual + begin;
   const T* branch = rows.branch + begin;
-  KeptRow<n, packs> x;
-  team.over_row<n, packs>(width, [&](int k, int i) {
+  KeptRow<Kind, T> x;
+  team.over_row([&](int k, int i, bool) {
     kept.keep(k, residual + i);
     x.keep(k, branch + i);
   });
-  team.over_row<n, packs>(width, [&](int k, int i) {
-    const Pack<n> skip = kept.get(k, residual + i), in = x.get(k, branch + i);
-    const Pack<n> shift = rows.bias == nullptr ? Pack<n>{} : load<n>(rows.bias + i), factors = mask.factors<n>(i);
-    Pack<n> sum;
-    for (int j = 0; j < n; ++j) sum[j] = to_float(from_float<S>(fmaf(factors[j], in[j] + shift[j], skip[j])));
-    store(rows.out + begin + i, sum);
-    if constexpr (packs > 0) kept.kept[k] = sum;
+  const RowMask mask(rows.hidden, drops ? row : 0);
+  team.over_row([&](int k, int i, bool holds) {
+    const StoredPack<S, n> skip = kept.get(k, residual + i);
+    const StoredPack<T, n> in = x.get(k, branch + i);
+    StoredPack<T, n> bias{};
+    if (rows.bias != nullptr) bias = load_stored<n>(rows.bias + i);
+    Pack<n> sum, factors;
+    if constexpr (drops) factors = mask.template factors<n>(i);
+    for (int j = 0; j < n; ++j) sum[j] = drops ? fmaf(factors[j], in[j] + bias[j], skip[j]) : in[j] + bias[j] + skip[j];
+    const StoredPack<S, n> out = rounded<S>(sum);
+    if (holds) store(rows.out + begin + i, out);
+    if constexpr (Kind::packs > 0) kept.kept[k] = out;
   });
 }
 
+/// Calls body(rows) with the rows of a sum.
+template <class S, class T, class Body>
+void with_sum(const Tensor& x, const ResidualSum& sum, const Body& body) {
+  if (sum.dropout.active())
+    body(SummedRows<S, T, true>(x, sum));
+  else
+    body(SummedRows<S, T, false>(x, sum));
+}
 /// Calls body(rows). If `sum` exists, `rows` computes the sum, and keep_row() writes it to x. Otherwise `rows` reads
 /// x.
 template <class S, class T, class Body>
 void with_rows(const Tensor& x, const ResidualSum& sum, const Body& body) {
   if (sum.exists())
-    body(SummedRows<S, T>(x, sum));
+    with_sum<S, T>(x, sum, body);
   else
     body(Rows<const S>{x.data<S>(), static_cast<int>(x.size(-1))});
 }

@@ -1,6 +1,6 @@
-// Kernels over rows of any width. Neighboring threads in a block form a team and share a row. For a narrow row, the
-// team has one lane per pack of 8 elements, up to a warp. For a wide row, it is the whole block. All threads in a block
-// make the same number of iterations, so they can synchronize. A team without a row gets a row of width 0.
+// Kernels over rows of any width. A team of threads shares a row: a warp or, if the row is wider than a warp's
+// registers hold, the whole block. A thread's groups of a row are loaded together, without branches: a thread that has
+// no group loads the last one again, and ignores it.
 #pragma once
 
 #include <algorithm>
@@ -10,115 +10,130 @@
 
 namespace mtl::cuda {
 
-/// Returns the team size, a power of two, for rows of `width` elements: a warp at most, or a block if the row is wider
-/// than `wide`.
-inline int team_size(std::int64_t width, int wide) {
-  constexpr int kBlock = 256;
-  if (width > wide) return kBlock;
-  int threads = 1;
-  while (threads < kWarp && threads * 8 < width) threads *= 2;
-  return threads;
-}
+/// How a kernel is compiled for rows: a warp or a block shares a row, and a thread has up to `packs` groups of `n`
+/// elements, which stay in registers from one pass to the next. If `packs` is 0, rows are too wide, or not aligned for
+/// groups: each pass reads memory again.
+template <int n_, int packs_, bool by_warp_>
+struct RowKind {
+  static constexpr int n = n_, packs = packs_;
+  static constexpr bool by_warp = by_warp_;
+  static constexpr int most_threads = packs > 0 && !by_warp ? 512 : 256;  // that share a row, or in a block of warps
+  /// So many of the groups exist in all rows that the lists below give this kind.
+  static constexpr int sure = by_warp ? packs - (packs > 4 ? 2 : 1) : packs / 2;
 
-struct RowsShape {
-  int team;
-  LaunchShape launch;
+  static bool fits(std::int64_t width) { return width <= std::int64_t{by_warp ? kWarp : most_threads} * packs * n; }
 };
 
-/// Floats at the start of shared memory that Team::sum() uses as scratch memory across a block. A kernel's own floats
-/// come after them.
-inline constexpr int kTeamSums = kWarp;
+/// Kinds for kernels that are called with the first one that fits a row. In the first list, a row has as few warps as
+/// possible, because each has instructions of its own; it is the same for rows in memory and for sums, whose results
+/// must have the same bits. In the second, threads also keep column sums in registers. Heads have few elements.
+template <class... Kinds>
+struct RowKinds {};
+using NarrowToWide = RowKinds<RowKind<8, 1, true>, RowKind<8, 2, true>, RowKind<8, 3, true>, RowKind<8, 4, true>,
+                              RowKind<8, 6, true>, RowKind<8, 8, true>, RowKind<8, 4, false>>;
+using WithColumnSums = RowKinds<RowKind<8, 1, true>, RowKind<8, 2, true>, RowKind<8, 3, true>, RowKind<8, 4, true>,
+                                RowKind<8, 1, false>, RowKind<8, 2, false>>;
+using OfHeads = RowKinds<RowKind<8, 1, true>>;
 
-/// Returns a launch with one team per row, which is a block if the row is wider than `wide` elements.
-inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, int wide) {
-  constexpr std::int64_t kThreads = 256;
-  const std::int64_t team = team_size(width, wide), in_warp = std::max<std::int64_t>(kWarp / team, 1);
-  const std::int64_t teams = std::min(kThreads / team, (rows + in_warp - 1) / in_warp * in_warp);
-  return {.team = static_cast<int>(team),
-          .launch = {.blocks = static_cast<unsigned>(teams == 0 ? 0 : (rows + teams - 1) / teams),
-                     .threads = static_cast<unsigned>(teams * team),
-                     .shared_bytes = kTeamSums * sizeof(float)}};
-}
-
-/// A thread's groups of a row, which stay in registers from one pass to the next. If `packs` is 0, the row is too wide,
-/// or not aligned for groups: keep() then does nothing, and get() reads memory again.
-template <int n, int packs>
-struct KeptRow {
-  Pack<n> kept[packs == 0 ? 1 : packs];
-
-  template <class T>
-  __device__ void keep(int k, const T* from) {
-    if constexpr (packs > 0) kept[k] = load<n>(from);
-  }
-  template <class T>
-  __device__ Pack<n> get(int k, const T* from) const {
-    if constexpr (packs > 0) return kept[k];
-    return load<n>(from);
-  }
-};
-
-/// Calls body(n, packs), both std::integral_constant, with n from with_pack_size(), and with the smallest of `choices`,
-/// in ascending order, that holds a row's groups per thread. `packs` is 0 if there is none, or if n is 1.
-template <int... choices, class Body>
-void with_row_packs(std::int64_t width, int team, std::initializer_list<Tensor> tensors, const Body& body) {
-  with_pack_size(width, tensors, [&]<int n>(std::integral_constant<int, n> pack) {
+/// Calls body(RowKind<...>()) for rows of `width` elements in these tensors.
+template <class... Kinds, class Body>
+void with_row_kind(RowKinds<Kinds...>, std::int64_t width, std::initializer_list<Tensor> tensors, const Body& body) {
+  with_pack_size(width, tensors, [&]<int n>(std::integral_constant<int, n>) {
     if constexpr (n > 1) {
-      const bool is_held =
-          ((width <= std::int64_t{choices} * team * n && (body(pack, std::integral_constant<int, choices>()), true)) ||
-           ...);
-      if (is_held) return;
+      if (((Kinds::fits(width) && (body(Kinds()), true)) || ...)) return;
     }
-    body(pack, std::integral_constant<int, 0>());
+    body(RowKind<n, 0, false>());
   });
 }
 
-/// This thread's team.
-struct Team {
-  int size;
+/// Floats at the start of shared memory that Team::sum() uses in a block. A kernel's own floats come after them.
+inline constexpr int kTeamSums = 4 * kWarp;
 
-  __device__ int thread() const { return thread_in_block() & (size - 1); }
-  __device__ int in_block() const { return thread_in_block() / size; }
-  __device__ int teams() const { return threads_in_block() / size; }
+/// Returns a launch with one team per row, and at most `most` threads in a block of several teams.
+template <class Kind>
+LaunchShape rows_shape(Kind, std::int64_t rows, std::int64_t width, std::int64_t most = 256) {
+  const std::int64_t groups = (width + Kind::n - 1) / Kind::n, per_thread = std::max(Kind::packs, 1),
+                     in_warp = kWarp * per_thread,
+                     in_row = std::min<std::int64_t>((groups + in_warp - 1) / in_warp * kWarp, Kind::most_threads),
+                     threads = Kind::by_warp ? std::min(most, rows * kWarp) : in_row,
+                     teams = Kind::by_warp ? threads / kWarp : 1;
+  return {.blocks = static_cast<unsigned>(teams == 0 ? 0 : (rows + teams - 1) / teams),
+          .threads = static_cast<unsigned>(threads),
+          .shared_bytes = kTeamSums * sizeof(float)};
+}
 
-  /// Sums `value` over the team and returns the result to every thread in it.
-  __device__ float sum(float value) const {
-    return size > kWarp ? block_sum(value, shared_memory<float>()) : sum_in_warp(value);
-  }
-  /// Like the function above, for a team that is a warp at most.
-  __device__ float sum_in_warp(float value) const {
-    for (int distance = size / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
-    return value;
-  }
+/// This thread's team, and its groups in a row of `width` elements: the same columns in every row.
+template <class Kind>
+class Team {
+ public:
+  static constexpr int n = Kind::n, packs = Kind::packs;
 
-  /// Calls body(row, width) for each of this team's rows. `width` is 0 past the last row.
-  template <class Body>
-  __device__ void over_rows(std::int64_t rows, int width, const Body& body) const {
-    for (std::int64_t first = std::int64_t{blockIdx.x} * teams(); first < rows;
-         first += std::int64_t{gridDim.x} * teams()) {
-      const std::int64_t row = first + in_block();
-      body(row, row < rows ? width : 0);
+  __device__ explicit Team(int width) : width_(width) {}
+  __device__ int thread() const { return Kind::by_warp ? lane() : thread_in_block(); }
+  __device__ int in_block() const { return Kind::by_warp ? warp_in_block() : 0; }
+  __device__ int in_every_block() const { return Kind::by_warp ? warps_in_block() : 1; }
+  /// Returns the team's first row, in a launch with a team per row or fewer.
+  __device__ std::int64_t first_row() const { return std::int64_t{blockIdx.x} * in_every_block() + in_block(); }
+  __device__ std::int64_t all_teams() const { return std::int64_t{gridDim.x} * in_every_block(); }
+
+  /// Replaces values with their sums over the team, which each of its threads gets. Consecutive calls use different
+  /// memory, so that one barrier per call is enough.
+  template <int count>
+  __device__ void sum(float (&values)[count]) {
+    static_assert(2 * count * kWarp <= kTeamSums);
+#pragma unroll
+    for (int c = 0; c < count; ++c) values[c] = warp_sum(values[c]);
+    if constexpr (!Kind::by_warp) {
+      float* slots = shared_memory<float>() + turn_ * count * kWarp;
+      turn_ ^= 1;
+#pragma unroll
+      for (int c = 0; c < count; ++c)
+        if (lane() == 0) slots[c * kWarp + warp_in_block()] = values[c];
+      __syncthreads();
+#pragma unroll
+      for (int c = 0; c < count; ++c) values[c] = warp_sum(lane() < warps_in_block() ? slots[c * kWarp + lane()] : 0);
     }
   }
-
-  /// Calls body(i) for each group of `n` elements that this thread handles in a row. A thread handles the same columns
-  /// in every row.
-  template <int n, class Body>
-  __device__ void over_row(int width, const Body& body) const {
-    for (int i = thread() * n; i < width; i += size * n) body(i);
+  __device__ float sum(float value) {
+    float values[1] = {value};
+    sum(values);
+    return values[0];
   }
-  /// Like the function above, but calls body(k, i) for this thread's group k, and unrolls the loop if `packs` is not 0:
-  /// a row has at most `packs` groups per thread.
-  template <int n, int packs, class Body>
-  __device__ void over_row(int width, const Body& body) const {
+
+  /// Calls body(k, i, holds) for each of this thread's groups: number k, from column i on. Unless it `holds`, the row
+  /// has no such group, and i is the last group's column.
+  template <class Body>
+  __device__ void over_row(const Body& body) const {
     if constexpr (packs == 0) {
-      over_row<n>(width, [&](int i) { body(0, i); });
+      for (int i = thread() * n; i < width_; i += threads_in_block() * n) body(0, i, true);
     } else {
+      const int size = Kind::by_warp ? kWarp : threads_in_block();
 #pragma unroll
       for (int k = 0; k < packs; ++k) {
         const int i = (k * size + thread()) * n;
-        if (i < width) body(k, i);
+        if (k < Kind::sure)
+          body(k, i, true);
+        else
+          body(k, i < width_ ? i : width_ - n, i < width_);
       }
     }
+  }
+
+ private:
+  int width_, turn_ = 0;
+};
+
+/// A thread's groups of a row, as stored. If Kind::packs is 0, keep() does nothing, and get() reads memory again.
+template <class Kind, class T>
+struct KeptRow {
+  StoredPack<T, Kind::n> kept[Kind::packs == 0 ? 1 : Kind::packs];
+
+  __device__ void keep(int k, const T* from) {
+    if constexpr (Kind::packs > 0) kept[k] = load_stored<Kind::n>(from);
+  }
+  __device__ StoredPack<T, Kind::n> get(int k, const T* from) const {
+    if constexpr (Kind::packs > 0) return kept[k];
+    return load_stored<Kind::n>(from);
   }
 };
 

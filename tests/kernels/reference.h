@@ -46,8 +46,8 @@ inline constexpr StreamTypes kStreamTypes[] = {{DType::f32, DType::f32},
 
 /// Rows and columns for the tests of the norms: odd ones, and those around the limits of a GPU kernel's paths.
 inline constexpr std::pair<std::int64_t, std::int64_t> kNormSizes[] = {
-    {1, 3},    {3, 7},    {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}, {3, 2056},
-    {2, 2501}, {9, 1024}, {5, 1032}, {4, 4096}, {4, 8192},  {4, 8200},   {1, 16392}};
+    {1, 3},    {3, 7},   {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}, {3, 2056}, {2, 2501}, {9, 1024},
+    {5, 1032}, {9, 264}, {6, 1600}, {7, 2048}, {4, 4096},  {4, 8192},   {4, 8200}, {1, 16392}};
 
 /// Returns modes and dtypes for the gradients of parameters in case `number` of a test: one of fp32 and one of dtype
 /// `compute`, one that overwrites and one that accumulates. Even and odd numbers together have all combinations.

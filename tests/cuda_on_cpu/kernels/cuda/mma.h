@@ -91,13 +91,6 @@ void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, s
     for (unsigned k = 0; k < 16; ++k) d[i] += all.rows[g + i / 2 * 8][k] * all.columns[2 * q + i % 2][k];
 }
 
-template <class T>
-std::uint32_t pack_pair(float low, float high) {
-  return emulated::pair_of(narrow<T>(low).bits, narrow<T>(high).bits);
-}
-
-inline float exp2_approx(float x) { return std::exp2(x); }
-
 inline void cp_async_16(void* to, const void* from, bool inside) { emulated::start_copy(to, from, inside, 16); }
 inline void cp_async_4(void* to, const void* from, bool inside) { emulated::start_copy(to, from, inside, 4); }
 inline void cp_async_commit() {

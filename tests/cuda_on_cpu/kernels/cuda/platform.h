@@ -50,6 +50,7 @@ namespace mtl::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffff;
+inline constexpr float kLog2E = 1.4426950408889634f;
 
 template <class T>
 T* shared_memory() {
@@ -70,6 +71,20 @@ template <class T>
 T from_float(float value) {
   return narrow<T>(value);
 }
+
+template <class T>
+std::uint32_t pack_pair(float low, float high) {
+  return std::uint32_t{narrow<T>(high).bits} << 16 | narrow<T>(low).bits;
+}
+template <class T>
+float low_of(std::uint32_t pair) {
+  return widen(T{static_cast<std::uint16_t>(pair & 0xffff)});
+}
+template <class T>
+float high_of(std::uint32_t pair) {
+  return widen(T{static_cast<std::uint16_t>(pair >> 16)});
+}
+inline float exp2_approx(float x) { return std::exp2(x); }
 
 inline void add_count(std::int64_t* total, std::int64_t count) { *total += count; }
 
