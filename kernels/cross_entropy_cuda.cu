@@ -20,12 +20,16 @@ constexpr unsigned kThreads = 1024;
 constexpr unsigned kGradientThreads = 512;
 constexpr std::size_t kShared = kWarp * sizeof(double);
 
-/// The maximum of z and the sum of exp(z - max) over some columns; -inf and 0 for none.
+/// Returns what to subtract from z log2(e) for exp(z - max), as a power of 2; 0 for a maximum of no columns.
+__device__ inline float base_of(float max) { return max == -INFINITY ? 0 : max * kLog2E; }
+__device__ inline float exp_relative_to(float base, float z) { return exp2_approx(fmaf(z, kLog2E, -base)); }
+
+/// The maximum of z, and the sum of exp_relative_to(base_of(max), z), over some columns; -inf and 0 for none.
 struct Running {
   float max = -INFINITY, sum = 0;
 
   /// Returns the sum relative to `larger`, a maximum no smaller than max.
-  __device__ float sum_relative_to(float larger) const { return max == larger ? sum : sum * expf(max - larger); }
+  __device__ float sum_relative_to(float larger) const { return sum * exp2_approx(base_of(max) - base_of(larger)); }
 };
 
 template <int n>
@@ -35,9 +39,9 @@ __device__ void add_pack(Running& running, const Pack<n>& z) {
   for (int j = 0; j < n; ++j) max = fmaxf(max, z[j]);
   running.sum = running.sum_relative_to(max);
   running.max = max;
-  const float base = max == -INFINITY ? 0 : max;  // exp(-inf - 0) is 0
+  const float base = base_of(max);
 #pragma unroll
-  for (int j = 0; j < n; ++j) running.sum += expf(z[j] - base);
+  for (int j = 0; j < n; ++j) running.sum += exp_relative_to(base, z[j]);
 }
 
 enum class Order { forward, backward };
@@ -68,9 +72,12 @@ __device__ void over_columns(std::int64_t row, std::int64_t width, std::int64_t 
   }
 }
 
-/// A row's max and sum, the same in all threads of the block.
+/// A row's maximum and its sum of exp(z - max), the same in all threads of the block.
 struct RowStats {
   float max, sum;
+
+  /// Returns what exp(z - max) is in exp_relative_to(base_of(max), z): not 1, because the base is rounded.
+  __device__ float unit() const { return exp2_approx(fmaf(max, kLog2E, -base_of(max))); }
 };
 
 /// Unless `copy` is null, also copies the valid columns to it.
@@ -85,7 +92,8 @@ __device__ RowStats stats_of_row(const float* z, std::int64_t row, std::int64_t 
   });
   const float max =
       block_reduce(running.max, -INFINITY, shared_memory<float>(), [](float a, float b) { return fmaxf(a, b); });
-  return {max, static_cast<float>(block_sum(double{running.sum_relative_to(max)}, shared_memory<double>()))};
+  const double sum = block_sum(double{running.sum_relative_to(max)}, shared_memory<double>());
+  return {max, max == -INFINITY ? 0 : static_cast<float>(sum / double{RowStats{max, 0}.unit()})};
 }
 
 __device__ inline float target_of(const float* z, std::int64_t label, std::int64_t valid) {
@@ -132,31 +140,32 @@ __global__ void find_losses(float* losses, const float* stats, std::int64_t rows
   }
 }
 
-/// Operands for one row's gradient. `weight` includes the loss scale.
+/// Operands for one row's gradient. `weight` includes the loss scale. `target` is z[label], which only thread 0 needs.
 template <class T>
 struct GradientRow {
   T* dlogits;
   const float* z;
   RowStats stats;
-  float weight;
+  float weight, target;
   std::int64_t row, width, label, valid;
 };
 
+/// Called by the whole block.
 template <int n, Order order, class T>
 __device__ void write_gradient(const GradientRow<T>& g) {
   // cross-entropy backward: dlogits = weight (softmax(z) - onehot(label)), 0 in padding
-  const float factor = g.weight / g.stats.sum;
-  over_columns<n, order>(g.row, g.width, g.width, [&]<int m>(int i, std::integral_constant<int, m>) {
+  const float base = base_of(g.stats.max), factor = g.weight / (g.stats.sum * g.stats.unit());
+  over_columns<n, order>(g.row, g.width, g.valid, [&]<int m>(int i, std::integral_constant<int, m>) {
     Pack<m> z = load<m>(g.z + i);
 #pragma unroll
-    for (int j = 0; j < m; ++j) {
-      const bool real = i + j < g.valid;
-      const float probability = expf(z[j] - g.stats.max) * factor;
-      z[j] = real ? probability : 0.0f;
-      if (real && i + j == g.label) z[j] -= g.weight;
-    }
+    for (int j = 0; j < m; ++j) z[j] = exp_relative_to(base, z[j]) * factor;
     store_streaming(g.dlogits + i, z);
   });
+#pragma unroll 1
+  for (std::int64_t i = g.valid + thread_in_block(); i < g.width; i += threads_in_block()) g.dlogits[i] = T{};
+  __syncthreads();  // the label's probability is written
+  if (thread_in_block() == 0 && g.label >= 0 && g.label < g.valid)
+    g.dlogits[g.label] = from_float<T>(fmaf(exp_relative_to(base, g.target), factor, -g.weight));
 }
 
 __device__ inline float scaled_weight(const StepState* state, float weight) {
@@ -171,6 +180,7 @@ __global__ void find_gradients(T* dlogits, const float* logits, const float* sta
                                                    logits + begin,
                                                    {stats[3 * row], stats[3 * row + 1]},
                                                    scaled_weight(state, weights[row]),
+                                                   stats[3 * row + 2],
                                                    row,
                                                    width,
                                                    labels[row] - slice.begin,
@@ -193,10 +203,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   const float target = threadIdx.x == 0 ? target_of(logits + begin, label, valid) : 0;  // dlogits may be logits
   float* const kept = keeps ? shared_memory<float>() + kShared / sizeof(float) + begin % 4 : nullptr;
   const RowStats stats = stats_of_row<n>(logits + begin, row, width, valid, kept);
-  if (threadIdx.x == 0) losses[row] = loss_of(stats.max, stats.sum, target);
   write_gradient<n, keeps ? Order::forward : Order::backward>(
-      GradientRow<T>{dlogits + begin, keeps ? kept : logits + begin, stats, scaled_weight(state, weights[row]), row,
-                     width, label, valid});
+      GradientRow<T>{dlogits + begin, keeps ? kept : logits + begin, stats, scaled_weight(state, weights[row]), target,
+                     row, width, label, valid});
+  if (threadIdx.x == 0) losses[row] = loss_of(stats.max, stats.sum, target);
 }
 
 /// One block. Each thread adds every blockDim.x-th loss, then all threads' sums are added.
