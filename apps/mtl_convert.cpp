@@ -86,39 +86,24 @@ void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::strin
   const auto to_ranks = [&options] { return options.to == "megatron" && options.ckpt_format == "torch"; };
   const char* only = "--to megatron";
   const char* only_ranks = "--to megatron --ckpt-format torch";
-  flags
-      .add("--ckpt-format", &options.ckpt_format, "FORMAT",
-           "files for each rank with the weights, or files for every layout with weights and optimizer state")
-      .one_of({"torch", "torch_dist"})
-      .only_with(only, to_megatron);
-  flags
-      .add("--tensor-model-parallel-size", &megatron.tensor_parallel, "N",
-           "ranks that share each layer; each has its own files")
-      .within({1, 1 << 10})
-      .only_with(only, to_megatron);
-  flags
-      .add("--pipeline-model-parallel-size", &megatron.pipeline_parallel, "N",
-           "pipeline stages, each with consecutive layers")
-      .within({1, 1 << 10})
-      .only_with(only_ranks, to_ranks);
-  flags
-      .add("--num-layers-per-virtual-pipeline-stage", &megatron.layers_per_virtual_stage, "N",
-           "layers per chunk, for stages of several chunks")
-      .within({1, kMostLayers})
-      .only_with(only_ranks, to_ranks);
-  flags.add("--num-virtual-stages-per-pipeline-rank", &megatron.virtual_stages, "N", "chunks per stage")
-      .within({1, kMostLayers})
-      .only_with(only_ranks, to_ranks);
-  flags
-      .add("--make-vocab-size-divisible-by", &megatron.make_vocab_size_divisible_by, "N",
-           "pad the token embedding to a multiple of N times the tensor-parallel size")
-      .within({1, INT32_MAX})
-      .only_with(only, to_megatron);
-  flags
-      .add("--transformer-impl", &transformer_impl, "NAME",
-           "name the norms as Megatron-LM with this implementation does")
-      .one_of({"transformer_engine", "local"})
-      .only_with(only, to_megatron);
+  flags.add("--ckpt-format", &options.ckpt_format, "FORMAT",
+            "files for each rank with the weights, or files for every layout with weights and optimizer state",
+            one_of({"torch", "torch_dist"}), only_with(only, to_megatron));
+  flags.add("--tensor-model-parallel-size", &megatron.tensor_parallel, "N",
+            "ranks that share each layer; each has its own files", within({1, 1 << 10}), only_with(only, to_megatron));
+  flags.add("--pipeline-model-parallel-size", &megatron.pipeline_parallel, "N",
+            "pipeline stages, each with consecutive layers", within({1, 1 << 10}), only_with(only_ranks, to_ranks));
+  flags.add("--num-layers-per-virtual-pipeline-stage", &megatron.layers_per_virtual_stage, "N",
+            "layers per chunk, for stages of several chunks", within({1, kMostLayers}),
+            only_with(only_ranks, to_ranks));
+  flags.add("--num-virtual-stages-per-pipeline-rank", &megatron.virtual_stages, "N", "chunks per stage",
+            within({1, kMostLayers}), only_with(only_ranks, to_ranks));
+  flags.add("--make-vocab-size-divisible-by", &megatron.make_vocab_size_divisible_by, "N",
+            "pad the token embedding to a multiple of N times the tensor-parallel size", within({1, INT32_MAX}),
+            only_with(only, to_megatron));
+  flags.add("--transformer-impl", &transformer_impl, "NAME",
+            "name the norms as Megatron-LM with this implementation does", one_of({"transformer_engine", "local"}),
+            only_with(only, to_megatron));
   flags.check([&flags, &megatron, to_megatron] {
     if (to_megatron() && megatron.layers_per_virtual_stage && megatron.virtual_stages)
       flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
@@ -137,19 +122,17 @@ struct ConvertCommand {
 void add_flags(Flags& flags, ConvertCommand& command) {
   ConvertOptions& options = command.options;
   flags.section("Model");
-  flags.add("--load", &options.load, "PATH", cat("model to read: a --save folder of mtl-train, ", loadable_models()))
-      .required();
-  flags.add("--save", &options.save, "DIR", "folder to write; appears only when complete").required();
-  flags
-      .add("--to", &options.to, "FORMAT",
-           "output format: a Hugging Face folder, or a checkpoint of mtl or of Megatron-LM")
-      .one_of(written_formats());
-  flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights (default: as stored)")
-      .one_of({"float32", "float16", "bfloat16"});
-  flags
-      .add("--max-shard-size", &options.max_shard_size, "SIZE",
-           "largest weight file of a Hugging Face folder, such as 500MB or 2GiB")
-      .only_with("with --to mtl or megatron", [&options] { return options.to == "hf"; });
+  flags.add("--load", &options.load, "PATH", cat("model to read: a --save folder of mtl-train, ", loadable_models()),
+            required);
+  flags.add("--save", &options.save, "DIR", "folder to write; appears only when complete", required);
+  flags.add("--to", &options.to, "FORMAT",
+            "output format: a Hugging Face folder, or a checkpoint of mtl or of Megatron-LM",
+            one_of(written_formats()));
+  flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights (default: as stored)",
+            one_of({"float32", "float16", "bfloat16"}));
+  flags.add("--max-shard-size", &options.max_shard_size, "SIZE",
+            "largest weight file of a Hugging Face folder, such as 500MB or 2GiB",
+            only_with("with --to mtl or megatron", [&options] { return options.to == "hf"; }));
   add_megatron_output_flags(flags, options, command.transformer_impl);
   add_supplement_flags(flags, options.given);
   flags.section("Output");

@@ -22,22 +22,18 @@ void add_flags(Flags& flags, EvalCommand& options) {
   flags.section("Data");
   flags.add("--data-path", &options.data_path, "PREFIX",
             "token files PREFIX.bin and PREFIX.idx, scored as one stream; this or --input is required");
-  flags.add("--input", &options.inputs, "FILE...", "text or JSON lines, plain or compressed; `-` is standard input")
-      .append();
-  flags
-      .add("--format", &options.format, "NAME",
-           "input format (text: a file is one document; guess: by file name or first line)")
-      .one_of({"guess", "text", "jsonl"});
-  flags.add("--json-keys,--json-key", &options.json_key, "KEY", "key of the text in JSON lines")
-      .only_with("with --format text", [&options] { return options.format != "text"; });
+  flags.add("--input", &options.inputs, "FILE...", "text or JSON lines, plain or compressed; `-` is standard input",
+            append);
+  flags.add("--format", &options.format, "NAME",
+            "input format (text: a file is one document; guess: by file name or first line)",
+            one_of({"guess", "text", "jsonl"}));
+  flags.add("--json-keys,--json-key", &options.json_key, "KEY", "key of the text in JSON lines",
+            only_with("with --format text", [&options] { return options.format != "text"; }));
   flags.section("Scoring");
-  flags
-      .add("--seq-length", &options.seq_length, "S",
-           "largest number of tokens to predict the next one from (default: all positions)")
-      .within({1, INT32_MAX});
-  flags
-      .add("--batch-size", &options.batch_size, "N", "windows per forward pass (default: as many as make 4,096 tokens)")
-      .within({1, 1 << 20});
+  flags.add("--seq-length", &options.seq_length, "S",
+            "largest number of tokens to predict the next one from (default: all positions)", within({1, INT32_MAX}));
+  flags.add("--batch-size", &options.batch_size, "N",
+            "windows per forward pass (default: as many as make 4,096 tokens)", within({1, 1 << 20}));
   add_tokenizer_flags(flags, options.model.tokenizer);
   flags.section("Running");
   add_running_flags(flags, options.model);

@@ -37,21 +37,19 @@ void add_flags(Flags& flags, PlotOptions& options) {
   flags.add_switch("--json", options.json, "print the metrics as JSON");
   flags.add_switch("--follow,-f", options.follow, "draw again whenever a log grows, until Ctrl-C ends the program");
   flags.section("Chart");
-  flags.add("--x", &options.chart.x, "NAME", "horizontal axis").one_of({"iteration", "samples", "tokens", "time"});
+  flags.add("--x", &options.chart.x, "NAME", "horizontal axis", one_of({"iteration", "samples", "tokens", "time"}));
   flags.add("--y", &options.y, "LIST",
             "metrics to draw, separated by commas, one panel each (default: lm_loss,learning_rate)");
-  flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 points before it")
-      .within({1, INT32_MAX});
+  flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 points before it",
+            within({1, INT32_MAX}));
   flags.add_switch("--log-x", options.chart.log_x, "use a logarithmic horizontal axis");
   flags.add_switch("--log-y", options.chart.log_y, "use a logarithmic vertical axis in the first panel");
   flags.add("--title", &options.chart.title, "TEXT", "title above the chart");
   flags.add("--names", &options.names, "LIST",
             "names of the runs, separated by commas (default: the file names, numbered for a log with several runs)");
-  flags
-      .add("--seq-length", &options.chart.sequence_length, "N",
-           "tokens per sample, for --x tokens with a log that lacks it")
-      .within({1, INT32_MAX})
-      .only_with("--x tokens", [&options] { return options.chart.x == "tokens"; });
+  flags.add("--seq-length", &options.chart.sequence_length, "N",
+            "tokens per sample, for --x tokens with a log that lacks it", within({1, INT32_MAX}),
+            only_with("--x tokens", [&options] { return options.chart.x == "tokens"; }));
 }
 
 /// Returns the output kind: "svg", "json", "txt" or "terminal".

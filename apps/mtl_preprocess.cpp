@@ -16,50 +16,41 @@ namespace {
 
 void add_flags(Flags& flags, PreprocessOptions& options) {
   flags.section("Input");
-  flags
-      .add("--input", &options.inputs, "FILE...",
-           "JSON lines files or quoted patterns, plain or compressed with gzip, xz or zstd; `-` is standard input")
-      .append()
-      .required();
+  flags.add("--input", &options.inputs, "FILE...",
+            "JSON lines files or quoted patterns, plain or compressed with gzip, xz or zstd; `-` is standard input",
+            append, required);
   flags.add("--json-keys", &options.json_keys, "KEY...", "keys of the texts to tokenize, each into its own files");
-  flags.add("--skip-bad", &options.skip_bad, "N", "put up to N bad lines into PREFIX.rejects.jsonl instead of stopping")
-      .at_least(0);
+  flags.add("--skip-bad", &options.skip_bad, "N", "put up to N bad lines into PREFIX.rejects.jsonl instead of stopping",
+            at_least(0));
   flags.section("Output");
-  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "write PREFIX_KEY_document.bin, .idx and .json")
-      .required();
+  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "write PREFIX_KEY_document.bin, .idx and .json",
+            required);
   flags.add_switch("--split-sentences", options.split_sentences,
                    "write every sentence as its own sequence, to PREFIX_KEY_sentence.bin, .idx and .json");
-  flags.add("--lang", &options.lang, "LANGUAGE", "language of --split-sentences: " + join(sentence_languages(), ", "))
-      .only_with("--split-sentences", [&options] { return options.split_sentences; });
-  flags
-      .add_switch("--keep-newlines", options.keep_newlines,
-                  "with --split-sentences: keep the line breaks and spaces after a sentence")
-      .only_with("--split-sentences", [&options] { return options.split_sentences; });
+  flags.add("--lang", &options.lang, "LANGUAGE", "language of --split-sentences: " + join(sentence_languages(), ", "),
+            only_with("--split-sentences", [&options] { return options.split_sentences; }));
+  flags.add_switch("--keep-newlines", options.keep_newlines,
+                   "with --split-sentences: keep the line breaks and spaces after a sentence",
+                   only_with("--split-sentences", [&options] { return options.split_sentences; }));
   flags.add_switch("--append-eod", options.append_eod,
                    "append the end-of-document token to every document that is not empty");
-  flags
-      .add("--partitions", &options.partitions, "N",
-           "order the documents as Megatron-LM with N partitions does: every N-th line, then every N-th from the "
-           "second, "
-           "...")
-      .within({1, 4096});
-  flags
-      .add_switch("--keep-sequential-samples", options.keep_sequential_samples,
-                  "with --partitions: keep the input's order")
-      .only_with("--partitions", [&options] { return options.partitions > 1; });
+  flags.add("--partitions", &options.partitions, "N",
+            "order the documents as Megatron-LM with N partitions does: every N-th line, then every N-th from the "
+            "second, ...",
+            within({1, 4096}));
+  flags.add_switch("--keep-sequential-samples", options.keep_sequential_samples,
+                   "with --partitions: keep the input's order",
+                   only_with("--partitions", [&options] { return options.partitions > 1; }));
   add_tokenizer_flags(flags, options.tokenizer);
-  flags
-      .add_switch(
-          "--parse-special-tokens", options.tokenizer.parse_special_tokens,
-          "encode special strings in a text, such as <|endoftext|>, as their tokens, like Megatron-LM since 2026")
-      .only_with("with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens",
-                 [&options] { return options.tokenizer.type != "HuggingFaceTokenizer"; });
+  flags.add_switch(
+      "--parse-special-tokens", options.tokenizer.parse_special_tokens,
+      "encode special strings in a text, such as <|endoftext|>, as their tokens, like Megatron-LM since 2026",
+      only_with("with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens",
+                [&options] { return options.tokenizer.type != "HuggingFaceTokenizer"; }));
   flags.section("Running");
   add_threads_flag(flags, options.workers, "--workers,--threads");
-  flags
-      .add("--log-interval", &options.log_interval, "N",
-           "documents between progress lines; 0: none (default: a line every ten seconds)")
-      .at_least(0);
+  flags.add("--log-interval", &options.log_interval, "N",
+            "documents between progress lines; 0: none (default: a line every ten seconds)", at_least(0));
   flags.add_switch("--json", options.json, "print the summary as JSON");
 }
 

@@ -51,15 +51,14 @@ void acknowledge_train_flags(Flags& flags) {
 void add_topo_flags(Flags& flags, TopoCommand& command) {
   TopoOptions& options = command.options;
   flags.section("Ranks");
-  add_world_size_flag(flags, options.run.parallel, "number of ranks").required();
+  add_world_size_flag(flags, options.run.parallel, "number of ranks", required);
   add_grid_flags(flags, options.run.parallel);
   flags.add("--rank-order", &options.run.parallel.rank_order, "ORDER",
             "axis order, fastest first (default: tp-cp-ep-dp-pp)");
   add_node_size_flag(flags, options.run.parallel, "ranks per node (default: 8)");
   flags.add("--hosts", &options.hosts, "LIST", "node names, separated by commas");
   add_threads_flag(flags, options.run.threads, "--cores-per-rank,--threads",
-                   "cores of each rank in a rankfile, and its threads")
-      .within({1, kMostCores});
+                   "cores of each rank in a rankfile, and its threads", {1, kMostCores});
 
   flags.section("Model");
   add_architecture_flags(flags, options.run, [] { return false; });
@@ -77,14 +76,14 @@ void add_topo_flags(Flags& flags, TopoCommand& command) {
 
   flags.section("Schedule");
   add_schedule_flag(flags, options.run.parallel, "--schedule,--pipeline-schedule");
-  flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches per step and replica")
-      .within({1, kMostMicroBatches});
+  flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches per step and replica",
+            within({1, kMostMicroBatches}));
   add_batch_size_flags(flags, options.run.batch);
   add_interleaving_flags(flags, options.run.parallel);
 
   flags.section("Output");
-  flags.add("--format", &command.format, "NAME", "output format (default: by the extension of FILE, else text)")
-      .one_of({"text", "svg", "json", "rankfile"});
+  flags.add("--format", &command.format, "NAME", "output format (default: by the extension of FILE, else text)",
+            one_of({"text", "svg", "json", "rankfile"}));
   flags.add("--output,-o", &command.output, "FILE", "file to write; .txt, .svg, .json or .rankfile chooses the format");
 
   flags.check([&flags, &command] {

@@ -12,37 +12,27 @@ namespace {
 
 void add_flags(Flags& flags, VocabOptions& options) {
   flags.section("Input");
-  flags
-      .add("--input", &options.inputs, "FILE...",
-           "text, or JSON lines (*.jsonl, *.json), plain or compressed with gzip, xz or zstd; `-` is standard input")
-      .append()
-      .required();
-  flags.add("--format", &options.format, "FORMAT", "input format (auto: by file name)")
-      .one_of({"auto", "jsonl", "text"});
-  flags.add("--json-key,--json-keys", &options.json_key, "KEY", "key of the text in JSON lines")
-      .only_with("with --format text", [&options] { return options.format != "text"; });
-  flags.add("--unit", &options.unit, "UNIT", "unit of text to split into words (document: a whole file or JSON value)")
-      .one_of({"document", "line"});
+  flags.add("--input", &options.inputs, "FILE...",
+            "text, or JSON lines (*.jsonl, *.json), plain or compressed with gzip, xz or zstd; `-` is standard input",
+            append, required);
+  flags.add("--format", &options.format, "FORMAT", "input format (auto: by file name)",
+            one_of({"auto", "jsonl", "text"}));
+  flags.add("--json-key,--json-keys", &options.json_key, "KEY", "key of the text in JSON lines",
+            only_with("with --format text", [&options] { return options.format != "text"; }));
+  flags.add("--unit", &options.unit, "UNIT", "unit of text to split into words (document: a whole file or JSON value)",
+            one_of({"document", "line"}));
   flags.section("Vocabulary");
-  flags
-      .add("--vocab-size", &options.vocab_size, "N",
-           "size of the vocabulary, special tokens and the 256 bytes included")
-      .required()
-      .within({256, 1 << 24});
-  flags
-      .add("--special-tokens", &options.special_tokens, "TOKEN...",
-           "tokens that no text encodes to, with ids from 0; none when nothing follows")
-      .or_none();
-  flags.add("--min-frequency", &options.min_frequency, "N", "merge only pairs that occur at least N times").at_least(0);
-  flags
-      .add("--output-prefix", &options.output_prefix, "PREFIX",
-           "write PREFIX-vocab.json, PREFIX-merges.txt, PREFIX-tokenizer.json")
-      .required();
+  flags.add("--vocab-size", &options.vocab_size, "N",
+            "size of the vocabulary, special tokens and the 256 bytes included", required, within({256, 1 << 24}));
+  flags.add("--special-tokens", &options.special_tokens, "TOKEN...",
+            "tokens that no text encodes to, with ids from 0; none when nothing follows", or_none);
+  flags.add("--min-frequency", &options.min_frequency, "N", "merge only pairs that occur at least N times",
+            at_least(0));
+  flags.add("--output-prefix", &options.output_prefix, "PREFIX",
+            "write PREFIX-vocab.json, PREFIX-merges.txt, PREFIX-tokenizer.json", required);
   flags.section("Running");
-  flags
-      .add("--max-words", &options.max_words, "N",
-           "limit of distinct words, and so of memory; a text with more is an error")
-      .within({1, 1e9});
+  flags.add("--max-words", &options.max_words, "N",
+            "limit of distinct words, and so of memory; a text with more is an error", within({1, 1e9}));
   add_threads_flag(flags, options.threads);
   flags.add_switch("--json", options.json, "print the summary as JSON");
 }

@@ -122,8 +122,6 @@ class Flags::Config : public CLI::Config {
   Flags& flags_;
 };
 
-Flags::Flag& Flags::Flag::repeat() { return option->expected(1), append(); }
-
 Flags::Flags(std::string program, std::string summary)
     : foreign(program), program_(program), app_(std::make_unique<CLI::App>(std::move(summary), std::move(program))) {
   app_->set_help_flag();  // removes CLI11's own --help; ours is declared like any switch
@@ -132,8 +130,8 @@ Flags::Flags(std::string program, std::string summary)
       "--help,-h", [this] { return help(); }, "print this help and exit");
   add_listing(
       "--version", [this] { return version_text(program_, verbose); }, "print the version and exit");
-  add_switch("--verbose", verbose, "with --version: print the build, its libraries and the folder of share files, too")
-      .only_with("--version", [] { return false; });  // otherwise parse() has returned before
+  add_switch("--verbose", verbose, "with --version: print the build, its libraries and the folder of share files, too",
+             mtl::only_with("--version", [] { return false; }));  // otherwise parse() has returned before
   add_switch("--quiet,-q", quiet, "print errors and warnings only").option->configurable();
   add("--config", &config_, "FILE", "read flags from FILE, one `name = value` per line; the command line wins");
   add_switch("--dump-config", wants_dump_, "print every flag with its value and origin, then exit");
@@ -148,8 +146,8 @@ Flags::Flags(std::string program, std::string summary)
 
 Flags::~Flags() = default;
 
-Flags::Flag& Flags::add(const std::string& names, Setting::Variable variable, const std::string& value_name,
-                        const std::string& help) {
+Flags::Flag& Flags::declare(const std::string& names, Setting::Variable variable, const std::string& value_name,
+                            const std::string& help) {
   Flag* flag = flags_.emplace_back(std::make_unique<Flag>()).get();
   flag->name = names.substr(0, names.find(','));
   flag->variable = variable;
@@ -172,7 +170,7 @@ void Flags::only_with(const std::string& other, const std::function<bool()>& hol
                       const std::function<void()>& declare) {
   const std::size_t before = flags_.size();
   declare();
-  for (std::size_t i = before; i < flags_.size(); ++i) flags_[i]->only_with(other, holds);
+  for (std::size_t i = before; i < flags_.size(); ++i) mtl::only_with(other, holds)(*flags_[i]);
 }
 
 void Flags::positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help,
@@ -463,6 +461,20 @@ std::string Flags::list_flags() const {
     out += "\n";
   }
   return out;
+}
+
+void repeat(Flags::Flag& flag) {
+  flag.accumulates = true;
+  flag.option->expected(1);
+}
+
+Flags::Rule only_with(const std::string& other, const std::function<bool()>& holds) {
+  const std::string unmet = cat("has no effect ", starts_with(other, "--") ? "without " : "", other);
+  return [=](Flags::Flag& flag) { flag.conditions.push_back({unmet, holds, false}); };
+}
+
+Flags::Rule needs(const std::string& other, const std::function<bool()>& holds) {
+  return [=](Flags::Flag& flag) { flag.conditions.push_back({"needs " + other, holds, true}); };
 }
 
 }  // namespace mtl

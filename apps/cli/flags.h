@@ -9,9 +9,9 @@
 //
 //   Flags flags("mtl-eval", "measure loss and perplexity of a model on text or token files");
 //   flags.section("Model");
-//   flags.add("--load", &options.load, "PATH", "model: a checkpoint or a Hugging Face folder").required();
-//   flags.add("--top-k,--best", &options.top_k, "K", "draw from K tokens").at_least(1).only_with("--draw", [&] {...});
-//   flags.parse(argc, argv);
+//   flags.add("--load", &options.load, "PATH", "model: a checkpoint or a Hugging Face folder", required());
+//   flags.add("--top-k,--best", &options.top_k, "K", "draw from K tokens", at_least(1), only_with("--draw", [&]
+//   {...})); flags.parse(argc, argv);
 #pragma once
 
 #include <deque>
@@ -56,32 +56,8 @@ class Flags {
 
     /// The values to show.
     const std::vector<std::string>& values() const { return choices.empty() ? suggestions : choices; }
-    Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
-    Flag& suggest(std::vector<std::string> values) { return suggestions = std::move(values), *this; }
-    Flag& required() { return is_required = true, *this; }
-    Flag& within(const Bounds& both) { return bounds = both, *this; }
-    Flag& at_least(double bound) { return bounds.least = bound, *this; }
-    Flag& at_most(double bound) { return bounds.most = bound, *this; }
-    Flag& above(double bound) { return bounds.excludes_least = true, at_least(bound); }
-    Flag& below(double bound) { return bounds.excludes_most = true, at_most(bound); }
-    Flag& append() { return accumulates = true, *this; }
-    Flag& repeat();  // like append(), with one value per use
-    Flag& or_none() { return allows_empty = true, *this; }
-    Flag& or_blank() { return allows_blank = true, *this; }
-    Flag& inverted() { return is_inverted = true, *this; }
-    /// Declares that the flag has an effect only if `holds()` returns true after parsing. Otherwise, prints the notice
-    /// "has no effect without OTHER", or "has no effect OTHER" if `other` does not begin with "--" ("on one rank",
-    /// "with --greedy").
-    Flag& only_with(const std::string& other, std::function<bool()> holds) {
-      const char* without = starts_with(other, "--") ? "without " : "";
-      return conditions.push_back({cat("has no effect ", without, other), std::move(holds), false}), *this;
-    }
-    /// Like only_with(), but reports the problem "needs OTHER", one for all that a flag needs. For a flag that must not
-    /// be ignored.
-    Flag& needs(const std::string& other, std::function<bool()> holds) {
-      return conditions.push_back({"needs " + other, std::move(holds), true}), *this;
-    }
   };
+  using Rule = std::function<void(Flag&)>;  // what else is declared about a flag: the functions below the class
 
   Flags(std::string program, std::string summary);
   ~Flags();
@@ -91,12 +67,18 @@ class Flags {
   void section(std::string title) { section_ = std::move(title); }
   /// Declares a flag. `names` is the main name, followed by alternative names after commas: "--output,-o". --help omits
   /// a flag whose `help` is empty.
+  template <class... Rules>
   Flag& add(const std::string& names, Setting::Variable variable, const std::string& value_name,
-            const std::string& help);
-  Flag& add_switch(const std::string& names, bool& variable, const std::string& help) {
-    return add(names, &variable, "", help);
+            const std::string& help, const Rules&... rules) {
+    Flag& flag = declare(names, variable, value_name, help);
+    (rules(flag), ...);
+    return flag;
   }
-  /// Calls declare(), and gives all flags that it declares the condition of Flag::only_with().
+  template <class... Rules>
+  Flag& add_switch(const std::string& names, bool& variable, const std::string& help, const Rules&... rules) {
+    return add(names, &variable, "", help, rules...);
+  }
+  /// Calls declare(), and gives all flags that it declares the rule mtl::only_with().
   void only_with(const std::string& other, const std::function<bool()>& holds, const std::function<void()>& declare);
   /// Declares a switch that prints a text in place of the run, like --version. parse() checks no other flag then.
   void add_listing(const std::string& names, std::function<std::string()> text, const std::string& help);
@@ -174,6 +156,8 @@ class Flags {
   class Config;  // reads and writes configuration files for CLI11
   static constexpr const char *kGeneral = "General", *kDefault = "default", *kCommandLine = "command line";
   static std::string objection(const Flag& flag, const std::string& value);
+  Flag& declare(const std::string& names, Setting::Variable variable, const std::string& value_name,
+                const std::string& help);
   Flag* find(const std::string& name) const;
   std::string with_used_names(const std::string& text) const;
   std::vector<std::string> mark_values(const std::vector<std::string>& words);
@@ -209,5 +193,42 @@ class Flags {
   std::deque<Listing> listings_;  // their switches point to them
   std::vector<std::pair<std::string, std::string>> commands_;
 };
+
+// Rules for Flags::add(). Those that take arguments return the rule.
+inline void no_rule(Flags::Flag&) {}
+inline void required(Flags::Flag& flag) { flag.is_required = true; }
+inline void append(Flags::Flag& flag) { flag.accumulates = true; }
+void repeat(Flags::Flag& flag);  // like append(), with one value per use
+inline void or_none(Flags::Flag& flag) { flag.allows_empty = true; }
+inline void or_blank(Flags::Flag& flag) { flag.allows_blank = true; }
+inline void inverted(Flags::Flag& flag) { flag.is_inverted = true; }
+inline Flags::Rule one_of(const std::vector<std::string>& values) {
+  return [=](Flags::Flag& flag) { flag.choices = values; };
+}
+inline Flags::Rule suggest(const std::vector<std::string>& values) {
+  return [=](Flags::Flag& flag) { flag.suggestions = values; };
+}
+inline Flags::Rule within(const Bounds& both) {
+  return [=](Flags::Flag& flag) { flag.bounds = both; };
+}
+inline Flags::Rule at_least(double bound) {
+  return [=](Flags::Flag& flag) { flag.bounds.least = bound; };
+}
+inline Flags::Rule at_most(double bound) {
+  return [=](Flags::Flag& flag) { flag.bounds.most = bound; };
+}
+inline Flags::Rule above(double bound) {
+  return [=](Flags::Flag& flag) { flag.bounds.least = bound, flag.bounds.excludes_least = true; };
+}
+inline Flags::Rule below(double bound) {
+  return [=](Flags::Flag& flag) { flag.bounds.most = bound, flag.bounds.excludes_most = true; };
+}
+/// The flag has an effect only if `holds()` returns true after parsing. Otherwise, parse() adds the notice "has no
+/// effect without OTHER", or "has no effect OTHER" if `other` does not begin with "--" ("on one rank", "with
+/// --greedy").
+Flags::Rule only_with(const std::string& other, const std::function<bool()>& holds);
+/// Like only_with(), but parse() reports the problem "needs OTHER", one for all that a flag needs. For a flag that must
+/// not be ignored.
+Flags::Rule needs(const std::string& other, const std::function<bool()>& holds);
 
 }  // namespace mtl

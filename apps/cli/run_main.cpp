@@ -121,8 +121,8 @@ void write_output(const std::optional<std::string>& output, std::string_view tex
   flush_out();
 }
 
-Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name, const char* help) {
-  return flags.add(name, &threads, "N", help).within({0, 1024});
+void add_threads_flag(Flags& flags, std::int64_t& threads, const char* name, const char* help, const Bounds& bounds) {
+  flags.add(name, &threads, "N", help, within(bounds));
 }
 
 }  // namespace mtl

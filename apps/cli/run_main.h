@@ -54,7 +54,8 @@ inline bool names_file(const std::optional<std::string>& output) { return output
 void write_output(const std::optional<std::string>& output, std::string_view text, const std::string& program);
 
 /// Adds --threads N, or the flag names in `name`. 0 means as many as resolve_threads() returns.
-Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads",
-                              const char* help = "threads to use; 0: every core that this process may use");
+void add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads",
+                      const char* help = "threads to use; 0: every core that this process may use",
+                      const Bounds& bounds = {0, 1024});
 
 }  // namespace mtl

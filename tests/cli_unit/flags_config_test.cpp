@@ -19,7 +19,7 @@ TEST_CASE("flags: a configuration that repeats a default counts as not given") {
 TEST_CASE("flags: an incomplete configuration can be dumped, an invalid one cannot") {
   Tool tool;
   std::string load;
-  tool.flags.add("--load", &load, "PATH", "the model").required();
+  tool.flags.add("--load", &load, "PATH", "the model", required);
   tool.flags.check([&] { tool.flags.problem("FILE", "is missing"); });
   CHECK(tool.parse({"--dump-config"}) == tool.flags.dump_config());
   CHECK(Tool().problems({"--dump-config", "--lr", "x"}) == "--lr x: is not a number\n");

@@ -47,7 +47,7 @@ TEST_CASE("flags: a list accumulates the words of every use, but the command lin
   for (bool on_command_line : {false, true}) {
     Tool tool;
     std::vector<std::string> inputs{"default"};
-    tool.flags.add("--inputs", &inputs, "FILE...", "files").append();
+    tool.flags.add("--inputs", &inputs, "FILE...", "files", append);
     std::vector<const char*> words{"--config", file.path.c_str()};
     if (on_command_line) words.insert(words.end(), {"--inputs", "x", "--inputs", "y", "z"});
     tool.parse(words);
@@ -78,7 +78,7 @@ TEST_CASE("flags: an empty value is refused, whatever the flag, and in a configu
   const auto problems = [](std::vector<const char*> words) {
     Tool tool;
     std::string load;
-    tool.flags.add("--load", &load, "PATH", "the model").required();
+    tool.flags.add("--load", &load, "PATH", "the model", required);
     return tool.problems(std::move(words));
   };
   const std::string empty = ": is empty; add a value, or leave the flag out", load = "--load: is empty; add a value\n";
@@ -163,7 +163,7 @@ TEST_CASE("flags: a blank between = and the value is one problem, unless the val
     double lr = 1;
     std::vector<std::string> files;
     Flags flags("mtl-tool", "does nothing");
-    flags.add("--lr", &lr, "X", "learning rate").required();
+    flags.add("--lr", &lr, "X", "learning rate", required);
     if (takes_files) flags.positional("FILE", files, "files");
     const std::vector<const char*> words{"mtl-tool", "--lr=", "5"};
     std::string out;
@@ -248,7 +248,7 @@ TEST_CASE("flags: --help lists sections in order, with choices, defaults and the
 TEST_CASE("flags: missing required flags and failed checks are reported, unless an unknown flag may be the cause") {
   Tool tool;
   std::string load;
-  tool.flags.add("--load", &load, "PATH", "the model").required();
+  tool.flags.add("--load", &load, "PATH", "the model", required);
   tool.flags.check([&] {
     if (tool.layers < 1) tool.flags.problem(cat("--num-layers ", tool.layers), "must be positive");
   });
@@ -269,11 +269,11 @@ TEST_CASE("flags: numbers must be within the bounds of their flag, and doubles f
     std::int64_t count = 1, size = 1;
     double rate = 0.5, scale = 1;
     std::optional<double> most;
-    tool.flags.add("--count", &count, "N", "count").at_least(1);
-    tool.flags.add("--size", &size, "N", "size").at_least(0).at_most(4096);
-    tool.flags.add("--rate", &rate, "P", "rate").at_least(0).below(1);
-    tool.flags.add("--scale", &scale, "X", "scale").above(0);
-    tool.flags.add("--most", &most, "X", "most").at_most(0.5);
+    tool.flags.add("--count", &count, "N", "count", at_least(1));
+    tool.flags.add("--size", &size, "N", "size", at_least(0), at_most(4096));
+    tool.flags.add("--rate", &rate, "P", "rate", at_least(0), below(1));
+    tool.flags.add("--scale", &scale, "X", "scale", above(0));
+    tool.flags.add("--most", &most, "X", "most", at_most(0.5));
     return tool.problems(std::move(words));
   };
   CHECK(problems({"--count", "1", "--size", "4096", "--rate", "0", "--scale", "1e-300", "--most", "-7"}).empty());
@@ -296,11 +296,10 @@ TEST_CASE("flags: a flag without effect is named once, one that needs another is
   const auto run = [](Tool& tool, std::vector<const char*> words) {
     std::string seen;
     std::int64_t width = 1;
-    tool.flags.add("--width", &width, "N", "width").only_with("--loud", [&] { return tool.loud; });
-    tool.flags.add("--marks", &seen, "TEXT", "marks")
-        .needs("--save", [&] { return tool.save.has_value(); })
-        .needs("--loud", [&] { return tool.loud; });
-    tool.flags.add("--idle", &seen, "TEXT", "idle").only_with("on one rank", [] { return false; });
+    tool.flags.add("--width", &width, "N", "width", only_with("--loud", [&] { return tool.loud; }));
+    tool.flags.add("--marks", &seen, "TEXT", "marks", needs("--save", [&] { return tool.save.has_value(); }),
+                   needs("--loud", [&] { return tool.loud; }));
+    tool.flags.add("--idle", &seen, "TEXT", "idle", only_with("on one rank", [] { return false; }));
     return tool.problems(std::move(words));
   };
   Tool quiet, idle, active, broken;
@@ -319,7 +318,7 @@ TEST_CASE("flags: a flag without effect is named once, one that needs another is
 TEST_CASE("flags: a repeated flag that accumulates takes one word per use") {
   Tool tool;
   std::vector<std::string> prompts;
-  tool.flags.add("--prompt", &prompts, "TEXT", "text").repeat().or_blank();
+  tool.flags.add("--prompt", &prompts, "TEXT", "text", repeat, or_blank);
   tool.parse({"--prompt", "a b", "file", "--prompt", "-c-", "--prompt="});
   CHECK(prompts == std::vector<std::string>{"a b", "-c-", ""});
   CHECK(tool.inputs == std::vector<std::string>{"file"});

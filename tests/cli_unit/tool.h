@@ -23,10 +23,10 @@ struct Tool {
   Tool() {
     flags.section("Model");
     flags.add("--num-layers,--layers", &layers, "N", "blocks");
-    flags.add_switch("--no-bias", bias, "no bias").inverted();
+    flags.add_switch("--no-bias", bias, "no bias", inverted);
     flags.section("Training");
     flags.add("--lr", &lr, "X", "learning rate");
-    flags.add("--lr-decay-style", &style, "NAME", "shape").one_of({"linear", "cosine"});
+    flags.add("--lr-decay-style", &style, "NAME", "shape", one_of({"linear", "cosine"}));
     flags.add("--prefix", &prefix, "TEXT", "text");
     flags.add("--seed", &seed, "N", "seed");
     flags.add("--clip-grad", &clip, "X", "clip");

@@ -42,8 +42,8 @@ int data_cat(int argc, const char* const* argv) {
   Flags flags("mtl-data cat", "print the documents of token files, as ids or, with a tokenizer, as JSON lines of text");
   flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Documents");
-  flags.add("--begin", &options.begin, "N", "first document to print, from 0").at_least(0);
-  flags.add("--count", &options.count, "N", "documents to print (default: all that remain)").at_least(0);
+  flags.add("--begin", &options.begin, "N", "first document to print, from 0", at_least(0));
+  flags.add("--count", &options.count, "N", "documents to print (default: all that remain)", at_least(0));
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);

@@ -47,15 +47,13 @@ int data_export(int argc, const char* const* argv) {
   Flags flags("mtl-data export", "write all tokens as one flat file for other tools");
   flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Output");
-  flags.add("--output", &options.output, "FILE", "file to write").required();
-  flags
-      .add("--format", &options.format_name, "FORMAT",
-           "format of the file; without it, --output must end in .npy (mtl-data formats lists them)")
-      .one_of({"npy", "nanogpt", "llm.c"});
-  flags
-      .add("--token-type", &options.token_type, "TYPE",
-           "type of tokens in the file (default: npy: as stored; else u16, or u32 if 32 or 64 bits are stored)")
-      .one_of({"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"});
+  flags.add("--output", &options.output, "FILE", "file to write", required);
+  flags.add("--format", &options.format_name, "FORMAT",
+            "format of the file; without it, --output must end in .npy (mtl-data formats lists them)",
+            one_of({"npy", "nanogpt", "llm.c"}));
+  flags.add("--token-type", &options.token_type, "TYPE",
+            "type of tokens in the file (default: npy: as stored; else u16, or u32 if 32 or 64 bits are stored)",
+            one_of({"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"}));
   flags.add_switch("--json", options.json, "print the result as JSON, schema mtl-data-export/1");
   flags.check([&] {
     options.config_file = flags.config_file();

@@ -57,19 +57,17 @@ int data_import(int argc, const char* const* argv) {
                    "files or patterns of files, such as 'train_*.bin', in the order to join them",
                    "a token file of another tool");
   flags.section("Input");
-  flags
-      .add("--format", &options.format, "FORMAT",
-           "format of the files; only nanogpt must be named (mtl-data formats lists them)")
-      .one_of({"npy", "nanogpt", "llm.c", "llmq", "lit-gpt"});
-  flags.add("--input-type", &options.input_type, "TYPE", "type of tokens in files without a header")
-      .one_of({"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"})
-      .only_with("--format nanogpt", [&] { return options.format == "nanogpt"; });
-  flags
-      .add("--eod", &options.eod, "ID",
-           "end-of-document token, which divides the tokens into documents (default: the tokenizer's)")
-      .within({0, INT32_MAX});
-  flags.add_switch("--eod-first", options.eod_first, "the token begins each document, as in llm.c's files")
-      .needs("--eod, or a tokenizer", [&] { return finds_documents(options); });
+  flags.add("--format", &options.format, "FORMAT",
+            "format of the files; only nanogpt must be named (mtl-data formats lists them)",
+            one_of({"npy", "nanogpt", "llm.c", "llmq", "lit-gpt"}));
+  flags.add("--input-type", &options.input_type, "TYPE", "type of tokens in files without a header",
+            one_of({"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"}),
+            only_with("--format nanogpt", [&] { return options.format == "nanogpt"; }));
+  flags.add("--eod", &options.eod, "ID",
+            "end-of-document token, which divides the tokens into documents (default: the tokenizer's)",
+            within({0, INT32_MAX}));
+  flags.add_switch("--eod-first", options.eod_first, "the token begins each document, as in llm.c's files",
+                   needs("--eod, or a tokenizer", [&] { return finds_documents(options); }));
   flags.section("Tokens");
   add_token_type_flag(flags, options.token_type,
                       "type in which to store the tokens (default: the input's; i32 for u32 and wider)");

@@ -29,11 +29,11 @@ struct DataOrderOptions {
 void add_flags(Flags& flags, DataOrderOptions& options) {
   flags.section("Data");
   add_data_flags(flags, options.data);
-  flags.add("--dataset", &options.dataset, "NAME", "split to print").one_of({"train", "valid", "test"});
-  flags.add("--seed", &options.seed, "N", "random seed for the order").within({0, UINT32_MAX});
+  flags.add("--dataset", &options.dataset, "NAME", "split to print", one_of({"train", "valid", "test"}));
+  flags.add("--seed", &options.seed, "N", "random seed for the order", within({0, UINT32_MAX}));
   flags.section("Batches and length");
   add_batch_flags(flags, options.batch);
-  flags.add("--data-parallel-size", &options.data_parallel_size, "N", "ranks that share a batch").within({1, 1e6});
+  flags.add("--data-parallel-size", &options.data_parallel_size, "N", "ranks that share a batch", within({1, 1e6}));
   const char* no_effect = "has no effect on the order";
   flags.foreign.acknowledge(0, no_effect,
                             "--eod-mask-loss --reset-position-ids --reset-attention-mask --no-mmap-bin-files");

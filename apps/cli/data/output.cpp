@@ -8,7 +8,7 @@ namespace mtl {
 
 void add_output_flags(Flags& flags, DataOutputOptions& options) {
   flags.section("Output");
-  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "prefix of the token files to write").required();
+  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "prefix of the token files to write", required);
   flags.add_switch("--json", options.json, "print the result as JSON, schema mtl-data-made/1");
   flags.check([&] { options.make.config_file = flags.config_file(); });
 }
@@ -20,7 +20,7 @@ void add_data_output_flags(Flags& flags, DataOutputOptions& options) {
 }
 
 void add_token_type_flag(Flags& flags, std::string& name, const std::string& help) {
-  flags.add("--token-type", &name, "TYPE", help).one_of({"u8", "i8", "i16", "u16", "i32", "i64"});
+  flags.add("--token-type", &name, "TYPE", help, one_of({"u8", "i8", "i16", "u16", "i32", "i64"}));
 }
 
 std::optional<DataType> indexed_type_of(const std::string& name) {

@@ -36,8 +36,8 @@ int data_sample(int argc, const char* const* argv) {
   Flags flags("mtl-data sample", "print documents of token files drawn at random, as cat does");
   flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Documents");
-  flags.add("--count", &options.count, "N", "number of distinct documents to print").at_least(0);
-  flags.add("--seed", &options.seed, "N", "random seed for the draw").within({0, UINT32_MAX});
+  flags.add("--count", &options.count, "N", "number of distinct documents to print", at_least(0));
+  flags.add("--seed", &options.seed, "N", "random seed for the draw", within({0, UINT32_MAX}));
   add_data_print_flags(flags, options.print);
   flags.check([&] { check_data_print_flags(flags, options.print); });
   return run_single_process(flags, argc, argv, [&](Console& console) { print_sample(options, console); });

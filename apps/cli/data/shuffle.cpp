@@ -37,8 +37,8 @@ int data_shuffle(int argc, const char* const* argv) {
   Flags flags("mtl-data shuffle", "put the documents of token files into a random order");
   flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Order");
-  flags.add("--seed", &options.seed, "N", "random seed; the order is numpy.random.RandomState(N).permutation")
-      .within({0, UINT32_MAX});
+  flags.add("--seed", &options.seed, "N", "random seed; the order is numpy.random.RandomState(N).permutation",
+            within({0, UINT32_MAX}));
   add_data_output_flags(flags, options.output);
   return run_single_process(flags, argc, argv, [&](Console& console) { shuffle(options, console); });
 }

@@ -138,8 +138,8 @@ int data_split(int argc, const char* const* argv) {
             "documents in each part instead; `rest` takes the remainder, as in rest,1000,1000");
   flags.add("--names", &options.names, "NAME,...",
             "part names, for files PREFIX_NAME (default: train,valid for two parts, train,valid,test for three)");
-  flags.add("--by", &options.by, "UNIT", "what --weights divides; documents are never split")
-      .one_of({"documents", "tokens"});
+  flags.add("--by", &options.by, "UNIT", "what --weights divides; documents are never split",
+            one_of({"documents", "tokens"}));
   add_data_output_flags(flags, options.output);
   flags.check([&] { check_options(flags, options); });
   return run_single_process(flags, argc, argv, [&](Console& console) { split_documents(options, console); });

@@ -162,7 +162,7 @@ int data_stats(int argc, const char* const* argv) {
   DataStatsOptions options;
   Flags flags("mtl-data stats", "print token frequencies, and lengths of documents and sequences");
   flags.section("Output");
-  flags.add("--top", &options.top, "N", "most frequent ids to list, with a tokenizer as text, too").at_least(0);
+  flags.add("--top", &options.top, "N", "most frequent ids to list, with a tokenizer as text, too", at_least(0));
   add_inspection_flags(flags, options, "mtl-data-stats/1");
   return run_single_process(flags, argc, argv, [&](Console& console) { print_stats(options, console); });
 }

@@ -15,11 +15,11 @@ namespace mtl {
 
 void add_model_flags(Flags& flags, ModelOptions& options) {
   flags.section("Model");
-  flags.add("--load", &options.load, "PATH", cat("model: ", loadable_models())).required();
+  flags.add("--load", &options.load, "PATH", cat("model: ", loadable_models()), required);
   add_heads_flag(flags, options.num_attention_heads);
   add_hf_config_flag(flags, options.hf_config);
-  flags.add("--dtype", &options.dtype, "TYPE", "dtype for computation, weights and key-value cache")
-      .one_of({"float32", "bfloat16", "float16"});
+  flags.add("--dtype", &options.dtype, "TYPE", "dtype for computation, weights and key-value cache",
+            one_of({"float32", "bfloat16", "float16"}));
 }
 
 void add_running_flags(Flags& flags, ModelOptions& options) {

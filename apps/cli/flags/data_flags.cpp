@@ -5,7 +5,7 @@
 namespace mtl {
 
 void add_length_flag(Flags& flags, DataOptions& data) {
-  flags.add("--seq-length", &data.seq_length, "N", "tokens per sample").within({1, INT32_MAX});
+  flags.add("--seq-length", &data.seq_length, "N", "tokens per sample", within({1, INT32_MAX}));
 }
 
 void add_mask_flag(Flags& flags, DataOptions& data) {
@@ -23,20 +23,17 @@ void add_data_flags(Flags& flags, DataOptions& data) {
   flags.add("--test-data-path", &paths.test_data_path, "WORDS", "test data, likewise");
   flags.add("--per-split-data-args-path", &paths.per_split_data_args_path, "FILE",
             "read the words of the three flags above from a JSON file");
-  flags.add("--split", &paths.split, "A,B,C", "weights of training, validation and test")
-      .only_with("with --mock-data", [&data] { return !data.mock; });
+  flags.add("--split", &paths.split, "A,B,C", "weights of training, validation and test",
+            only_with("with --mock-data", [&data] { return !data.mock; }));
   add_length_flag(flags, data);
-  flags
-      .add("--data-order", &data.order, "ORDER",
-           "order of samples: Megatron-LM's, or one that is computed instead of stored")
-      .one_of({"megatron", "feistel"});
-  flags
-      .add("--dataloader-type", &data.dataloader_type, "TYPE", "one pass in the data set's order, or reshuffled epochs")
-      .one_of({"single", "cyclic"});
-  flags
-      .add_switch("--no-data-sharding", data.data_sharding,
-                  "with cyclic: let data-parallel ranks share one permutation instead of owning a part each")
-      .inverted();
+  flags.add("--data-order", &data.order, "ORDER",
+            "order of samples: Megatron-LM's, or one that is computed instead of stored",
+            one_of({"megatron", "feistel"}));
+  flags.add("--dataloader-type", &data.dataloader_type, "TYPE",
+            "one pass in the data set's order, or reshuffled epochs", one_of({"single", "cyclic"}));
+  flags.add_switch("--no-data-sharding", data.data_sharding,
+                   "with cyclic: let data-parallel ranks share one permutation instead of owning a part each",
+                   inverted);
 }
 
 void add_batch_flags(Flags& flags, BatchOptions& batch) {
@@ -47,12 +44,12 @@ void add_batch_flags(Flags& flags, BatchOptions& batch) {
             "batch sizes by tokens consumed, such as \"0:768 250B:1536\"");
   flags.add_switch("--decrease-batch-size-if-needed", batch.decrease_if_needed,
                    "round batch sizes down to multiples of micro-batch size x data-parallel size");
-  flags.add("--train-iters", &batch.train_iters, "N", "iterations to run").at_least(1);
-  flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters").at_least(1);
-  flags.add("--eval-interval", &batch.eval_interval, "N", "iterations between validations; 0: only at the end")
-      .at_least(0)
-      .only_with("with --eval-iters 0", [&batch] { return batch.eval_iters != 0 || batch.eval_interval == 0; });
-  flags.add("--eval-iters", &batch.eval_iters, "N", "global batches per validation; 0: none").at_least(-1);
+  flags.add("--train-iters", &batch.train_iters, "N", "iterations to run", at_least(1));
+  flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters", at_least(1));
+  flags.add("--eval-interval", &batch.eval_interval, "N", "iterations between validations; 0: only at the end",
+            at_least(0),
+            only_with("with --eval-iters 0", [&batch] { return batch.eval_iters != 0 || batch.eval_interval == 0; }));
+  flags.add("--eval-iters", &batch.eval_iters, "N", "global batches per validation; 0: none", at_least(-1));
   flags.check([&flags, &batch] {
     if (batch.eval_iters < 0) flags.problem("--eval-iters -1", "must be at least 0, which turns validation off");
   });

@@ -21,66 +21,56 @@ std::function<bool()> has_replicas(const ParallelOptions& options) {
 /// Adds communication during computation.
 void add_overlap_flags(Flags& flags, ParallelOptions& options) {
   flags.add_switch("--overlap-grad-reduce", options.overlap_grad_reduce, "sum gradients during backward");
-  flags
-      .add_switch("--overlap-param-gather", options.overlap_param_gather,
-                  "gather updated weights during the next forward")
-      .needs("--use-distributed-optimizer, because otherwise nothing is gathered",
-             [&options] { return options.distributed_optimizer; })
-      .needs("--overlap-grad-reduce, as in Megatron-LM", [&options] { return options.overlap_grad_reduce; });
+  flags.add_switch(
+      "--overlap-param-gather", options.overlap_param_gather, "gather updated weights during the next forward",
+      needs("--use-distributed-optimizer, because otherwise nothing is gathered",
+            [&options] { return options.distributed_optimizer; }),
+      needs("--overlap-grad-reduce, as in Megatron-LM", [&options] { return options.overlap_grad_reduce; }));
 }
 
 }  // namespace
 
-Flags::Flag& add_world_size_flag(Flags& flags, ParallelOptions& options, const std::string& help) {
-  return flags.add("--world-size", &options.plan_world, "N", help).within({1, kLargestWorld});
+void add_world_size_flag(Flags& flags, ParallelOptions& options, const std::string& help, const Flags::Rule& rule) {
+  flags.add("--world-size", &options.plan_world, "N", help, within({1, kLargestWorld}), rule);
 }
 
-Flags::Flag& add_node_size_flag(Flags& flags, ParallelOptions& options, const std::string& help) {
-  return flags.add("--gpus-per-node", &options.gpus_per_node, "N", help).within({1, kLargestWorld});
+void add_node_size_flag(Flags& flags, ParallelOptions& options, const std::string& help, const Flags::Rule& rule) {
+  flags.add("--gpus-per-node", &options.gpus_per_node, "N", help, within({1, kLargestWorld}), rule);
 }
 
 void add_grid_flags(Flags& flags, ParallelOptions& options) {
-  flags.add("--tensor-model-parallel-size", &options.tensor, "N", "ranks that share each layer")
-      .within({1, kLargestWorld});
-  flags.add("--pipeline-model-parallel-size", &options.pipeline, "N", "pipeline stages, each with consecutive layers")
-      .within({1, kLargestWorld});
-  flags.add("--context-parallel-size", &options.context, "N", "ranks that share each sequence, in 2 N equal chunks")
-      .within({1, kLargestWorld});
-  flags
-      .add("--cp-comm-type", &options.cp_comm_type, "NAME",
-           "how context-parallel ranks exchange keys and values in all layers")
-      .one_of({kContextExchangeNames.begin(), kContextExchangeNames.end()})
-      .only_with("on one context-parallel rank", [&options] { return options.context > 1; });
-  flags
-      .add("--expert-model-parallel-size", &options.expert, "N",
-           "ranks that share the experts; mtl-train supports only 1")
-      .within({1, kLargestWorld});
-  flags
-      .add_switch("--use-tp-pp-dp-mapping", options.tp_pp_dp_mapping,
-                  "number ranks along the pipeline before data parallelism")
-      .only_with("on one stage or one data-parallel rank",
-                 [&options] { return options.pipeline > 1 && options.data() > 1; });
+  flags.add("--tensor-model-parallel-size", &options.tensor, "N", "ranks that share each layer",
+            within({1, kLargestWorld}));
+  flags.add("--pipeline-model-parallel-size", &options.pipeline, "N", "pipeline stages, each with consecutive layers",
+            within({1, kLargestWorld}));
+  flags.add("--context-parallel-size", &options.context, "N", "ranks that share each sequence, in 2 N equal chunks",
+            within({1, kLargestWorld}));
+  flags.add("--cp-comm-type", &options.cp_comm_type, "NAME",
+            "how context-parallel ranks exchange keys and values in all layers",
+            one_of({kContextExchangeNames.begin(), kContextExchangeNames.end()}),
+            only_with("on one context-parallel rank", [&options] { return options.context > 1; }));
+  flags.add("--expert-model-parallel-size", &options.expert, "N",
+            "ranks that share the experts; mtl-train supports only 1", within({1, kLargestWorld}));
+  flags.add_switch("--use-tp-pp-dp-mapping", options.tp_pp_dp_mapping,
+                   "number ranks along the pipeline before data parallelism",
+                   only_with("on one stage or one data-parallel rank",
+                             [&options] { return options.pipeline > 1 && options.data() > 1; }));
 }
 
 void add_stage_flags(Flags& flags, ParallelOptions& options) {
-  flags
-      .add("--num-layers-in-first-pipeline-stage,--decoder-first-pipeline-num-layers",
-           &options.split.first_stage_layers, "N", "layers of the first stage")
-      .within({1, kMostLayers});
-  flags
-      .add("--num-layers-in-last-pipeline-stage,--decoder-last-pipeline-num-layers", &options.split.last_stage_layers,
-           "N", "layers of the last stage")
-      .within({1, kMostLayers});
+  flags.add("--num-layers-in-first-pipeline-stage,--decoder-first-pipeline-num-layers",
+            &options.split.first_stage_layers, "N", "layers of the first stage", within({1, kMostLayers}));
+  flags.add("--num-layers-in-last-pipeline-stage,--decoder-last-pipeline-num-layers", &options.split.last_stage_layers,
+            "N", "layers of the last stage", within({1, kMostLayers}));
   const auto has_stages = [&options] { return options.pipeline > 1; };
   flags.only_with("on one stage", has_stages, [&] {
     flags.add_switch("--account-for-embedding-in-pipeline-split", options.split.account_for_embedding,
                      "count the embedding as a layer of the first stage");
     flags.add_switch("--account-for-loss-in-pipeline-split", options.split.account_for_loss,
                      "count the output layer as a layer of the last stage");
-    flags
-        .add("--pipeline-split", &options.pipeline_split, "NAME",
-             "layers of each stage: even, or balanced by the work of layers, embedding and output layer")
-        .one_of({"even", "balanced"});
+    flags.add("--pipeline-split", &options.pipeline_split, "NAME",
+              "layers of each stage: even, or balanced by the work of layers, embedding and output layer",
+              one_of({"even", "balanced"}));
   });
   flags.add("--pipeline-model-parallel-layout", &options.layer_layout, "TEXT",
             "layers of each stage, such as Ett|ttt|tL: E is the embedding, t a layer, L the output layer");
@@ -94,24 +84,20 @@ void add_stage_flags(Flags& flags, ParallelOptions& options) {
   });
 }
 
-Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names) {
-  return flags
-      .add(names, &options.schedule, "NAME",
-           "order of micro-batches within a stage (default: 1f1b, or interleaved with several chunks per stage)")
-      .one_of(texts_of(kSchedules, &ScheduleTraits::name));
+void add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names, const Flags::Rule& rule) {
+  flags.add(names, &options.schedule, "NAME",
+            "order of micro-batches within a stage (default: 1f1b, or interleaved with several chunks per stage)",
+            one_of(texts_of(kSchedules, &ScheduleTraits::name)), rule);
 }
 
 void add_interleaving_flags(Flags& flags, ParallelOptions& options) {
-  flags
-      .add("--num-layers-per-virtual-pipeline-stage", &options.layers_per_virtual_stage, "N",
-           "layers per chunk, for stages of several chunks")
-      .within({1, kMostLayers});
-  flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks per stage")
-      .within({1, kMostLayers});
-  flags
-      .add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
-           "consecutive micro-batches of a chunk before the next chunk's turn (default: as many as stages)")
-      .within({1, INT32_MAX});
+  flags.add("--num-layers-per-virtual-pipeline-stage", &options.layers_per_virtual_stage, "N",
+            "layers per chunk, for stages of several chunks", within({1, kMostLayers}));
+  flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks per stage",
+            within({1, kMostLayers}));
+  flags.add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
+            "consecutive micro-batches of a chunk before the next chunk's turn (default: as many as stages)",
+            within({1, INT32_MAX}));
 }
 
 /// Sets the ZeRO stage, which has several names. They must agree.
@@ -148,37 +134,30 @@ void resolve_zero_stage(Flags& flags, ParallelOptions& options) {
 }
 
 void add_sharing_flags(Flags& flags, ParallelOptions& options) {
-  flags
-      .add_switch("--sequence-parallel", options.sequence_parallel,
-                  "shard the rows of activations between tensor-parallel layers, too")
-      .only_with("on one tensor-parallel rank", [&options] { return options.tensor > 1; });
-  flags
-      .add_switch("--use-distributed-optimizer", options.distributed_optimizer,
-                  "shard the optimizer's state over data-parallel ranks")
-      .only_with(kOneReplica, has_replicas(options));
-  flags
-      .add("--zero-stage", &options.zero_stage, "N",
-           "what data-parallel ranks shard: 1: the optimizer's state, as --use-distributed-optimizer; 2: gradients, "
-           "too; 3: "
-           "weights, too")
-      .within({0, 3})
-      .only_with(kOneReplica, [&options] { return options.zero_stage == 0 || options.replicas() > 1; });
+  flags.add_switch("--sequence-parallel", options.sequence_parallel,
+                   "shard the rows of activations between tensor-parallel layers, too",
+                   only_with("on one tensor-parallel rank", [&options] { return options.tensor > 1; }));
+  flags.add_switch("--use-distributed-optimizer", options.distributed_optimizer,
+                   "shard the optimizer's state over data-parallel ranks",
+                   only_with(kOneReplica, has_replicas(options)));
+  flags.add("--zero-stage", &options.zero_stage, "N",
+            "what data-parallel ranks shard: 1: the optimizer's state, as --use-distributed-optimizer; 2: gradients, "
+            "too; 3: weights, too",
+            within({0, 3}),
+            only_with(kOneReplica, [&options] { return options.zero_stage == 0 || options.replicas() > 1; }));
   flags.add_switch("--use-megatron-fsdp", options.megatron_fsdp, "shard as --data-parallel-sharding-strategy says");
   flags.check([&flags, &options] { resolve_zero_stage(flags, options); });
   flags.only_with(kOneReplica, has_replicas(options), [&] {
-    flags
-        .add("--data-parallel-sharding-strategy", &options.sharding_strategy, "NAME",
-             "Megatron's names for --zero-stage 0 to 3")
-        .one_of(kShardingStrategies)
-        .needs("--use-megatron-fsdp", [&options] { return options.megatron_fsdp; });
+    flags.add("--data-parallel-sharding-strategy", &options.sharding_strategy, "NAME",
+              "Megatron's names for --zero-stage 0 to 3", one_of(kShardingStrategies),
+              needs("--use-megatron-fsdp", [&options] { return options.megatron_fsdp; }));
     flags.add_switch("--use-torch-fsdp2", options.torch_fsdp2, "Megatron's name for --zero-stage 3");
-    flags.add("--fsdp", &options.fsdp, "NAME", "FSDP's names for --zero-stage 0, 2 and 3")
-        .one_of({"no_shard", "shard_grad_op", "full_shard"});
-    flags
-        .add("--ddp-bucket-size", &options.bucket_elements, "N",
-             "sum gradients in buckets of consecutive layers with at least N parameters (default: 40 M, or 1 M x "
-             "data-parallel ranks if more; 1 with --zero-stage 2 and 3)")
-        .within({1, 1e15});
+    flags.add("--fsdp", &options.fsdp, "NAME", "FSDP's names for --zero-stage 0, 2 and 3",
+              one_of({"no_shard", "shard_grad_op", "full_shard"}));
+    flags.add("--ddp-bucket-size", &options.bucket_elements, "N",
+              "sum gradients in buckets of consecutive layers with at least N parameters (default: 40 M, or 1 M x "
+              "data-parallel ranks if more; 1 with --zero-stage 2 and 3)",
+              within({1, 1e15}));
     add_overlap_flags(flags, options);
   });
 }
@@ -186,29 +165,22 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
 void add_recompute_flags(Flags& flags, ParallelOptions& options) {
   const auto is_full = [&options] { return recompute_of(options).granularity == Recompute::Granularity::full; };
   const char* full = "--recompute-granularity full";
-  flags
-      .add("--recompute-granularity", &options.recompute_granularity, "NAME",
-           "recompute attention, or whole layers, in backward instead of keeping activations")
-      .one_of({"selective", "full"});
-  flags
-      .add("--recompute-method", &options.recompute_method, "NAME",
-           "layers to recompute: all in groups, or the first ones of each chunk one by one")
-      .one_of({"uniform", "block"})
-      .only_with(full, is_full);
-  flags
-      .add("--recompute-num-layers,--activations-checkpoint-num-layers,--checkpoint-num-layers",
-           &options.recompute_num_layers, "N",
-           "layers per group (uniform), or layers of each chunk to recompute (block) (default: 1)")
-      .within({1, kMostLayers})
-      .only_with(full, is_full);
+  flags.add("--recompute-granularity", &options.recompute_granularity, "NAME",
+            "recompute attention, or whole layers, in backward instead of keeping activations",
+            one_of({"selective", "full"}));
+  flags.add("--recompute-method", &options.recompute_method, "NAME",
+            "layers to recompute: all in groups, or the first ones of each chunk one by one",
+            one_of({"uniform", "block"}), only_with(full, is_full));
+  flags.add("--recompute-num-layers,--activations-checkpoint-num-layers,--checkpoint-num-layers",
+            &options.recompute_num_layers, "N",
+            "layers per group (uniform), or layers of each chunk to recompute (block) (default: 1)",
+            within({1, kMostLayers}), only_with(full, is_full));
   flags.add_switch("--recompute-activations", options.recompute_activations,
                    "same as --recompute-granularity selective");
   flags.add_switch("--checkpoint-activations", options.checkpoint_activations,
                    "same as --recompute-granularity full --recompute-method uniform");
-  flags
-      .add("--activations-checkpoint-method", &options.checkpoint_method, "NAME",
-           "same as --recompute-granularity full --recompute-method NAME")
-      .one_of({"uniform", "block"});
+  flags.add("--activations-checkpoint-method", &options.checkpoint_method, "NAME",
+            "same as --recompute-granularity full --recompute-method NAME", one_of({"uniform", "block"}));
   flags.check([&flags, &options] {
     const bool is_full = recompute_of(options).granularity == Recompute::Granularity::full;
     if (options.recompute_activations && is_full)
@@ -236,10 +208,8 @@ void add_offload_flags(Flags& flags, ParallelOptions& options, const std::functi
                      "keep main weights and the optimizer's states in host memory; the GPU updates them in pieces");
     flags.add_switch("--cpu-offloading", options.cpu_offloading,
                      "keep activations of all layers of a stage but two in host memory from forward to backward");
-    flags
-        .add("--cpu-offloading-num-layers", &options.offloaded_layers, "N",
-             "--cpu-offloading for the first N layers of each stage")
-        .within({1, kMostLayers});
+    flags.add("--cpu-offloading-num-layers", &options.offloaded_layers, "N",
+              "--cpu-offloading for the first N layers of each stage", within({1, kMostLayers}));
   });
   add_file_offload_flag(flags, options);
   flags.check([&flags, &options] {
@@ -252,12 +222,10 @@ void add_offload_flags(Flags& flags, ParallelOptions& options, const std::functi
 }
 
 void add_batch_size_flags(Flags& flags, BatchOptions& options) {
-  flags.add("--micro-batch-size", &options.micro_batch_size, "N", "samples per forward and backward pass")
-      .within(kBatchSizes);
-  flags
-      .add("--global-batch-size", &options.global_batch_size, "N",
-           "samples per update (default: one micro-batch per data-parallel rank)")
-      .within(kBatchSizes);
+  flags.add("--micro-batch-size", &options.micro_batch_size, "N", "samples per forward and backward pass",
+            within(kBatchSizes));
+  flags.add("--global-batch-size", &options.global_batch_size, "N",
+            "samples per update (default: one micro-batch per data-parallel rank)", within(kBatchSizes));
 }
 
 }  // namespace mtl

@@ -10,15 +10,17 @@
 namespace mtl {
 
 /// Adds --world-size, which sets ParallelOptions::plan_world.
-Flags::Flag& add_world_size_flag(Flags& flags, ParallelOptions& options, const std::string& help);
+void add_world_size_flag(Flags& flags, ParallelOptions& options, const std::string& help, const Flags::Rule& rule);
 /// Adds --gpus-per-node.
-Flags::Flag& add_node_size_flag(Flags& flags, ParallelOptions& options, const std::string& help);
+void add_node_size_flag(Flags& flags, ParallelOptions& options, const std::string& help,
+                        const Flags::Rule& rule = no_rule);
 /// Adds the number of ranks per axis, and the axis order.
 void add_grid_flags(Flags& flags, ParallelOptions& options);
 /// Adds the distribution of layers over the stages, and its checks.
 void add_stage_flags(Flags& flags, ParallelOptions& options);
 /// Adds the pipeline schedule, under `names`.
-Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names);
+void add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names,
+                       const Flags::Rule& rule = no_rule);
 /// Adds the division of stages into several chunks.
 void add_interleaving_flags(Flags& flags, ParallelOptions& options);
 /// Adds sharding for activation rows (sequence parallelism) and for the optimizer state, the gradient bucket size, and

@@ -5,14 +5,14 @@
 namespace mtl {
 
 void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads) {
-  flags.add("--num-attention-heads", &heads, "N", "attention heads of a checkpoint that does not state them")
-      .within({1, INT32_MAX});
+  flags.add("--num-attention-heads", &heads, "N", "attention heads of a checkpoint that does not state them",
+            within({1, INT32_MAX}));
 }
 
-Flags::Flag& add_hf_config_flag(Flags& flags, std::string& path) {
-  return flags.add(
-      "--hf-config", &path, "PATH",
-      "config.json of the model, or its folder, for a checkpoint without its configuration: torchtitan's, NeMo's");
+void add_hf_config_flag(Flags& flags, std::string& path, const Flags::Rule& rule) {
+  flags.add("--hf-config", &path, "PATH",
+            "config.json of the model, or its folder, for a checkpoint without its configuration: torchtitan's, NeMo's",
+            rule);
 }
 
 void add_supplement_flags(Flags& flags, ModelSupplement& given) {

@@ -44,61 +44,53 @@ bool reads(const TokenizerOptions& options, std::string_view flag) {
 
 }  // namespace
 
-Flags::Flag& add_vocab_size_flag(Flags& flags, std::optional<std::int64_t>& tokens, const std::string& help) {
-  return flags.add("--vocab-size", &tokens, "N", help).within({1, INT32_MAX});
+void add_vocab_size_flag(Flags& flags, std::optional<std::int64_t>& tokens, const std::string& help,
+                         const Flags::Rule& rule) {
+  flags.add("--vocab-size", &tokens, "N", help, within({1, INT32_MAX}), rule);
 }
 
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags.section("Tokenizer");
   // Only a notice, because scripts pass all tokenizers' flags, whichever tokenizer they choose.
   const auto if_read = [&options](Flags::Flag& flag) {
-    flag.only_with("--tokenizer-type " + types_reading(flag.name),
-                   [&options, name = flag.name] { return reads(options, name); });
+    only_with("--tokenizer-type " + types_reading(flag.name),
+              [&options, name = flag.name] { return reads(options, name); })(flag);
   };
-  flags.add("--tokenizer-type", &options.type, "TYPE", "kind of tokenizer (default: GPT2BPETokenizer)")
-      .suggest(all_types());
-  if_read(flags
-              .add("--vocab-file,--vocab", &options.vocab_file, "FILE",
-                   "vocab.json for GPT2BPETokenizer, or the name of an installed one, with its merges")
-              .suggest({"gpt2"}));
-  if_read(flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt for GPT2BPETokenizer"));
-  flags
-      .add("--tokenizer-model", &options.tokenizer_model, "PATH",
-           "HuggingFaceTokenizer: a tokenizer.json of byte-level BPE, or its folder; TikTokenizer: its file of "
-           "ranks; "
-           "SentencePiece types: a tokenizer.model, or its folder")
-      .only_with("with --tokenizer-type " + types_reading("--tokenizer-model", " or ", false), [&options] {
-        return reads(options, "--tokenizer-model") || find_tokenizer_kind(options.type) == nullptr;
-      });
-  if_read(flags.add_switch("--tokenizer-hf-include-special-tokens", options.hf_special_tokens,
-                           "HuggingFaceTokenizer: add the special tokens that its file defines around every text"));
-  flags.add_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens, "").inverted();
-  add_vocab_size_flag(flags, options.vocab_size, "number of ids for NullTokenizer or TikTokenizer")
-      .only_with("--tokenizer-type " + types_reading("--vocab-size"),
-                 [&options] { return !options.names_tokenizer() || reads(options, "--vocab-size"); });
-  if_read(flags
-              .add("--null-tokenizer-eod,--null-tokenizer-eod-id", &options.null_tokenizer_eod, "ID",
-                   "end-of-document id of NullTokenizer (default: vocabulary size - 1)")
-              .within({0, INT32_MAX}));
-  if_read(flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern for TikTokenizer")
-              .one_of({"v1", "v2"}));
-  if_read(flags
-              .add("--tiktoken-num-special-tokens", &options.tiktoken.num_special_tokens, "N",
-                   "special tokens of TikTokenizer, which have the first ids; 0: none")
-              .within({0, INT32_MAX}));
-  if_read(flags
-              .add("--tiktoken-special-tokens,--tokenizer-special-tokens", &options.tiktoken.special_tokens, "TOKEN...",
-                   "names of the first special tokens in TikTokenizer; the others are <SPECIAL_i>")
-              .only_with("with --tiktoken-num-special-tokens 0",
-                         [&options] { return options.tiktoken.num_special_tokens > 0; }));
+  flags.add("--tokenizer-type", &options.type, "TYPE", "kind of tokenizer (default: GPT2BPETokenizer)",
+            suggest(all_types()));
+  flags.add("--vocab-file,--vocab", &options.vocab_file, "FILE",
+            "vocab.json for GPT2BPETokenizer, or the name of an installed one, with its merges", suggest({"gpt2"}),
+            if_read);
+  flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt for GPT2BPETokenizer", if_read);
+  flags.add("--tokenizer-model", &options.tokenizer_model, "PATH",
+            "HuggingFaceTokenizer: a tokenizer.json of byte-level BPE, or its folder; TikTokenizer: its file of "
+            "ranks; SentencePiece types: a tokenizer.model, or its folder",
+            only_with("with --tokenizer-type " + types_reading("--tokenizer-model", " or ", false), [&options] {
+              return reads(options, "--tokenizer-model") || find_tokenizer_kind(options.type) == nullptr;
+            }));
+  flags.add_switch("--tokenizer-hf-include-special-tokens", options.hf_special_tokens,
+                   "HuggingFaceTokenizer: add the special tokens that its file defines around every text", if_read);
+  flags.add_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens, "", inverted);
+  add_vocab_size_flag(flags, options.vocab_size, "number of ids for NullTokenizer or TikTokenizer",
+                      only_with("--tokenizer-type " + types_reading("--vocab-size"),
+                                [&options] { return !options.names_tokenizer() || reads(options, "--vocab-size"); }));
+  flags.add("--null-tokenizer-eod,--null-tokenizer-eod-id", &options.null_tokenizer_eod, "ID",
+            "end-of-document id of NullTokenizer (default: vocabulary size - 1)", within({0, INT32_MAX}), if_read);
+  flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern for TikTokenizer",
+            one_of({"v1", "v2"}), if_read);
+  flags.add("--tiktoken-num-special-tokens", &options.tiktoken.num_special_tokens, "N",
+            "special tokens of TikTokenizer, which have the first ids; 0: none", within({0, INT32_MAX}), if_read);
+  flags.add(
+      "--tiktoken-special-tokens,--tokenizer-special-tokens", &options.tiktoken.special_tokens, "TOKEN...",
+      "names of the first special tokens in TikTokenizer; the others are <SPECIAL_i>",
+      only_with("with --tiktoken-num-special-tokens 0", [&options] { return options.tiktoken.num_special_tokens > 0; }),
+      if_read);
   flags.add_switch(
       "--legacy-tokenizer", options.legacy_tokenizer,
       "give SentencePieceTokenizer <CLS>, <EOD> and their like, and Llama2Tokenizer <s> before every text, as "
       "Megatron-LM did up to core 0.16");
-  flags
-      .add("--vocab-extra-ids", &options.vocab_extra_ids, "N",
-           "tokens <extra_id_0>... of a legacy SentencePieceTokenizer")
-      .within({0, 10000});
+  flags.add("--vocab-extra-ids", &options.vocab_extra_ids, "N",
+            "tokens <extra_id_0>... of a legacy SentencePieceTokenizer", within({0, 10000}));
   flags.check([&options] {
     if (options.vocab_file != "gpt2") return;
     options.vocab_file = share_file("gpt2/vocab.json");

@@ -7,7 +7,8 @@
 namespace mtl {
 
 /// Adds --vocab-size, a number of tokens without padding.
-Flags::Flag& add_vocab_size_flag(Flags& flags, std::optional<std::int64_t>& tokens, const std::string& help);
+void add_vocab_size_flag(Flags& flags, std::optional<std::int64_t>& tokens, const std::string& help,
+                         const Flags::Rule& rule = no_rule);
 
 /// Adds the tokenizer flags, from --tokenizer-type to --vocab-extra-ids. A notice reports flags that the chosen
 /// tokenizer does not use.

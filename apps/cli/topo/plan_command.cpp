@@ -37,42 +37,37 @@ bool is_script(const std::string& file) {
 /// Adds the flags that fix what is searched otherwise.
 void add_fixed_flags(Flags& flags, FixedLayout& fixed) {
   flags.section("Fixed layout");
-  flags.add("--tensor-model-parallel-size", &fixed.tensor, "N", "only layouts with N ranks that share each layer")
-      .within({1, kLargestWorld});
-  flags.add("--pipeline-model-parallel-size", &fixed.pipeline, "N", "only layouts with N pipeline stages")
-      .within({1, kLargestWorld});
-  flags.add("--context-parallel-size", &fixed.context, "N", "only layouts with N ranks that share each sequence")
-      .within({1, kLargestWorld});
-  flags.add("--schedule,--pipeline-schedule", &fixed.schedule, "NAME", "only this schedule for pipelines")
-      .one_of(texts_of(kSchedules, &ScheduleTraits::name));
-  flags
-      .add("--num-virtual-stages-per-pipeline-rank", &fixed.chunks, "N",
-           "only pipelines with N chunks of layers per stage")
-      .within({1, kMostLayers});
-  flags.add("--zero-stage", &fixed.zero_stage, "N", "only this ZeRO stage, where there are several replicas")
-      .within({0, 3});
-  flags.add("--micro-batch-size", &fixed.micro_batch, "N", "only micro-batches of N samples").within(kBatchSizes);
-  flags
-      .add("--recompute-granularity", &fixed.recompute, "NAME",
-           "only layouts that recompute nothing, attention or whole layers in backward")
-      .one_of({"none", "selective", "full"});
+  flags.add("--tensor-model-parallel-size", &fixed.tensor, "N", "only layouts with N ranks that share each layer",
+            within({1, kLargestWorld}));
+  flags.add("--pipeline-model-parallel-size", &fixed.pipeline, "N", "only layouts with N pipeline stages",
+            within({1, kLargestWorld}));
+  flags.add("--context-parallel-size", &fixed.context, "N", "only layouts with N ranks that share each sequence",
+            within({1, kLargestWorld}));
+  flags.add("--schedule,--pipeline-schedule", &fixed.schedule, "NAME", "only this schedule for pipelines",
+            one_of(texts_of(kSchedules, &ScheduleTraits::name)));
+  flags.add("--num-virtual-stages-per-pipeline-rank", &fixed.chunks, "N",
+            "only pipelines with N chunks of layers per stage", within({1, kMostLayers}));
+  flags.add("--zero-stage", &fixed.zero_stage, "N", "only this ZeRO stage, where there are several replicas",
+            within({0, 3}));
+  flags.add("--micro-batch-size", &fixed.micro_batch, "N", "only micro-batches of N samples", within(kBatchSizes));
+  flags.add("--recompute-granularity", &fixed.recompute, "NAME",
+            "only layouts that recompute nothing, attention or whole layers in backward",
+            one_of({"none", "selective", "full"}));
 }
 
 void add_plan_flags(Flags& flags, PlanCommand& command) {
   TrainOptions& run = command.options;
   add_device_flags(flags, command);
-  flags
-      .add("--host-memory", &command.devices.host_memory, "SIZE",
-           "memory of one node's host that its ranks may use, as in 1000GB (default: not limited)")
-      .only_with("GPUs: the memory of ranks on CPUs is --device-memory",
-                 [&command] { return !command.devices.is_on_cpu(); });
+  flags.add("--host-memory", &command.devices.host_memory, "SIZE",
+            "memory of one node's host that its ranks may use, as in 1000GB (default: not limited)",
+            only_with("GPUs: the memory of ranks on CPUs is --device-memory",
+                      [&command] { return !command.devices.is_on_cpu(); }));
   add_model_flags(flags, command);
   flags.section("Precision");
   add_precision_flags(flags, run.precision);
   flags.section("Batch");
-  flags.add("--global-batch-size", &run.batch.global_batch_size, "N", "samples per step, over all ranks")
-      .required()
-      .at_least(1);
+  flags.add("--global-batch-size", &run.batch.global_batch_size, "N", "samples per step, over all ranks", required,
+            at_least(1));
   add_fixed_flags(flags, command.fixed);
   flags.add_switch("--recompute-activations", command.recompute_activations,
                    "same as --recompute-granularity selective");

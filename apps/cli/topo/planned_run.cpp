@@ -15,25 +15,25 @@ namespace mtl {
 void add_device_flags(Flags& flags, PlannedRun& run) {
   PlanDevices& devices = run.devices;
   flags.section("Devices");
-  add_world_size_flag(flags, run.options.parallel, "number of ranks").required();
+  add_world_size_flag(flags, run.options.parallel, "number of ranks", required);
   add_node_size_flag(flags, run.options.parallel, "ranks per node (default: 8)");
-  flags.add("--hardware", &devices.hardware, "GPU", "the GPUs' model, or a FILE.json").suggest(machine_names());
+  flags.add("--hardware", &devices.hardware, "GPU", "the GPUs' model, or a FILE.json", suggest(machine_names()));
   flags.add("--profile", &devices.profile, "FILE",
             "rankN.json of mtl-train --profile on one rank: operators take as long as there");
   flags.add("--device-memory", &devices.device_memory, "SIZE", "memory of one GPU that the run may use, as in 80GB");
-  flags.add("--inside-gbs", &devices.inside_gbs, "GB/S", "bandwidth of a GPU's links inside its node, in one direction")
-      .within(kRateBounds);
-  flags.add("--between-gbs", &devices.between_gbs, "GB/S", "bandwidth of a GPU's link to other nodes, in one direction")
-      .within(kRateBounds);
-  flags.add("--inside-us", &devices.inside_us, "US", "latency inside a node, in microseconds").within(kLatencyBounds);
-  flags.add("--between-us", &devices.between_us, "US", "latency between nodes, in microseconds").within(kLatencyBounds);
-  flags.add("--host-gbs", &devices.host_gbs, "GB/S", "bandwidth of a GPU's link to its host's memory, in one direction")
-      .within(kRateBounds)
-      .only_with("on the CPU, whose memory is the host's", [&devices] { return !devices.is_on_cpu(); });
-  flags
-      .add("--disk-gbs", &devices.disk_gbs, "GB/S",
-           "rate at which a node's disk reads and, at the same time, writes: optimizer states may be in files")
-      .within(kRateBounds);
+  flags.add("--inside-gbs", &devices.inside_gbs, "GB/S", "bandwidth of a GPU's links inside its node, in one direction",
+            within(kRateBounds));
+  flags.add("--between-gbs", &devices.between_gbs, "GB/S", "bandwidth of a GPU's link to other nodes, in one direction",
+            within(kRateBounds));
+  flags.add("--inside-us", &devices.inside_us, "US", "latency inside a node, in microseconds", within(kLatencyBounds));
+  flags.add("--between-us", &devices.between_us, "US", "latency between nodes, in microseconds",
+            within(kLatencyBounds));
+  flags.add("--host-gbs", &devices.host_gbs, "GB/S", "bandwidth of a GPU's link to its host's memory, in one direction",
+            within(kRateBounds),
+            only_with("on the CPU, whose memory is the host's", [&devices] { return !devices.is_on_cpu(); }));
+  flags.add("--disk-gbs", &devices.disk_gbs, "GB/S",
+            "rate at which a node's disk reads and, at the same time, writes: optimizer states may be in files",
+            within(kRateBounds));
 }
 
 void add_model_flags(Flags& flags, PlannedRun& run) {

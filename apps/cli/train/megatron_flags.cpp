@@ -17,7 +17,7 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   auto only = [&](const char* name, auto& target, const char* why) {
     auto supported = target;
     Flags::Flag& flag = flags.add(name, &target, "VALUE", "");
-    if constexpr (std::is_same_v<decltype(supported), std::int64_t>) flag.within({0, 1 << 16});
+    if constexpr (std::is_same_v<decltype(supported), std::int64_t>) within({0, 1 << 16})(flag);
     flags.check([&flags, name, &target, supported, why] {
       if (target != supported)
         flags.problem(cat(name, " ", target),
@@ -38,21 +38,19 @@ bool has_rotary_positions(const TrainOptions& options) {
 /// Adds flags whose meaning depends on another flag.
 void add_related(Flags& flags, TrainOptions& options) {
   FixedOptions& fixed = options.fixed;
-  flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
-      .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
+  flags.add_switch(
+      "--no-pipeline-parallel", fixed.no_pipeline_parallel, "",
+      only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; }));
   // Megatron-LM raises only for other positions. A loaded model brings its own.
-  flags.add_switch("--no-position-embedding", fixed.no_position_embedding, "")
-      .only_with("with rotary positions", [&options] { return !has_rotary_positions(options); });
-  flags.add_switch("--no-save-optim", fixed.no_save_optim, "").only_with("--save", [&options] {
-    return !options.checkpoint.save.empty();
-  });
+  flags.add_switch("--no-position-embedding", fixed.no_position_embedding, "",
+                   only_with("with rotary positions", [&options] { return !has_rotary_positions(options); }));
+  flags.add_switch("--no-save-optim", fixed.no_save_optim, "",
+                   only_with("--save", [&options] { return !options.checkpoint.save.empty(); }));
   // With this flag, Megatron-LM uses --distributed-timeout-minutes only at the start. mtl has one timeout for start and
   // training.
   const auto seconds = std::make_shared<std::optional<double>>();
-  flags.add("--distributed-timeout-seconds-after-init", seconds.get(), "S", "")
-      .above(0)
-      .at_most(31536000)
-      .only_with("on one rank", [&options] { return options.parallel.world > 1; });
+  flags.add("--distributed-timeout-seconds-after-init", seconds.get(), "S", "", above(0), at_most(31536000),
+            only_with("on one rank", [&options] { return options.parallel.world > 1; }));
   flags.check([&flags, &options, seconds] {
     if (*seconds) options.parallel.timeout_minutes = **seconds / 60;
     const FixedOptions& given = options.fixed;

@@ -22,11 +22,10 @@ void add_model_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   ArchitectureOptions& model = options.architecture;
   flags.section("Model");
   add_architecture_flags(flags, options, [&start] { return start.source.has_value(); });
-  flags.add("--init-method-std", &model.init_method_std, "X", "standard deviation of initial weights (default: 0.02)")
-      .within({0, 100})
-      .only_with("on a model that is loaded", [&start] { return !start.source; });
-  flags.add("--seed", &options.seed, "N", "random seed for initial weights, data order and dropout")
-      .within({0, UINT32_MAX});
+  flags.add("--init-method-std", &model.init_method_std, "X", "standard deviation of initial weights (default: 0.02)",
+            within({0, 100}), only_with("on a model that is loaded", [&start] { return !start.source; }));
+  flags.add("--seed", &options.seed, "N", "random seed for initial weights, data order and dropout",
+            within({0, UINT32_MAX}));
 }
 
 void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
@@ -39,22 +38,18 @@ void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start
   flags.add_switch("--reset-position-ids", data.reset_position_ids,
                    "count positions from 0 after the end of a document");
   add_mask_flag(flags, data);
-  flags.add_switch("--allow-data-change", data.allow_data_change, "resume even if the data or its order has changed")
-      .only_with("on a run that does not resume", [&start] { return start.state.has_value(); });
+  flags.add_switch("--allow-data-change", data.allow_data_change, "resume even if the data or its order has changed",
+                   only_with("on a run that does not resume", [&start] { return start.state.has_value(); }));
   add_tokenizer_flags(flags, options.tokenizer);
 }
 
 void add_length_flags(Flags& flags, TrainOptions& options) {
   flags.section("Batches and length");
   add_batch_flags(flags, options.batch);
-  flags
-      .add("--exit-interval", &options.checkpoint.exit_interval, "N",
-           "save and exit after an iteration that is a multiple of N; 0: never")
-      .at_least(0);
-  flags
-      .add("--exit-duration-in-mins", &options.checkpoint.exit_minutes, "X",
-           "save and exit X minutes after the start of the program; 0: no limit")
-      .within({0, 1e6});
+  flags.add("--exit-interval", &options.checkpoint.exit_interval, "N",
+            "save and exit after an iteration that is a multiple of N; 0: never", at_least(0));
+  flags.add("--exit-duration-in-mins", &options.checkpoint.exit_minutes, "X",
+            "save and exit X minutes after the start of the program; 0: no limit", within({0, 1e6}));
   flags.add("--kill-switch-path", &options.checkpoint.kill_switch_path, "FILE",
             "save and exit once FILE exists; if it exists at the start, do not train");
 }
@@ -67,97 +62,85 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   const auto grows = [&schedule] { return schedule.weight_decay_incr_style != "constant"; };
   const char* constant = "with --lr-decay-style constant";
   flags.section("Optimizer");
-  flags.add("--lr", &schedule.lr, "X", "peak learning rate; required").within({0, 1e38});
-  flags.add("--min-lr", &schedule.min_lr, "X", "learning rate at the end of the decay")
-      .within({0, 1e6})
-      .only_with(constant, decays);
-  flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "decay shape")
-      .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
+  flags.add("--lr", &schedule.lr, "X", "peak learning rate; required", within({0, 1e38}));
+  flags.add("--min-lr", &schedule.min_lr, "X", "learning rate at the end of the decay", within({0, 1e6}),
+            only_with(constant, decays));
+  flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "decay shape",
+            one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"}));
   flags.only_with(constant, decays, [&] {
-    flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum (default: the entire run)")
-        .at_least(1);
-    flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "--lr-decay-iters in samples").at_least(1);
+    flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum (default: the entire run)",
+              at_least(1));
+    flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "--lr-decay-iters in samples", at_least(1));
   });
-  flags.add("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "updates of linear warm-up").at_least(0);
-  flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "--lr-warmup-iters in samples").at_least(0);
-  flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "warm-up length as a fraction of the decay")
-      .at_least(0)
-      .below(1);
-  flags.add("--lr-warmup-init", &schedule.lr_warmup_init, "X", "learning rate at the start of the warm-up")
-      .within({0, 1e6})
-      .only_with("--lr-warmup-iters, --lr-warmup-samples or --lr-warmup-fraction", [&schedule] {
-        return schedule.lr_warmup_iters > 0 || schedule.lr_warmup_samples > 0 ||
-               schedule.lr_warmup_fraction.value_or(0) > 0;
-      });
+  flags.add("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "updates of linear warm-up", at_least(0));
+  flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "--lr-warmup-iters in samples", at_least(0));
+  flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "warm-up length as a fraction of the decay",
+            at_least(0), below(1));
+  flags.add("--lr-warmup-init", &schedule.lr_warmup_init, "X", "learning rate at the start of the warm-up",
+            within({0, 1e6}), only_with("--lr-warmup-iters, --lr-warmup-samples or --lr-warmup-fraction", [&schedule] {
+              return schedule.lr_warmup_iters > 0 || schedule.lr_warmup_samples > 0 ||
+                     schedule.lr_warmup_fraction.value_or(0) > 0;
+            }));
   flags.only_with("--lr-decay-style WSD", is_wsd, [&] {
-    flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "shape of the decay at the end of WSD")
-        .one_of({"exponential", "linear", "cosine", "minus_sqrt"});
-    flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "length of that decay in updates").at_least(1);
-    flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "length of that decay in samples")
-        .at_least(1);
+    flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "shape of the decay at the end of WSD",
+              one_of({"exponential", "linear", "cosine", "minus_sqrt"}));
+    flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "length of that decay in updates",
+              at_least(1));
+    flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "length of that decay in samples",
+              at_least(1));
   });
-  flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW weight decay; none on biases and norms")
-      .within({0, 1e6})
-      .only_with("with --weight-decay-incr-style linear or cosine", [grows] { return !grows(); });
-  flags
-      .add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE",
-           "change of the weight decay over the run")
-      .one_of({"constant", "linear", "cosine"});
-  flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "weight decay at the start, if it changes")
-      .within({0, 1e6});
-  flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "weight decay at the end, if it changes")
-      .within({0, 1e6});
-  flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment").at_least(0).below(1);
-  flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment").at_least(0).below(1);
-  flags.add("--adam-eps", &optimizer.adam_eps, "X", "epsilon added to the square root of the second moment")
-      .within({1e-30, 1e6});
-  flags.add("--clip-grad", &optimizer.clip_grad, "X", "maximum gradient norm; 0: no limit").within({0, 1e30});
+  flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW weight decay; none on biases and norms",
+            within({0, 1e6}),
+            only_with("with --weight-decay-incr-style linear or cosine", [grows] { return !grows(); }));
+  flags.add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE",
+            "change of the weight decay over the run", one_of({"constant", "linear", "cosine"}));
+  flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "weight decay at the start, if it changes",
+            within({0, 1e6}));
+  flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "weight decay at the end, if it changes",
+            within({0, 1e6}));
+  flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment", at_least(0), below(1));
+  flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment", at_least(0), below(1));
+  flags.add("--adam-eps", &optimizer.adam_eps, "X", "epsilon added to the square root of the second moment",
+            within({1e-30, 1e6}));
+  flags.add("--clip-grad", &optimizer.clip_grad, "X", "maximum gradient norm; 0: no limit", within({0, 1e30}));
 }
 
 void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
   CheckpointOptions& checkpoint = options.checkpoint;
   flags.section("Checkpoints");
   flags.add("--save", &checkpoint.save, "DIR", "folder to save checkpoints in, and to resume from if it contains one");
-  flags
-      .add("--save-interval", &checkpoint.save_interval, "N",
-           "iterations between saves (default, or 0: only at the end)")
-      .at_least(0)
-      .only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.save_interval == 0; });
-  flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all")
-      .at_least(0)
-      .only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });
+  flags.add("--save-interval", &checkpoint.save_interval, "N",
+            "iterations between saves (default, or 0: only at the end)", at_least(0),
+            only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.save_interval == 0; }));
+  flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all", at_least(0),
+            only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; }));
   flags.add("--load", &checkpoint.load, "PATH", cat("model to resume or to start from: ", loadable_models()));
-  add_hf_config_flag(flags, checkpoint.hf_config).only_with("--load", [&checkpoint] {
-    return !checkpoint.load.empty();
-  });
-  flags
-      .add("--ckpt-step", &checkpoint.ckpt_step, "N",
-           "resume the checkpoint of iteration N, and rename later ones in --save")
-      .at_least(0)
-      .needs("--load PATH or --save DIR",
-             [&checkpoint] { return !checkpoint.load.empty() || !checkpoint.save.empty(); });
-  flags.add_switch("--finetune", checkpoint.finetune, "load only the weights of --load, and start at iteration 0")
-      .needs("--load PATH: the model to start from", [&checkpoint] { return !checkpoint.load.empty(); });
-  flags
-      .add("--new-token-rows", &options.new_token_rows, "HOW",
-           "add the tokenizer's tokens that the model of --load lacks: embedding rows that are the mean of the model's "
-           "rows, or initialized at random")
-      .one_of({"mean", "init"})
-      .needs("--load PATH: the model to extend", [&checkpoint] { return !checkpoint.load.empty(); });
-  flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with optimizer moments of zero")
-      .only_with("on a run that loads no optimizer state",
-                 [&options, &start] { return start.source && !options.checkpoint.finetune; });
+  add_hf_config_flag(flags, checkpoint.hf_config,
+                     only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); }));
+  flags.add("--ckpt-step", &checkpoint.ckpt_step, "N",
+            "resume the checkpoint of iteration N, and rename later ones in --save", at_least(0),
+            needs("--load PATH or --save DIR",
+                  [&checkpoint] { return !checkpoint.load.empty() || !checkpoint.save.empty(); }));
+  flags.add_switch("--finetune", checkpoint.finetune, "load only the weights of --load, and start at iteration 0",
+                   needs("--load PATH: the model to start from", [&checkpoint] { return !checkpoint.load.empty(); }));
+  flags.add(
+      "--new-token-rows", &options.new_token_rows, "HOW",
+      "add the tokenizer's tokens that the model of --load lacks: embedding rows that are the mean of the model's "
+      "rows, or initialized at random",
+      one_of({"mean", "init"}),
+      needs("--load PATH: the model to extend", [&checkpoint] { return !checkpoint.load.empty(); }));
+  flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with optimizer moments of zero",
+                   only_with("on a run that loads no optimizer state",
+                             [&options, &start] { return start.source && !options.checkpoint.finetune; }));
   const auto resumes = [&start] { return start.state.has_value(); };
-  flags
-      .add_switch("--override-opt_param-scheduler,--override-opt-param-scheduler,--override-lr-scheduler",
-                  checkpoint.override_schedule,
-                  "resume with the schedule of the flags, even if the checkpoint's differs")
-      .only_with("on a run that does not resume", resumes);
-  flags
-      .add_switch(
-          "--use-checkpoint-opt_param-scheduler,--use-checkpoint-opt-param-scheduler,--use-checkpoint-lr-scheduler",
-          checkpoint.use_checkpoint_schedule, "resume with the schedule of the checkpoint, not of the flags")
-      .only_with("on a run that does not resume", resumes);
+  flags.add_switch("--override-opt_param-scheduler,--override-opt-param-scheduler,--override-lr-scheduler",
+                   checkpoint.override_schedule,
+                   "resume with the schedule of the flags, even if the checkpoint's differs",
+                   only_with("on a run that does not resume", resumes));
+  flags.add_switch(
+      "--use-checkpoint-opt_param-scheduler,--use-checkpoint-opt-param-scheduler,--use-checkpoint-lr-scheduler",
+      checkpoint.use_checkpoint_schedule, "resume with the schedule of the checkpoint, not of the flags",
+      only_with("on a run that does not resume", resumes));
   flags.check([&flags, &checkpoint] {
     if (checkpoint.override_schedule && checkpoint.use_checkpoint_schedule)
       flags.problem("--override-opt_param-scheduler, --use-checkpoint-opt_param-scheduler",
@@ -166,18 +149,17 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
       flags.problem("--use-checkpoint-opt_param-scheduler",
                     "excludes --no-load-optim, which starts the flags' schedule; use only one of them");
   });
-  flags
-      .add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,
-                  "fail if --load contains no checkpoint, even if it is also --save")
-      .only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); });
+  flags.add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,
+                   "fail if --load contains no checkpoint, even if it is also --save",
+                   only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); }));
 }
 
 void add_profile_flags(Flags& flags, ProfileOptions& profile) {
   const auto is_profiled = [&profile] { return profile.enabled; };
   flags.add_switch("--profile", profile.enabled, "record the operators of some iterations as tables and a trace");
   flags.only_with("--profile", is_profiled, [&] {
-    flags.add("--profile-step-start", &profile.step_start, "N", "record after iteration N").at_least(0);
-    flags.add("--profile-step-end", &profile.step_end, "N", "record until iteration N has ended").at_least(1);
+    flags.add("--profile-step-start", &profile.step_start, "N", "record after iteration N", at_least(0));
+    flags.add("--profile-step-end", &profile.step_end, "N", "record until iteration N has ended", at_least(1));
     flags.add("--profile-ranks", &profile.ranks, "N...", "ranks to record");
     flags.add("--profile-dir", &profile.directory, "DIR", "folder for the tables and the trace");
   });
@@ -186,48 +168,45 @@ void add_profile_flags(Flags& flags, ProfileOptions& profile) {
 void add_logging_flags(Flags& flags, TrainOptions& options) {
   LoggingOptions& logging = options.logging;
   flags.section("Reports");
-  flags.add("--log-interval", &logging.log_interval, "N", "iterations between log lines; 0: only at the end")
-      .at_least(0);
+  flags.add("--log-interval", &logging.log_interval, "N", "iterations between log lines; 0: only at the end",
+            at_least(0));
   flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write metrics as JSON lines");
-  flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU (default: measured)")
-      .within({1e-9, 1e9});
+  flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU (default: measured)",
+            within({1e-9, 1e9}));
   add_profile_flags(flags, options.profile);
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run, and exit");
-  add_world_size_flag(flags, options.parallel, "with --dry-run: ranks to plan for (default: the fewest possible)")
-      .needs("--dry-run: a run has the ranks that mpirun or srun starts", [&options] { return options.dry_run; });
-  flags
-      .add("--roofline", &options.roofline, "GPU",
-           "with --dry-run: least time of a step and of its operators on this GPU")
-      .one_of(texts_of(known_hardware(), &Hardware::name))
-      .needs("--dry-run: a run is measured with --profile", [&options] { return options.dry_run; });
-  flags.add_switch("--json", options.json, "with --dry-run: print the plan as JSON")
-      .needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; });
+  add_world_size_flag(
+      flags, options.parallel, "with --dry-run: ranks to plan for (default: the fewest possible)",
+      needs("--dry-run: a run has the ranks that mpirun or srun starts", [&options] { return options.dry_run; }));
+  flags.add("--roofline", &options.roofline, "GPU",
+            "with --dry-run: least time of a step and of its operators on this GPU",
+            one_of(texts_of(known_hardware(), &Hardware::name)),
+            needs("--dry-run: a run is measured with --profile", [&options] { return options.dry_run; }));
+  flags.add_switch(
+      "--json", options.json, "with --dry-run: print the plan as JSON",
+      needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; }));
   flags.section("Machine");
   add_device_flag(flags, options.device_name);
   const auto is_gpu = [&options] { return options.device == Device::cuda; };
-  flags
-      .add_switch("--no-cuda-graphs", options.cuda_graphs,
-                  "launch the kernels of a step one by one instead of as CUDA graphs")
-      .inverted()
-      .only_with("on the CPU", is_gpu);
-  add_node_size_flag(flags, options.parallel, "maximum number of ranks per host (default: as many as it has GPUs)")
-      .only_with("--device cuda or auto", [&options] { return options.device_name != "cpu"; });
-  flags.add_switch("--tf32", options.tf32, "let a GPU round the operands of fp32 products to TF32")
-      .needs("a GPU, and fp32: the CPU multiplies in fp32, and products of bf16 and fp16 do not use TF32",
-             [&options, is_gpu] { return is_gpu() && precision_of(options.precision).compute == DType::f32; });
-  flags
-      .add("--attention-backend", &options.attention_backend, "NAME", "implementations of attention that a GPU may use")
-      .one_of(attention_backend_names())
-      .only_with("on the CPU", is_gpu);
-  flags
-      .add("--tuning-cache", &options.tuning_cache, "FILE",
-           "file that records the fastest algorithms of a GPU; none: no file")
-      .only_with("on the CPU", is_gpu);
-  flags.add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: GPU memory that the run must fit in")
-      .within({0.001, 1e6})
-      .needs("--dry-run: a run uses the GPU of its machine", [&options] { return options.dry_run; })
-      .only_with("on the CPU, whose memory is the host's", is_gpu);
+  flags.add_switch("--no-cuda-graphs", options.cuda_graphs,
+                   "launch the kernels of a step one by one instead of as CUDA graphs", inverted,
+                   only_with("on the CPU", is_gpu));
+  add_node_size_flag(flags, options.parallel, "maximum number of ranks per host (default: as many as it has GPUs)",
+                     only_with("--device cuda or auto", [&options] { return options.device_name != "cpu"; }));
+  flags.add_switch(
+      "--tf32", options.tf32, "let a GPU round the operands of fp32 products to TF32",
+      needs("a GPU, and fp32: the CPU multiplies in fp32, and products of bf16 and fp16 do not use TF32",
+            [&options, is_gpu] { return is_gpu() && precision_of(options.precision).compute == DType::f32; }));
+  flags.add("--attention-backend", &options.attention_backend, "NAME",
+            "implementations of attention that a GPU may use", one_of(attention_backend_names()),
+            only_with("on the CPU", is_gpu));
+  flags.add("--tuning-cache", &options.tuning_cache, "FILE",
+            "file that records the fastest algorithms of a GPU; none: no file", only_with("on the CPU", is_gpu));
+  flags.add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: GPU memory that the run must fit in",
+            within({0.001, 1e6}),
+            needs("--dry-run: a run uses the GPU of its machine", [&options] { return options.dry_run; }),
+            only_with("on the CPU, whose memory is the host's", is_gpu));
   add_threads_flag(flags, options.threads);
 }
 
@@ -235,20 +214,16 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
   ParallelOptions& parallel = options.parallel;
   flags.section("Parallelism");
   add_grid_flags(flags, parallel);
-  add_schedule_flag(flags, parallel, "--pipeline-schedule").only_with("on one stage", [&parallel] {
-    return parallel.pipeline > 1;
-  });
+  add_schedule_flag(flags, parallel, "--pipeline-schedule",
+                    only_with("on one stage", [&parallel] { return parallel.pipeline > 1; }));
   add_interleaving_flags(flags, parallel);
   add_stage_flags(flags, parallel);
   add_sharing_flags(flags, parallel);
   add_recompute_flags(flags, parallel);
   add_offload_flags(flags, parallel, [&options] { return options.device == Device::cuda; });
-  flags
-      .add("--distributed-timeout-minutes", &parallel.timeout_minutes, "X",
-           "longest wait for other ranks before the job ends")
-      .above(0)
-      .at_most(525600)
-      .only_with("on one rank", [&parallel] { return parallel.world > 1; });
+  flags.add("--distributed-timeout-minutes", &parallel.timeout_minutes, "X",
+            "longest wait for other ranks before the job ends", above(0), at_most(525600),
+            only_with("on one rank", [&parallel] { return parallel.world > 1; }));
 }
 
 }  // namespace
