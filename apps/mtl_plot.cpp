@@ -109,8 +109,7 @@ std::string states_of(const std::vector<std::string>& logs) {
   constexpr std::chrono::milliseconds kBetweenLooks{500};
   constexpr const char* kClear = "\033[H\033[2J";
   const bool clears = !options.output && is_terminal(STDOUT_FILENO);
-  Console silent(console.program());  // warnings, such as of an incomplete last line, would come again and again
-  silent.quiet = silent.silent = true;
+  Console silent(console.program(), true);  // warnings, as of an incomplete last line, would come again and again
   std::string drawn, waited;
   for (;; std::this_thread::sleep_for(kBetweenLooks)) {
     const std::string states = states_of(options.logs);

@@ -19,10 +19,6 @@ constexpr double kBetweenDrawings = 0.1;  // seconds
 /// Serializes what is on stderr, which all consoles share, and the state of the lines there.
 std::mutex stderr_mutex;
 
-double seconds_since(std::chrono::steady_clock::time_point before) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
-}
-
 }  // namespace
 
 bool is_terminal(int descriptor) { return isatty(descriptor) == 1; }
@@ -51,7 +47,7 @@ void Console::write_line(const std::string& text) {
   end_progress_line();
   erase_status_line();
   std::fprintf(stderr, "%s: %s\n", program_.c_str(), printable_message(text).c_str());
-  last_output_ = std::chrono::steady_clock::now();
+  last_output_ = now_seconds();
 }
 
 void Console::info(const std::string& message) {
@@ -73,31 +69,31 @@ void Console::write_progress(const std::string& line) {
   } else {
     std::fprintf(stderr, "%s: %s\n", program_.c_str(), printable_text(line).c_str());
   }
-  last_progress_ = last_output_ = std::chrono::steady_clock::now();
+  last_progress_ = last_output_ = now_seconds();
 }
 
 void Console::progress(const std::string& line, double interval) {
   if (quiet) return;
   const std::lock_guard lock(stderr_mutex);
-  last_call_ = std::chrono::steady_clock::now();
-  const bool is_first = last_progress_ == Time{}, draws = is_terminal(STDERR_FILENO);
+  last_call_ = now_seconds();
+  const bool is_first = last_progress_ == 0, draws = is_terminal(STDERR_FILENO);
   if (is_first) last_progress_ = last_call_;
-  if ((is_first && draws) || seconds_since(last_progress_) >= (draws ? kBetweenDrawings : interval))
+  if ((is_first && draws) || now_seconds() - last_progress_ >= (draws ? kBetweenDrawings : interval))
     write_progress(line);
 }
 
 void Console::remind(const std::string& line, double silence) {
   const std::lock_guard lock(stderr_mutex);
-  if (!quiet && seconds_since(last_output_) >= silence && seconds_since(last_call_) >= silence / 2)
+  if (!quiet && now_seconds() - last_output_ >= silence && now_seconds() - last_call_ >= silence / 2)
     write_progress(line);
 }
 
 void Console::status(const std::string& line) {
   const std::lock_guard lock(stderr_mutex);
-  if (quiet || seconds_since(last_progress_) < kBetweenDrawings || !is_terminal(STDERR_FILENO)) return;
+  if (quiet || now_seconds() - last_progress_ < kBetweenDrawings || !is_terminal(STDERR_FILENO)) return;
   draw(line);
   has_status_ = true;
-  last_progress_ = last_output_ = std::chrono::steady_clock::now();
+  last_progress_ = last_output_ = now_seconds();
 }
 
 void Console::erase_status() {

@@ -8,12 +8,17 @@ namespace mtl {
 
 /// The main program creates the console and passes it down. On ranks whose messages another rank prints, it is silent.
 /// Threads may print at the same time.
+/// Returns monotonic time in seconds.
+double now_seconds();
+
 class Console {
  public:
-  explicit Console(std::string program) : program_(std::move(program)) {}
+  /// With `is_silent`, prints nothing.
+  explicit Console(std::string program, bool is_silent = false)
+      : quiet(is_silent), silent(is_silent), program_(std::move(program)) {}
   const std::string& program() const { return program_; }
-  bool quiet = false;
-  bool silent = false;  // suppresses warnings and errors
+  bool quiet;
+  bool silent;  // suppresses warnings and errors
 
   /// Prints "program: message" to stderr, unless quiet. Ends the progress line first, as do warn() and error().
   void info(const std::string& message);
@@ -35,7 +40,6 @@ class Console {
   void end_progress();
 
  private:
-  using Time = std::chrono::steady_clock::time_point;
   void write_line(const std::string& text);
   void write_progress(const std::string& line);
   void draw(const std::string& line);
@@ -43,16 +47,14 @@ class Console {
   void end_progress_line();
   std::string program_;
   bool drawing_ = false, has_status_ = false;
-  Time last_progress_{};                                 // drawn or printed, or first called
-  Time last_output_ = std::chrono::steady_clock::now();  // anything on stderr, or the start
-  Time last_call_{};                                     // of progress()
+  // In seconds, 0 before the first time.
+  double last_progress_ = 0;            // drawn or printed, or first called
+  double last_output_ = now_seconds();  // anything on stderr, or the start
+  double last_call_ = 0;                // of progress()
 };
 
 /// Return true for a terminal. With NO_COLOR or TERM=dumb, wants_color() returns false even then.
 bool is_terminal(int descriptor);
 bool wants_color(int descriptor);
-
-/// Returns monotonic time in seconds.
-double now_seconds();
 
 }  // namespace mtl

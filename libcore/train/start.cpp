@@ -43,8 +43,7 @@ ModelSupplement supplement_of(const TrainOptions& options) {
 
 /// True if `path` is a model, or another program's folder of several. False for a folder that mtl-train saves into.
 bool is_single_model(const std::string& path) {
-  Console silent("");
-  silent.quiet = silent.silent = true;
+  Console silent("", true);
   return find_model_in(path, silent).has_value();
 }
 
@@ -235,8 +234,7 @@ RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& 
   const Json found = Json::parse(answer);
   if (const std::string& save = options.checkpoint.save; !save.empty())
     start.save = std::make_shared<const SaveDirectory>(SaveDirectory::of_other_rank(save));
-  Console silent("");
-  silent.quiet = silent.silent = true;
+  Console silent("", true);
   if (const std::string& folder = found.at("folder").as_string(); !folder.empty())
     open_source(start, options, folder, found.bool_or("is_resume", false), silent);
   start.point.is_own = found.bool_or("is_own", false);

@@ -2,9 +2,7 @@
 
 #include "base/files.h"
 #include "base/hub_cache.h"
-#include "cli/flags/model_tokenizer.h"
 #include "cli/flags/tokenizer_flags.h"
-#include "cli/train/train_flags.h"
 
 namespace mtl {
 
@@ -45,8 +43,7 @@ void prepare_training(TrainOptions& options, Flags& flags, bool is_rank_zero, Tr
 
 void complete_setup(TrainOptions& options, TrainSetup& setup) {
   Findings findings;
-  Console silent("");
-  silent.quiet = silent.silent = true;
+  Console silent("", true);
   setup.tokenizer = choose_tokenizer(options.tokenizer, setup.start.point.folder);
   trim_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, silent);
   configure(options, setup, false, std::bind_front(&Findings::problem, &findings));
