@@ -2,15 +2,12 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <vector>
 
 #include "base/error.h"
 #include "base/fault_plan.h"
@@ -60,8 +57,7 @@ bool is_in_memory(const std::string& folder) {
   return ::statfs(folder.c_str(), &info) == 0 && (info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC);
 }
 
-ScratchFile::ScratchFile(std::string label, const std::string& folder, std::uint64_t bytes)
-    : label_(std::move(label)), bytes_(bytes) {
+ScratchFile::ScratchFile(std::string label, const std::string& folder, std::uint64_t bytes) : label_(std::move(label)) {
   const WriteCall call(folder);
   descriptor_ = open_nameless(folder);
   if (descriptor_ < 0) {
@@ -126,10 +122,7 @@ void ScratchFile::write(std::uint64_t offset, std::span<const std::byte> from) {
       written = ::pwrite(descriptor_, from.data(), part, static_cast<off_t>(offset));
     }
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int code = errno;
-      fail_lost(code);
-    }
+    if (written < 0) fail_lost(errno);
     ::sync_file_range(descriptor_, static_cast<off_t>(offset), written, SYNC_FILE_RANGE_WRITE);
     if (offset >= begin + kPart) settle(offset - kPart, kPart);
     from = from.subspan(written);
@@ -146,22 +139,8 @@ void ScratchFile::settle(std::uint64_t offset, std::uint64_t bytes) {
   const bool failed = fault_now(&kind) ? kind != "short"
                                        : ::sync_file_range(descriptor_, static_cast<off_t>(begin),
                                                            static_cast<off_t>(offset + bytes - begin), kWait) != 0;
-  if (failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT)) {  // other errors: not supported
-    const int code = errno;
-    fail_lost(code);
-  }
+  if (failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT)) fail_lost(errno);  // others: not supported
   drop(offset, bytes);
-}
-
-std::uint64_t ScratchFile::cached_bytes() const {
-  if (bytes_ == 0) return 0;
-  void* data = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, descriptor_, 0);
-  if (data == MAP_FAILED) fail_with(errno, "map a file");
-  std::vector<unsigned char> pages((bytes_ + page_bytes() - 1) / page_bytes());
-  const int code = ::mincore(data, bytes_, pages.data()) == 0 ? 0 : errno;
-  ::munmap(data, bytes_);
-  if (code != 0) fail_with(code, "examine the page cache of a file");
-  return page_bytes() * static_cast<std::uint64_t>(std::ranges::count_if(pages, [](auto page) { return page & 1; }));
 }
 
 }  // namespace mtl

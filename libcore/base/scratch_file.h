@@ -36,8 +36,7 @@ class ScratchFile {
   /// Waits until a range that was written is on the disk. Throws if that fails; then the file counts as lost, and so do
   /// all later calls.
   void settle(std::uint64_t offset, std::uint64_t bytes);
-  /// Returns how many bytes of the file are in the page cache.
-  std::uint64_t cached_bytes() const;
+  int descriptor() const { return descriptor_; }
 
  private:
   [[noreturn]] void fail_with(int code, const std::string& action) const;
@@ -46,7 +45,6 @@ class ScratchFile {
 
   std::string label_;
   Descriptor descriptor_;
-  std::uint64_t bytes_ = 0;
   std::atomic<int> lost_ = 0;  // the first error of writing, as in errno, after which data is missing
 };
 

@@ -25,7 +25,7 @@ class FileMemory {
   void read(const void* at, std::span<std::byte> out) const { file_.read(offset(at), out); }
   void write(const void* at, std::span<const std::byte> from) { file_.write(offset(at), from); }
   void settle(const void* at, std::size_t bytes) { file_.settle(offset(at), bytes); }
-  std::uint64_t cached_bytes() const { return file_.cached_bytes(); }
+  int descriptor() const { return file_.descriptor(); }
 
  private:
   std::uint64_t offset(const void* at) const { return static_cast<const std::byte*>(at) - data_; }

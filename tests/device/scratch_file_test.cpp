@@ -13,6 +13,7 @@
 #include "base/fault_plan.h"
 #include "base/files.h"
 #include "base/scratch_file.h"
+#include "tests/cached_bytes.h"
 #include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 
@@ -45,21 +46,21 @@ TEST_CASE("a file without a name: returns what was written, and leaves nothing i
   ScratchFolder scratch;
   ScratchFile file("--flag x", scratch.path(), kBytes);
   CHECK(fs::is_empty(scratch.path()));
-  CHECK(file.cached_bytes() == 0);
+  CHECK(cached_bytes(file.descriptor()) == 0);
   std::vector<std::byte> got(1000, std::byte{1});
   file.read(5, got);
   CHECK(got == std::vector<std::byte>(1000));
   const std::vector<std::byte> written = numbered(kBytes - 3);
   file.write(3, written);
-  CHECK(file.cached_bytes() <= (16 << 20) + 4096 * 2);  // one part is being written back, one is written
+  CHECK(cached_bytes(file.descriptor()) <= (16 << 20) + 4096 * 2);  // one part is being written back, one is written
   file.settle(3, written.size());
-  CHECK(file.cached_bytes() == 0);
+  CHECK(cached_bytes(file.descriptor()) == 0);
   got.resize(written.size());
   file.read(3, got);
   CHECK(got == written);
-  CHECK(file.cached_bytes() == 0);
+  CHECK(cached_bytes(file.descriptor()) == 0);
   file.read_ahead(0, 1 << 20);
-  CHECK(file.cached_bytes() <= 1 << 20);
+  CHECK(cached_bytes(file.descriptor()) <= 1 << 20);
 }
 
 TEST_CASE("a file without a name: outlives its folder") {

@@ -11,6 +11,7 @@
 #include "base/fault_plan.h"
 #include "base/files.h"
 #include "ckpt/shard_writer.h"
+#include "tests/cached_bytes.h"
 #include "tests/comm/thread_group.h"
 #include "tests/error_of.h"
 #include "tests/optim/rank_params.h"
@@ -70,7 +71,7 @@ std::vector<std::vector<std::byte>> saved_after_updates(const Precision& precisi
 std::uint64_t cached_bytes(const ParamMemory& store) {
   std::uint64_t bytes = 0;
   for (std::size_t row = kFirstState; row < store.table().size(); ++row)
-    bytes += store.location_of(row).file->cached_bytes();
+    bytes += test::cached_bytes(store.location_of(row).file->descriptor());
   return bytes;
 }
 
