@@ -16,7 +16,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.h"
 #include "base/fault_plan.h"
 #include "base/interrupt_guard.h"
 #include "base/lfs_pointer.h"
@@ -65,13 +64,10 @@ ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
 
 bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
 
-[[noreturn]] void fail_write(const std::string& path, std::uint64_t written) {
-  int code = errno;
-  std::string action = cat("write after ", written, " bytes");
-  if (is_full(code)) {
-    throw NoSpaceError(cat(path, ": cannot ", action, ": ", std::strerror(code), full_disk_remedy(path)));
-  }
-  errno = code;
+/// Like fail_errno(), but throws NoSpaceError if the disk is full.
+[[noreturn]] void fail_write(const std::string& path, const std::string& action) {
+  if (is_full(errno))
+    throw NoSpaceError(cat(path, ": cannot ", action, ": ", std::strerror(errno), full_disk_remedy(path)));
   fail_errno(path, action);
 }
 
@@ -145,20 +141,20 @@ OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
 void OutputFile::write(const void* data, std::size_t bytes) {
   const char* at = static_cast<const char*>(data);
   std::size_t left = bytes;
+  const auto fail_after_writing = [&] { fail_write(path_, cat("write after ", bytes_ + (bytes - left), " bytes")); };
   while (left > 0) {
     WriteCall call(path_);
     ssize_t written = write_some(descriptor_, at, left);
     if (written < 0) {
       if (errno == EINTR) continue;
-      fail_write(path_, bytes_ + (bytes - left));
+      fail_after_writing();
     }
     call.wrote(static_cast<std::uint64_t>(written));
     hasher_.update(at, written);  // while it is in the cache
     at += written;
     left -= written;
     const std::uint64_t end = start_ + bytes_ + (bytes - left);
-    if (!write_back(descriptor_, end - static_cast<std::uint64_t>(written), end))
-      fail_write(path_, bytes_ + (bytes - left));
+    if (!write_back(descriptor_, end - static_cast<std::uint64_t>(written), end)) fail_after_writing();
   }
   bytes_ += bytes;
 }
@@ -166,9 +162,7 @@ void OutputFile::write(const void* data, std::size_t bytes) {
 void OutputFile::sync() {
   WriteCall call(path_);
   if (!fault_now() && ::fsync(descriptor_) == 0) return;
-  if (is_full(errno))
-    throw NoSpaceError(cat(path_, ": cannot sync to disk: ", std::strerror(errno), full_disk_remedy(path_)));
-  fail_errno(path_, "sync to disk");
+  fail_write(path_, "sync to disk");
 }
 
 void OutputFile::close() {

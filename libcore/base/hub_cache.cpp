@@ -53,8 +53,7 @@ std::string cache_folder() {
 /// with a dot.
 bool is_hub_name(const std::string& name) {
   const auto is_part = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-           c == '-' || c == '/';
+    return std::isalnum(byte_of(c)) != 0 || std::string_view("._-/").find(c) != std::string_view::npos;
   };
   const std::size_t slash = name.find('/');
   const bool has_parts = slash == std::string::npos || (slash > 0 && slash + 1 < name.size() && name[slash + 1] != '.');

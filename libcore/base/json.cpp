@@ -5,7 +5,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <utility>
 
 #include "base/files.h"
 #include "base/utf8.h"
@@ -115,17 +114,11 @@ const Json& Json::at(std::string_view key) const {
 
 namespace {
 
-/// Returns the value for a key, or nullptr if it is missing or null.
-const Json* find_non_null(const Json& object, std::string_view key) {
-  const Json* value = object.find(key);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
 /// Returns read(value) for a key's value, or `fallback` if it is missing or null. Error messages contain the key.
 template <class T, class Read>
 T value_or(const Json& object, std::string_view key, T fallback, const Read& read) {
-  const Json* value = find_non_null(object, key);
-  if (value == nullptr) return fallback;
+  const Json* value = object.find(key);
+  if (value == nullptr || value->is_null()) return fallback;
   return with_prefix([&] { return read(*value); }, key, ": ");
 }
 

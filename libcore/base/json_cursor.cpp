@@ -1,6 +1,5 @@
 #include "base/json_cursor.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>

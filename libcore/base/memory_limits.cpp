@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "base/error.h"
@@ -13,14 +12,8 @@ namespace mtl {
 
 namespace {
 
-/// Returns the number in a file, or nullopt if the file is missing or says something else, such as "max".
-std::optional<std::uint64_t> read_number(const std::string& path) {
-  const auto number = parse_int(trim(read_kernel_file(path)));
-  if (!number || *number < 0) return {};
-  return static_cast<std::uint64_t>(*number);
-}
-
-/// Finds a line that begins with `key`, like "MemAvailable:   123 kB" or "inactive_file 4096", and returns its number.
+/// Finds a line that begins with `key`, like "MemAvailable:   123 kB" or "inactive_file 4096", and returns its number,
+/// or nullopt if there is none, or something else, such as "max".
 std::optional<std::uint64_t> find_number(const std::string& text, const std::string& key) {
   for (const std::string& line : split(text, '\n')) {
     if (!starts_with(line, key)) continue;
@@ -52,8 +45,8 @@ std::string cgroup_identity(const std::string& folder) {
 /// Appends the limit of a cgroup, if it has one, to `out`.
 void add_cgroup(const Cgroup& group, std::vector<MemoryLimit>& out) {
   const CgroupFiles& files = group.version == 1 ? kVersion1 : kVersion2;
-  const auto limit = read_number(cat(group.folder, "/", files.limit)),
-             usage = read_number(cat(group.folder, "/", files.usage));
+  const auto limit = find_number(read_kernel_file(cat(group.folder, "/", files.limit)), ""),
+             usage = find_number(read_kernel_file(cat(group.folder, "/", files.usage)), "");
   if (!limit || !usage || *limit >= kNoLimit) return;
   const std::string stat = read_kernel_file(group.folder + "/memory.stat");
   const std::uint64_t cache =

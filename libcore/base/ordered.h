@@ -4,7 +4,6 @@
 
 #include <condition_variable>
 #include <exception>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>

@@ -1,14 +1,11 @@
 #include "base/str.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <ctime>
-#include <limits>
 #include <numeric>
-#include <utility>
 
 namespace mtl {
 
@@ -106,10 +103,6 @@ std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t
     lines.back() += lines.back().empty() ? words[i] : " " + words[i];
   }
   return lines;
-}
-
-bool ends_with(std::string_view text, std::string_view suffix) {
-  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
 }
 
 std::uint64_t from_little_endian(std::string_view bytes) {

@@ -78,10 +78,8 @@ std::string_view trim(std::string_view text);  // removes leading and trailing A
 /// If the words need more than `max_lines` lines, the last one ends with ".. and N more".
 std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width,
                               std::size_t max_lines = SIZE_MAX);
-inline bool starts_with(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
-}
-bool ends_with(std::string_view text, std::string_view suffix);
+inline bool starts_with(std::string_view text, std::string_view prefix) { return text.starts_with(prefix); }
+inline bool ends_with(std::string_view text, std::string_view suffix) { return text.ends_with(suffix); }
 
 /// Convert between a number and its bytes, the lowest first. from_little_endian() takes at most 8 bytes.
 std::uint64_t from_little_endian(std::string_view bytes);

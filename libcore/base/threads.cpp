@@ -29,14 +29,12 @@ int cores_in_mask() {
 
 /// Returns a cgroup's quota in cores, or nullopt if it has none.
 std::optional<double> quota_of(const Cgroup& group) {
-  std::string quota = group.version == 1 ? read_kernel_file(group.folder + "/cpu.cfs_quota_us") : "", period;
-  if (group.version == 1) {
-    period = read_kernel_file(group.folder + "/cpu.cfs_period_us");
-  } else {
-    const std::vector<std::string> words = split(read_kernel_file(group.folder + "/cpu.max"), ' ');
-    if (words.size() == 2) quota = words[0], period = words[1];
-  }
-  const auto of = parse_int(trim(quota)), per = parse_int(trim(period));  // no quota: "-1" or "max"
+  const auto read = [&](const char* file) { return read_kernel_file(cat(group.folder, "/", file)); };
+  const std::string text =
+      group.version == 1 ? cat(read("cpu.cfs_quota_us"), " ", read("cpu.cfs_period_us")) : read("cpu.max");
+  const std::vector<std::string> words = split(text, ' ');
+  if (words.size() != 2) return std::nullopt;
+  const auto of = parse_int(words[0]), per = parse_int(words[1]);  // no quota: "-1" or "max"
   if (!of || !per || *of <= 0 || *per <= 0) return std::nullopt;
   return double(*of) / double(*per);
 }
