@@ -31,25 +31,6 @@ class NcclWork final : public Work::Operation {
   std::shared_ptr<NcclOperation> operation_;
 };
 
-void call(NcclLibrary& library, const NcclChannel& channel, const Transfer& transfer) {
-  const auto& [kind, out, in, peer, of_message] = transfer;
-  const cuda::StreamHandle stream = channel.stream.handle();
-  switch (kind) {
-    case OperationKind::all_reduce:
-      return library.all_reduce(channel.handle, stream, out);
-    case OperationKind::all_gather:
-      return library.all_gather(channel.handle, stream, out, in);
-    case OperationKind::reduce_scatter:
-      return library.reduce_scatter(channel.handle, stream, out, in);
-    case OperationKind::broadcast:
-      return library.broadcast(channel.handle, stream, out, peer);
-    case OperationKind::send:  // whose channel has two members: the sender is the first
-      return library.send(channel.handle, stream, out, 1);
-    default:
-      return library.receive(channel.handle, stream, out, 0);
-  }
-}
-
 }  // namespace
 
 std::vector<NcclCommunicator::MessageLink> NcclCommunicator::message_links(int size, MessagePaths paths) {
@@ -117,7 +98,7 @@ Work NcclCommunicator::start(Stream& stream, const Transfer& transfer) {
   auto operation = std::make_shared<NcclOperation>(label);
   operation->begin.record(stream);
   operation->begin.order(channel.stream);
-  call(transport_.library(), channel, transfer);
+  transport_.library().start(channel.handle, channel.stream.handle(), transfer);
   operation->end.record(channel.stream);
   if (cuda::is_captured(channel.stream.handle())) {
     captured_ = true;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/operation_label.h"
 #include "device/cuda_stream.h"
-#include "device/tensor.h"
 
 struct ncclComm;  // NCCL's ncclComm_t is a pointer to ncclComm
 
@@ -36,12 +36,8 @@ class NcclLibrary {
   /// Returns an error message if an operation in the group has failed, otherwise "". Thread-safe.
   virtual std::string fault(NcclHandle group) = 0;
 
-  virtual void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) = 0;
-  virtual void all_gather(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) = 0;
-  virtual void reduce_scatter(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) = 0;
-  virtual void broadcast(NcclHandle group, cuda::StreamHandle stream, Tensor data, int root) = 0;
-  virtual void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) = 0;
-  virtual void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) = 0;
+  /// Enqueues an operation. The group of a message has two members, the first of which sends.
+  virtual void start(NcclHandle group, cuda::StreamHandle stream, const Transfer& transfer) = 0;
 
   /// Registers memory that operations use repeatedly. Returns null if the library cannot register it. This is not an
   /// error.

@@ -82,25 +82,9 @@ class Nccl final : public NcclLibrary {
     return status == ncclSuccess || status == ncclInProgress ? "" : text_of(status, group);
   }
 
-  void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) override {
-    check(f_.all_reduce(data.raw(), data.raw(), data.numel(), summed_type(data), ncclSum, group, stream), group,
-          "an all-reduce");
-  }
-  void all_gather(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
-    check(f_.all_gather(in.raw(), out.raw(), in.bytes(), ncclUint8, group, stream), group, "an all-gather");
-  }
-  void reduce_scatter(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
-    check(f_.reduce_scatter(in.raw(), out.raw(), out.numel(), summed_type(in), ncclSum, group, stream), group,
-          "a reduce-scatter");
-  }
-  void broadcast(NcclHandle group, cuda::StreamHandle stream, Tensor data, int root) override {
-    check(f_.broadcast(data.raw(), data.raw(), data.bytes(), ncclUint8, root, group, stream), group, "a broadcast");
-  }
-  void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
-    check(f_.send(data.raw(), data.bytes(), ncclUint8, peer, group, stream), group, "a send");
-  }
-  void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
-    check(f_.receive(data.raw(), data.bytes(), ncclUint8, peer, group, stream), group, "a receive");
+  void start(NcclHandle group, cuda::StreamHandle stream, const Transfer& transfer) override {
+    const std::string name = name_of(transfer.kind);
+    check(call(group, stream, transfer), group, cat(name[0] == 'a' ? "an " : "a ", name));
   }
 
   void* register_memory(NcclHandle group, Tensor memory) override {
@@ -114,6 +98,23 @@ class Nccl final : public NcclLibrary {
   }
 
  private:
+  ncclResult_t call(NcclHandle group, cuda::StreamHandle stream, const Transfer& transfer) const {
+    const Tensor &out = transfer.out, &in = transfer.in;
+    switch (transfer.kind) {
+      case OperationKind::all_reduce:
+        return f_.all_reduce(out.raw(), out.raw(), out.numel(), summed_type(out), ncclSum, group, stream);
+      case OperationKind::all_gather:
+        return f_.all_gather(in.raw(), out.raw(), in.bytes(), ncclUint8, group, stream);
+      case OperationKind::reduce_scatter:
+        return f_.reduce_scatter(in.raw(), out.raw(), out.numel(), summed_type(in), ncclSum, group, stream);
+      case OperationKind::broadcast:
+        return f_.broadcast(out.raw(), out.raw(), out.bytes(), ncclUint8, transfer.peer, group, stream);
+      case OperationKind::send:
+        return f_.send(out.raw(), out.bytes(), ncclUint8, 1, group, stream);
+      default:
+        return f_.receive(out.raw(), out.bytes(), ncclUint8, 0, group, stream);
+    }
+  }
   std::string text_of(ncclResult_t status, NcclHandle group) const {
     return nccl_fault_text(f_.error_text(status), f_.last_error(group));
   }

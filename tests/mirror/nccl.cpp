@@ -198,36 +198,22 @@ class EmulatedNccl final : public NcclLibrary {
     return text == nullptr ? "" : text;
   }
 
-  void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) override {
-    collective(group, stream, cat("all-reduce ", name_of(data.dtype()), " ", data.bytes()), data, data,
-               [=](std::vector<Bytes>& parts) { sum(data, parts, 0); });
-  }
-  void all_gather(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
-    collective(group, stream, cat("all-gather ", out.bytes()), in, out, [=](std::vector<Bytes>& parts) {
-      for (std::size_t r = 0; r < parts.size(); ++r) copy_in(out, r * in.bytes(), parts[r]);
-    });
-  }
-  void reduce_scatter(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
-    collective(group, stream, cat("reduce-scatter ", name_of(in.dtype()), " ", in.bytes()), in, out,
-               [=, rank = group->rank](std::vector<Bytes>& parts) { sum(out, parts, rank * out.bytes()); });
-  }
-  void broadcast(NcclHandle group, cuda::StreamHandle stream, Tensor data, int root) override {
-    collective(group, stream, cat("broadcast ", data.bytes(), " ", root), data, data,
-               [=](std::vector<Bytes>& parts) { copy_in(data, 0, parts[root]); });
-  }
-  void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
-    start(group, stream, {cat("message ", data.bytes()), data, {}, {peer}, [](std::vector<Bytes>&) {}});
-  }
-  // The receiver confirms with an empty message, and the sender waits for it. Callers must not rely on NCCL's
-  // buffering.
-  void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
-    // NCCL's kernel holds a block per channel while it waits; channels are as many as config.maxCTAs allows
-    // (ncclTopoComputeP2pChannels in src/graph/paths.cc).
-    require(group->limited, "emulated NCCL: a receive that may occupy the GPU");
-    start(group, stream, {cat("message ", data.bytes()), {}, data, {peer}, [=](std::vector<Bytes>& parts) {
-                            require(parts[0].size() == data.bytes(), "emulated NCCL: a message of another size");
-                            copy_in(data, 0, parts[0]);
-                          }});
+  void start(NcclHandle group, cuda::StreamHandle stream, const Transfer& transfer) override {
+    const auto& [kind, out, in, peer, of_message] = transfer;
+    switch (kind) {
+      case OperationKind::all_reduce:
+        return all_reduce(group, stream, out);
+      case OperationKind::all_gather:
+        return all_gather(group, stream, out, in);
+      case OperationKind::reduce_scatter:
+        return reduce_scatter(group, stream, out, in);
+      case OperationKind::broadcast:
+        return broadcast(group, stream, out, peer);
+      case OperationKind::send:
+        return send(group, stream, out, 1);
+      default:
+        return receive(group, stream, out, 0);
+    }
   }
 
   void* register_memory(NcclHandle, Tensor memory) override {
@@ -261,10 +247,42 @@ class EmulatedNccl final : public NcclLibrary {
                          const Tensor& out, Exchange::Finish finish) {
     std::vector<int> all;
     for (int rank = 0; rank < group->size; ++rank) all.push_back(rank);
-    start(group, stream, {head, own, out, std::move(all), std::move(finish)});
+    enqueue(group, stream, {head, own, out, std::move(all), std::move(finish)});
   }
 
-  static void start(ncclComm* group, cuda::StreamHandle stream, Plan plan) {
+  static void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) {
+    collective(group, stream, cat("all-reduce ", name_of(data.dtype()), " ", data.bytes()), data, data,
+               [=](std::vector<Bytes>& parts) { sum(data, parts, 0); });
+  }
+  static void all_gather(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) {
+    collective(group, stream, cat("all-gather ", out.bytes()), in, out, [=](std::vector<Bytes>& parts) {
+      for (std::size_t r = 0; r < parts.size(); ++r) copy_in(out, r * in.bytes(), parts[r]);
+    });
+  }
+  static void reduce_scatter(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) {
+    collective(group, stream, cat("reduce-scatter ", name_of(in.dtype()), " ", in.bytes()), in, out,
+               [=, rank = group->rank](std::vector<Bytes>& parts) { sum(out, parts, rank * out.bytes()); });
+  }
+  static void broadcast(NcclHandle group, cuda::StreamHandle stream, Tensor data, int root) {
+    collective(group, stream, cat("broadcast ", data.bytes(), " ", root), data, data,
+               [=](std::vector<Bytes>& parts) { copy_in(data, 0, parts[root]); });
+  }
+  static void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) {
+    enqueue(group, stream, {cat("message ", data.bytes()), data, {}, {peer}, [](std::vector<Bytes>&) {}});
+  }
+  // The receiver confirms with an empty message, and the sender waits for it. Callers must not rely on NCCL's
+  // buffering.
+  static void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) {
+    // NCCL's kernel holds a block per channel while it waits; channels are as many as config.maxCTAs allows
+    // (ncclTopoComputeP2pChannels in src/graph/paths.cc).
+    require(group->limited, "emulated NCCL: a receive that may occupy the GPU");
+    enqueue(group, stream, {cat("message ", data.bytes()), {}, data, {peer}, [=](std::vector<Bytes>& parts) {
+                              require(parts[0].size() == data.bytes(), "emulated NCCL: a message of another size");
+                              copy_in(data, 0, parts[0]);
+                            }});
+  }
+
+  static void enqueue(ncclComm* group, cuda::StreamHandle stream, Plan plan) {
     require(!group->aborted, "emulated NCCL: a call after abort");
     require(group->callers_name == group->name, "emulated NCCL: the name of group '", group->name, "' has changed");
     require(group->stream == nullptr || group->stream == stream || cuda::is_captured(stream), "emulated NCCL: group '",
