@@ -10,19 +10,7 @@
 namespace mtl {
 
 AttentionLayer::AttentionLayer(const ModelBuild& build, std::int64_t layer)
-    : hidden(build.config.hidden_size),
-      heads(build.config.num_heads),
-      groups(build.config.num_query_groups),
-      head_dim(build.config.head_dim),
-      init_std(static_cast<float>(build.config.init_std)),
-      output_init_std(
-          static_cast<float>(build.config.init_std / std::sqrt(2.0 * static_cast<double>(build.config.num_layers)))),
-      has_qkv_bias(build.config.bias.qkv),
-      has_out_bias(build.config.bias.out),
-      qk_norm(build.config.qk_norm),
-      norm_eps(static_cast<float>(build.config.norm_eps)),
-      is_rotary(build.config.position_embedding == PositionEmbedding::rotary),
-      interleaved(build.config.rotary.interleaved),
+    : config(build.config),
       window(build.config.window_of(layer)),
       is_recomputed(build.recompute.recomputes_attention()),
       dropout(dropout_at(build.dropout, DropoutSite::attention, layer)),
@@ -30,24 +18,25 @@ AttentionLayer::AttentionLayer(const ModelBuild& build, std::int64_t layer)
       context(build.context) {}
 
 void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix) {
-  std::int64_t per_group = heads / groups + 2;
+  std::int64_t per_group = heads_per_group() + 2;
   visit(qkv, {.name = prefix + ".qkv.weight",
-              .shape = {groups, per_group, head_dim, hidden},
+              .shape = {config.num_query_groups, per_group, config.head_dim, config.hidden_size},
               .ownership = {.shards = {{0, Axis::tensor}}},
-              .init_std = init_std});
-  if (has_qkv_bias)
-    visit(qkv_bias, vector_spec(prefix + ".qkv.bias", {groups, per_group, head_dim}, {.shards = {{0, Axis::tensor}}}));
-  if (qk_norm) {
+              .init_std = float(config.init_std)});
+  if (config.bias.qkv)
+    visit(qkv_bias, vector_spec(prefix + ".qkv.bias", {config.num_query_groups, per_group, config.head_dim},
+                                {.shards = {{0, Axis::tensor}}}));
+  if (config.qk_norm) {
     // Each rank normalizes its own heads, so the gradient must be summed over ranks.
     const Ownership partial{.partial = Axis::tensor};
     for (auto [param, name] : {std::pair(&q_norm, ".q_norm.weight"), std::pair(&k_norm, ".k_norm.weight")})
-      visit(*param, vector_spec(prefix + name, {head_dim}, partial, Init::ones));
+      visit(*param, vector_spec(prefix + name, {config.head_dim}, partial, Init::ones));
   }
   visit(out, {.name = prefix + ".out.weight",
-              .shape = {hidden, heads * head_dim},
+              .shape = {config.hidden_size, config.num_heads * config.head_dim},
               .ownership = {.shards = {{1, Axis::tensor}}},
-              .init_std = output_init_std});
-  if (has_out_bias) visit(out_bias, vector_spec(prefix + ".out.bias", {hidden}, region.outside()));
+              .init_std = float(config.output_init_std())});
+  if (config.bias.out) visit(out_bias, vector_spec(prefix + ".out.bias", {config.hidden_size}, region.outside()));
 }
 
 AttentionInput AttentionLayer::input(const Ctx& ctx, const Cache& cache, const Batch& batch) const {
@@ -56,27 +45,27 @@ AttentionInput AttentionLayer::input(const Ctx& ctx, const Cache& cache, const B
   in.qkv.v = unpack_qkv(cache.projected).v;
   in.document_start = batch.document_start;
   in.window = window;
-  in.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  in.scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
   in.dropout = dropout_in(ctx, dropout);
   in.rows = batch.rows();
-  in.first_head = ctx.groups.over(Axis::tensor).rank() * cache.qkv.size(2) * (heads / groups);
+  in.first_head = ctx.groups.over(Axis::tensor).rank() * cache.qkv.size(2) * heads_per_group();
   return in;
 }
 
 void AttentionLayer::project_qkv(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const {
   Tensor full = region.enter(ctx, ctx.scratch, x);
   const std::int64_t local_groups = qkv.value.size(0), per_group = qkv.value.size(1),
-                     width = local_groups * per_group * head_dim, rows = full.size(0);
+                     width = local_groups * per_group * config.head_dim, rows = full.size(0);
   const std::int64_t sequences = batch.tokens.size(0);
-  cache.projected = ctx.slot->make(x.dtype(), {sequences, rows / sequences, local_groups, per_group, head_dim});
+  cache.projected = ctx.slot->make(x.dtype(), {sequences, rows / sequences, local_groups, per_group, config.head_dim});
   gemm(ctx.stream, ctx.scratch, cache.projected.view({rows, width}), {full},
-       transposed(qkv.value.view({width, hidden})), GradMode::overwrite,
+       transposed(qkv.value.view({width, config.hidden_size})), GradMode::overwrite,
        {.bias = qkv_bias.exists() ? qkv_bias.value.view({width}) : Tensor()});
   cache.qkv = cache.projected;
-  if (qk_norm)
+  if (config.qk_norm)
     normalize(ctx, batch, cache);
-  else if (is_rotary)
-    rotary_forward(ctx.stream, {cache.qkv, 0, per_group - 1}, batch.rotary, interleaved);
+  else if (config.is_rotary())
+    rotary_forward(ctx.stream, {cache.qkv, 0, per_group - 1}, batch.rotary, config.rotary.interleaved);
 }
 
 /// The operands of the norms and the rotation of q and k.
@@ -86,30 +75,33 @@ QkNorm AttentionLayer::norm_of(const Batch& batch, const Cache& cache) const {
           .q_rstd = cache.q_rstd,
           .k_rstd = cache.k_rstd,
           .angles = batch.rotary,
-          .interleaved = interleaved};
+          .interleaved = config.rotary.interleaved};
 }
 
 /// Normalizes q and k, and rotates them in a rotary model.
 void AttentionLayer::normalize(Ctx& ctx, const Batch& batch, Cache& cache) const {
   const Qkv from = unpack_qkv(cache.projected);
   const Shape shape = cache.projected.shape();
+  const auto eps = float(config.norm_eps);
   cache.qkv = ctx.slot->like(cache.projected);
   cache.q_rstd = ctx.slot->make(DType::f32, {shape[0], shape[1], shape[2], from.q.count});
   cache.k_rstd = ctx.slot->make(DType::f32, {shape[0], shape[1], shape[2], 1});
-  if (is_rotary) return qk_norm_rotary_forward(ctx.stream, cache.qkv, cache.projected, norm_of(batch, cache), norm_eps);
+  if (config.is_rotary())
+    return qk_norm_rotary_forward(ctx.stream, cache.qkv, cache.projected, norm_of(batch, cache), eps);
   const Qkv to = unpack_qkv(cache.qkv);
-  head_norm_forward(ctx.stream, to.q, cache.q_rstd, from.q, q_norm.value, norm_eps);
-  head_norm_forward(ctx.stream, to.k, cache.k_rstd, from.k, k_norm.value, norm_eps);
+  head_norm_forward(ctx.stream, to.q, cache.q_rstd, from.q, q_norm.value, eps);
+  head_norm_forward(ctx.stream, to.k, cache.k_rstd, from.k, k_norm.value, eps);
 }
 
 /// Turns the gradient with respect to attention's input into the gradient with respect to the projection's output, in
 /// place.
 void AttentionLayer::prepare_backward(Ctx& ctx, Tensor dqkv, const Batch& batch, const Cache& cache) const {
-  if (!qk_norm) {
-    if (is_rotary) rotary_backward(ctx.stream, {dqkv, 0, dqkv.size(3) - 1}, batch.rotary, interleaved);
+  if (!config.qk_norm) {
+    if (config.is_rotary())
+      rotary_backward(ctx.stream, {dqkv, 0, dqkv.size(3) - 1}, batch.rotary, config.rotary.interleaved);
     return;
   }
-  if (is_rotary)
+  if (config.is_rotary())
     return qk_norm_rotary_backward(ctx.stream, ctx.scratch, dqkv, q_norm.take_grad(), k_norm.take_grad(),
                                    cache.projected, norm_of(batch, cache));
   const Qkv grads = unpack_qkv(dqkv), from = unpack_qkv(cache.projected);
@@ -127,13 +119,14 @@ Tensor AttentionLayer::project_out(Ctx& ctx, Tensor out_rows, Tensor attended) c
 /// Allocates the output of attention.
 Tensor AttentionLayer::make_attended(Arena& memory, const Cache& cache) const {
   const Shape qkv_shape = cache.qkv.shape();
-  return memory.make(cache.qkv.dtype(), {qkv_shape[0], qkv_shape[1], qkv_shape[2] * (heads / groups), head_dim});
+  return memory.make(cache.qkv.dtype(),
+                     {qkv_shape[0], qkv_shape[1], qkv_shape[2] * heads_per_group(), config.head_dim});
 }
 
 /// Allocates the logsumexp that backward needs.
 Tensor AttentionLayer::make_logsumexp(Arena& memory, const Cache& cache) const {
   const Shape qkv_shape = cache.qkv.shape();
-  return memory.make(DType::f32, {qkv_shape[0], qkv_shape[2] * (heads / groups), qkv_shape[1]});
+  return memory.make(DType::f32, {qkv_shape[0], qkv_shape[2] * heads_per_group(), qkv_shape[1]});
 }
 
 Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const {
@@ -164,7 +157,7 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
     logsumexp = make_logsumexp(*ctx.slot, cache);
     context.forward(ctx, kept, logsumexp, in);
   }
-  std::int64_t rows = full_dy.size(0), width = qkv.value.numel() / hidden;
+  std::int64_t rows = full_dy.size(0), width = qkv.value.numel() / config.hidden_size;
   Tensor attended = kept.view({rows, out.value.size(1)});
   Tensor dattended = ctx.scratch.like(kept);  // dattended = dy W_out
   gemm(ctx.stream, ctx.scratch, dattended.view(attended.shape()), {full_dy}, {out.value});
@@ -174,7 +167,7 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   prepare_backward(ctx, dqkv, batch, cache);
   // dx = dqkv W_qkv
   Tensor dpacked = dqkv.view({rows, width}), partial = region.partial_of(ctx, dx);
-  gemm(ctx.stream, ctx.scratch, partial, {dpacked}, {qkv.value.view({width, hidden})});
+  gemm(ctx.stream, ctx.scratch, partial, {dpacked}, {qkv.value.view({width, config.hidden_size})});
   Pending sum = region.enter_backward(ctx, dx, partial);
   ctx.weight_grads->push(qkv, dpacked, region.enter(ctx, *ctx.slot, cache.x), qkv_bias);
   ctx.compute_weight_grads();

@@ -15,20 +15,15 @@
 namespace mtl {
 
 struct AttentionLayer {
-  std::int64_t hidden = 0, heads = 0, groups = 0, head_dim = 0;
-  float init_std = 0, output_init_std = 0;
-  bool has_qkv_bias = true, has_out_bias = true;
-  bool qk_norm = false;
-  float norm_eps = 0;
-  bool is_rotary = false, interleaved = false;
+  GptConfig config;
   std::int64_t window = 0;     // AttentionInput::window
   bool is_recomputed = false;  // forward discards attention's output, and backward recomputes it
   Dropout dropout;             // applied to the attention probabilities
   TpRegion region;
   ContextRegion context;
-  Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); qkv_bias exists only if has_qkv_bias
+  Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); qkv_bias exists only if config.bias.qkv
   Param q_norm, k_norm;  // (D); only with qk_norm
-  Param out, out_bias;   // (C, H D / tp), (C); out_bias exists only if has_out_bias
+  Param out, out_bias;   // (C, H D / tp), (C); out_bias exists only if config.bias.out
 
   struct Cache {
     Tensor x;          // (n, C), the layer's input
@@ -41,7 +36,6 @@ struct AttentionLayer {
     KvCache past;      // decoding: keys and values of the preceding positions; absent otherwise
   };
 
-  AttentionLayer() = default;
   AttentionLayer(const ModelBuild& build, std::int64_t layer);
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// x and the result are (n, C): this rank holds n of the N = B T rows outside the region. x must not change until
@@ -53,6 +47,7 @@ struct AttentionLayer {
   Tensor backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const;
 
  private:
+  std::int64_t heads_per_group() const { return config.num_heads / config.num_query_groups; }
   AttentionInput input(const Ctx& ctx, const Cache& cache, const Batch& batch) const;
   void project_qkv(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
   QkNorm norm_of(const Batch& batch, const Cache& cache) const;

@@ -1,7 +1,6 @@
 #include "nn/chunk.h"
 
 #include <algorithm>
-#include <optional>
 #include <type_traits>
 
 namespace mtl {
@@ -18,7 +17,7 @@ typename Layer::Cache& cache_of(const Layer&, Chunk::UnitSlot& slot) {
 Chunk::Chunk(const ModelBuild& build, ChunkRange range)
     : range_(range), hidden_(build.config.hidden_size), residual_(build.residual), region_(build.region) {
   const GptConfig& config = build.config;
-  if (config.position_embedding == PositionEmbedding::rotary) {
+  if (config.is_rotary()) {
     frequencies_ = rotary_frequencies(config, config.max_positions);
     if (config.depends_on_length()) changing_rotary_ = config;
   }

@@ -19,19 +19,18 @@ ParamSpec output_table_spec(const GptConfig& config, std::int64_t padded_vocab_s
 EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion tp_region,
                                std::int64_t padded_vocab_size)
     : token_spec(token_table_spec(config, padded_vocab_size)),
-      positions(config.position_embedding == PositionEmbedding::learned ? config.max_positions : 0),
-      hidden(config.hidden_size),
-      init_std(static_cast<float>(config.init_std)),
       region(tp_region),
-      dropout(dropout_at(options, DropoutSite::embedding, 0)) {}
+      dropout(dropout_at(options, DropoutSite::embedding, 0)) {
+  if (config.is_rotary()) return;
+  position_spec = {.name = "embedding.positions.weight",
+                   .shape = {config.max_positions, config.hidden_size},
+                   .ownership = region.outside(),
+                   .init_std = float(config.init_std)};
+}
 
 void EmbeddingLayer::params(const ParamVisitor& visit) {
   visit(tokens, token_spec);
-  if (positions == 0) return;
-  visit(position_table, {.name = "embedding.positions.weight",
-                         .shape = {positions, hidden},
-                         .ownership = region.outside(),
-                         .init_std = init_std});
+  if (position_spec) visit(position_table, *position_spec);
 }
 
 namespace {

@@ -19,16 +19,14 @@ ParamSpec output_table_spec(const GptConfig& config, std::int64_t padded_vocab_s
 
 struct EmbeddingLayer {
   ParamSpec token_spec;
-  std::int64_t positions = 0, hidden = 0;  // rows of the position embedding, or 0; C
-  float init_std = 0;
+  std::optional<ParamSpec> position_spec;  // absent with rotary positions
   TpRegion region;
   Dropout dropout;
   Param tokens;          // (padded vocabulary / tp, C)
-  Param position_table;  // (P, C); absent with rotary positions
+  Param position_table;  // (P, C); absent without position_spec
 
   struct Cache {};
 
-  EmbeddingLayer() = default;
   EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion tp_region,
                  std::int64_t padded_vocab_size);
   void params(const ParamVisitor& visit);

@@ -39,7 +39,7 @@ std::vector<std::string> GptConfig::problems() const {
   positive("number of positions", max_positions);
   positive("feed-forward size", ffn_hidden_size);
   check_heads(*this, out);
-  if (position_embedding == PositionEmbedding::rotary) {
+  if (is_rotary()) {
     const std::vector<std::string> rotary = rotary_problems();
     out.insert(out.end(), rotary.begin(), rotary.end());
   }
@@ -53,8 +53,7 @@ std::vector<std::string> GptConfig::problems() const {
 }
 
 std::int64_t GptConfig::longest_sequence() const {
-  const bool is_scaled =
-      position_embedding == PositionEmbedding::rotary && rotary.scaling != RotaryOptions::Scaling::none;
+  const bool is_scaled = is_rotary() && rotary.scaling != RotaryOptions::Scaling::none;
   if (!is_scaled) return max_positions;
   const double before = double(rotary.stretches_original() ? rotary.original_positions : max_positions);
   return std::max(max_positions, static_cast<std::int64_t>(std::min<double>(INT32_MAX, rotary.factor * before)));

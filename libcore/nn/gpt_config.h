@@ -1,6 +1,7 @@
 // A GPT's architecture. GPT-2, Llama and similar models are settings of the same configuration.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -85,10 +86,11 @@ struct GptConfig {
   /// Returns the most tokens that a sequence can have: max_positions, or as many as rotary scaling reaches.
   /// Configurations often leave max_positions at the length before scaling.
   std::int64_t longest_sequence() const;
+  bool is_rotary() const { return position_embedding == PositionEmbedding::rotary; }
   /// Returns true if the frequencies of its rotary positions depend on the length of the sequence.
-  bool depends_on_length() const {
-    return position_embedding == PositionEmbedding::rotary && rotary.depends_on_length();
-  }
+  bool depends_on_length() const { return is_rotary() && rotary.depends_on_length(); }
+  /// Returns the standard deviation of initial weights in layers whose output is added to the residual stream.
+  double output_init_std() const { return init_std / std::sqrt(2.0 * double(num_layers)); }
   /// Replaces sizes that are 0 with GPT-2's: num_query_groups = H, head_dim = C / H if H divides C, ffn_hidden_size = 4
   /// C.
   void complete();

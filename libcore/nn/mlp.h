@@ -10,14 +10,9 @@
 namespace mtl {
 
 struct Mlp {
-  std::int64_t hidden = 0;  // C
-  std::int64_t ffn = 0;     // F
-  float init_std = 0, output_init_std = 0;
-  bool has_bias = true;
-  bool gated = false;
-  Activation activation = Activation::gelu_tanh;
+  GptConfig config;
   TpRegion region;
-  Param up, up_bias;      // (F/tp, C), (F/tp); if gated, (2, F/tp, C), (2, F/tp). Biases exist only with has_bias
+  Param up, up_bias;  // (F/tp, C), (F/tp); if gated, (2, F/tp, C), (2, F/tp). Biases exist only with config.bias.mlp
   Param down, down_bias;  // (C, F/tp), (C)
 
   struct Cache {
@@ -26,8 +21,7 @@ struct Mlp {
     Tensor act;  // (N, F/tp), the input of `down`
   };
 
-  Mlp() = default;
-  Mlp(const GptConfig& config, TpRegion tp_region);
+  Mlp(const GptConfig& model, TpRegion tp_region) : config(model), region(tp_region) {}
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// x and the result are (n, C): this rank holds n of the N rows outside the region. x must not change until backward.
   /// The result is in scratch memory and does not include the bias of `down`.
@@ -38,7 +32,7 @@ struct Mlp {
 
  private:
   /// Returns `up` as a matrix with F/tp rows, or 2 F/tp rows if gated.
-  Tensor up_matrix() const { return up.value.view({up.value.numel() / hidden, hidden}); }
+  Tensor up_matrix() const { return up.value.view({up.value.numel() / config.hidden_size, config.hidden_size}); }
   /// Returns the bias of `up` as one row, or no tensor if there is no bias.
   Tensor up_bias_row() const { return up_bias.exists() ? up_bias.value.view({up_bias.value.numel()}) : Tensor(); }
 };

@@ -19,7 +19,6 @@ struct NormLayer {
 
   using Cache = LayerNormCache;  // RMSNorm does not use the mean
 
-  NormLayer() = default;
   NormLayer(const GptConfig& config, TpRegion tp_region);
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// Returns y = norm(x) in the slot, in the weights' dtype. x (n, C) must not change until backward. If `sum` is

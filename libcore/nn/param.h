@@ -80,8 +80,7 @@ class Lease {
  public:
   Lease() = default;  // for memory that is always resident
   Lease(ParamOwner& owner, Role role, int unit) : owner_(&owner), role_(role), unit_(unit) {}
-  Lease(Lease&& other) noexcept
-      : owner_(std::exchange(other.owner_, nullptr)), role_(other.role_), unit_(other.unit_) {}
+  Lease(Lease&& other) noexcept { *this = std::move(other); }
   Lease& operator=(Lease&& other) noexcept {
     std::swap(owner_, other.owner_);
     std::swap(role_, other.role_);

@@ -1,7 +1,5 @@
 #include "run/architecture.h"
 
-#include <set>
-
 #include "base/enum_index.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -86,7 +84,7 @@ class FlagResolver {
   /// Returns true if the flag may change the positions of the model: of every new one, and of a loaded one with rotary
   /// positions. Reports it otherwise.
   bool may_change_rotary(const GptConfig& config, const std::string& flag) const {
-    if (!is_loaded_ || config.position_embedding == PositionEmbedding::rotary) return true;
+    if (!is_loaded_ || config.is_rotary()) return true;
     difference(flag, "the loaded model has learned positions");
     return false;
   }
@@ -186,12 +184,12 @@ void resolve_yarn(GptConfig& config, const ArchitectureOptions& given, const Fla
   RotaryOptions& rotary = config.rotary;
   const std::string first = first_yarn_flag(given);
   if (!given.is_yarn()) {
-    const bool is_yarn = config.position_embedding == PositionEmbedding::rotary && rotary.scaling == Scaling::yarn;
+    const bool is_yarn = config.is_rotary() && rotary.scaling == Scaling::yarn;
     if (!first.empty() && resolver.is_loaded() && !is_yarn && resolver.may_change_rotary(config, first))
       resolver.problem(first, "needs --position-embedding-type yarn, because the loaded model has no yarn scaling");
     if (!is_yarn) return;
   }
-  if (config.position_embedding != PositionEmbedding::rotary) return;  // reported
+  if (!config.is_rotary()) return;  // reported
   const bool is_new = rotary.scaling != Scaling::yarn;
   rotary = scaled_as(Scaling::yarn, rotary);
   if (is_new) rotary.original_positions = resolver.is_loaded() ? config.max_positions : kDefaultPositions;
@@ -230,7 +228,7 @@ void resolve_positions(GptConfig& config, const ArchitectureOptions& given, cons
 /// Applies --rope-parameters. The number of positions must be resolved.
 void resolve_rope_parameters(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
   if (!given.rope_parameters || !resolver.may_change_rotary(config, "--rope-parameters")) return;
-  if (config.position_embedding != PositionEmbedding::rotary) return;  // no effect: see its flag
+  if (!config.is_rotary()) return;  // no effect: see its flag
   std::vector<std::string> problems;
   try {
     const RotaryOptions rotary = rotary_from_hf(Json::parse(*given.rope_parameters), config, problems);
@@ -327,8 +325,7 @@ GptConfig resolve_architecture(const ArchitectureOptions& given, const std::opti
   resolve_attention(config, given, resolver);
   resolve_mlp(config, given, resolver);
   resolve_positions(config, given, resolver);
-  const bool is_rotary = config.position_embedding == PositionEmbedding::rotary;
-  if (is_rotary)
+  if (config.is_rotary())
     resolver.rotary_number(config, config.max_positions, given.max_position_embeddings, "--max-position-embeddings");
   else if (loaded && given.max_position_embeddings.value_or(config.max_positions) > config.max_positions)
     resolver.difference(cat("--max-position-embeddings ", *given.max_position_embeddings),
@@ -336,7 +333,7 @@ GptConfig resolve_architecture(const ArchitectureOptions& given, const std::opti
                             " learned positions, and nothing to derive more of them from"));
   else
     resolver.number(config.max_positions, given.max_position_embeddings, "--max-position-embeddings", true);
-  if (is_rotary && config.max_positions == 0) config.max_positions = seq_length;
+  if (config.is_rotary() && config.max_positions == 0) config.max_positions = seq_length;
   resolve_rope_parameters(config, given, resolver);
   resolver.choice(config.norm, given.normalization == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm,
                   given.normalization.has_value(), cat("--normalization ", given.normalization.value_or("")),

@@ -1,6 +1,5 @@
 #include "run/options.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "base/checked.h"
@@ -381,7 +380,7 @@ void check_length(const TrainOptions& options, const GptConfig& config, bool is_
   const std::string what = cat("is longer than the ", longest, " positions of the model");
   const ArchitectureOptions& model = options.architecture;
   if (!model.preset_flags.contains("--seq-length")) {
-    const bool can_extend = is_loaded && config.position_embedding == PositionEmbedding::rotary;
+    const bool can_extend = is_loaded && config.is_rotary();
     report(cat("--seq-length ", length),
            cat(what, can_extend  ? cat("; add --max-position-embeddings ", length, " to extend them")
                      : is_loaded ? cat("; use at most ", longest)
