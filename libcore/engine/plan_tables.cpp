@@ -62,16 +62,11 @@ std::pair<double, const char*> choose_unit(std::size_t bytes) {
 std::string describe_memory(const std::vector<RankPlan>& plans, Space where) {
   const MemoryPlan& largest = largest_plan(plans).plan;
   auto [unit, name] = choose_unit(largest.total_bytes(where));
-  const Space scarce = largest.device == Device::cpu ? Space::host : Space::device;
+  const Space scarce = largest.scarce_space();
   const double per = unit;
   auto in_unit = [per](std::size_t bytes) { return format("%.2f", double(bytes) / per); };
   std::vector<std::string> heading;
-  const auto parts_of = [where](const MemoryPlan& plan) {
-    std::vector<MemoryPart> parts = memory_parts(plan, where);
-    if (where == Space::file) std::erase_if(parts, [](const MemoryPart& part) { return part.bytes == 0; });
-    return parts;
-  };
-  for (const MemoryPart& part : parts_of(plans.front().plan)) heading.emplace_back(part.heading);
+  for (const MemoryPart& part : memory_parts(plans.front().plan, {where})) heading.emplace_back(part.heading);
   Table table(heading);
   auto activations = [&](const MemoryPlan& plan) {
     std::vector<std::string> terms;
@@ -82,7 +77,7 @@ std::string describe_memory(const std::vector<RankPlan>& plans, Space where) {
   };
   for (const RankPlan& ranks : plans) {
     std::vector<std::string> cells;
-    for (const MemoryPart& part : parts_of(ranks.plan)) {
+    for (const MemoryPart& part : memory_parts(ranks.plan, {where})) {
       bool in_slots = part.name == std::string("activations") && where == scarce;
       cells.push_back(in_slots ? activations(ranks.plan) : in_unit(part.bytes));
     }
@@ -167,14 +162,11 @@ Json by_chunk(Json::Array values) { return values.size() == 1 ? values.front() :
 Json memory_json(const MemoryPlan& plan) { return parts_json(memory_parts(plan)); }
 
 Json gpu_json(const MemoryPlan& plan) {
-  return plan.device == Device::cpu ? Json() : parts_json(memory_parts(plan, Space::device));
+  return plan.device == Device::cpu ? Json() : parts_json(memory_parts(plan, {Space::device}));
 }
 
 Json file_json(const MemoryPlan& plan) {
-  if (plan.total_bytes(Space::file) == 0) return {};
-  std::vector<MemoryPart> parts = memory_parts(plan, Space::file);
-  std::erase_if(parts, [](const MemoryPart& part) { return part.bytes == 0; });
-  return parts_json(parts);
+  return plan.total_bytes(Space::file) == 0 ? Json() : parts_json(memory_parts(plan, {Space::file}));
 }
 
 Json rank_plans_json(const std::vector<RankPlan>& plans) {

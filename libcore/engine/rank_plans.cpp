@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "engine/meta_model.h"
 #include "layout/schedule.h"
@@ -197,11 +196,14 @@ const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
   });
 }
 
-namespace {
-
-template <class BytesOf>
-std::vector<MemoryPart> parts_of(BytesOf bytes_of, std::size_t total) {
-  auto bytes = [&](auto... categories) { return (bytes_of(categories) + ...); };
+std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, const std::vector<Space>& spaces) {
+  std::size_t total = 0;
+  for (Space space : spaces) total += plan.total_bytes(space);
+  auto bytes = [&](auto... categories) {
+    std::size_t sum = 0;
+    for (Space space : spaces) sum += (plan.bytes(categories, space) + ...);
+    return sum;
+  };
   std::vector<MemoryPart> parts = {
       {"parameters", "weights", bytes(Category::parameters)},
       {"gradients", "grads", bytes(Category::gradients)},
@@ -214,19 +216,11 @@ std::vector<MemoryPart> parts_of(BytesOf bytes_of, std::size_t total) {
       {"staging", "staging", bytes(Category::staging)},
       {"snapshot", "snapshot", bytes(Category::snapshot)},
       {"total", "total", total}};
-  const auto is_optional = [](std::string_view name) { return name == "main_weights" || name == "snapshot"; };
-  std::erase_if(parts, [&](const MemoryPart& part) { return part.bytes == 0 && is_optional(part.name); });
+  std::erase_if(parts, [&](const MemoryPart& part) {
+    const std::string_view name = part.name;
+    return part.bytes == 0 && (name == "main_weights" || name == "snapshot" || spaces == std::vector{Space::file});
+  });
   return parts;
-}
-
-}  // namespace
-
-std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
-  return parts_of([&](Category category) { return plan.bytes(category); }, plan.total_bytes());
-}
-
-std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space space) {
-  return parts_of([&](Category category) { return plan.bytes(category, space); }, plan.total_bytes(space));
 }
 
 }  // namespace mtl

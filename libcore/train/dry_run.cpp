@@ -123,7 +123,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
     out += plan_line("FLOPs, counted by the operators", format("%.4e", plan.step.flops));
     auto add_parts = [&](const char* heading, Space where) {
       out += heading;
-      for (const MemoryPart& part : memory_parts(plan, where)) {
+      for (const MemoryPart& part : memory_parts(plan, {where})) {
         if (part.bytes > 0) out += size(part.name, part.bytes);
       }
     };

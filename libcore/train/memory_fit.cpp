@@ -38,7 +38,7 @@ const MemoryPlan& largest_of(const std::vector<const MemoryPlan*>& plans, const 
 
 /// Describes the largest memory category in `space`.
 std::string largest_part(const MemoryPlan& plan, Space space) {
-  std::vector<MemoryPart> parts = memory_parts(plan, space);
+  std::vector<MemoryPart> parts = memory_parts(plan, {space});
   const MemoryPart total = parts.back();
   parts.pop_back();
   const auto largest = std::ranges::max_element(parts, {}, &MemoryPart::bytes);
