@@ -17,24 +17,6 @@ namespace {
 // world size must stay below 2^63.
 constexpr std::int64_t kLargestCount = INT32_MAX;
 
-/// Reports problems and counts them.
-class Problems {
- public:
-  explicit Problems(const ReportProblem& report) : report_(report) {}
-  void add(const std::string& flag, const std::string& what) {
-    ++count_;
-    report_(flag, what);
-  }
-  int count() const { return count_; }
-  ReportProblem reporter() {
-    return [this](const std::string& flag, const std::string& what) { add(flag, what); };
-  }
-
- private:
-  const ReportProblem& report_;
-  int count_ = 0;
-};
-
 /// Returns the first eight suitable sizes up to `world`, as "1, 2 or 4".
 std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
   std::vector<std::string> sizes;
@@ -45,7 +27,7 @@ std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int6
 }
 
 /// Requires the world size to be a multiple of these sizes' product, and suggests other values for each flag.
-void check_product(Problems& problems, std::int64_t world,
+void check_product(const ReportProblem& report, std::int64_t world,
                    const std::vector<std::pair<std::string, std::int64_t>>& flag_sizes) {
   std::int64_t product = 1;
   std::vector<std::string> factors;
@@ -65,26 +47,26 @@ void check_product(Problems& problems, std::int64_t world,
         size == 1 ? "" : fitting_sizes(world, [&](std::int64_t other) { return world % (others * other) == 0; });
     if (!sizes.empty()) remedies.push_back(cat(flag, " ", sizes));
   }
-  problems.add(cat("--world-size ", world),
-               cat("is not a multiple of ", product, " = ", join(factors, " x "), " (tensor x pipeline x ",
-                   flag_sizes.back().first == "--expert-model-parallel-size" ? "expert" : "context", "); ",
-                   remedies.empty() ? "choose smaller sizes" : cat("use one of: ", join(remedies, "; "))));
+  report(cat("--world-size ", world),
+         cat("is not a multiple of ", product, " = ", join(factors, " x "), " (tensor x pipeline x ",
+             flag_sizes.back().first == "--expert-model-parallel-size" ? "expert" : "context", "); ",
+             remedies.empty() ? "choose smaller sizes" : cat("use one of: ", join(remedies, "; "))));
 }
 
-void check_grid(Problems& problems, const TopoOptions& options) {
+void check_grid(const TopoOptions& options, const ReportProblem& report) {
   const ParallelOptions& parallel = options.run.parallel;
-  check_product(problems, parallel.world,
+  check_product(report, parallel.world,
                 {{"--tensor-model-parallel-size", parallel.tensor},
                  {"--pipeline-model-parallel-size", parallel.pipeline},
                  {"--context-parallel-size", parallel.context}});
   if (parallel.expert > 1) {
-    check_product(problems, parallel.world,
+    check_product(report, parallel.world,
                   {{"--tensor-model-parallel-size", parallel.tensor},
                    {"--pipeline-model-parallel-size", parallel.pipeline},
                    {"--expert-model-parallel-size", parallel.expert}});
   }
   if (parallel.tp_pp_dp_mapping && parallel.rank_order)
-    problems.add("--use-tp-pp-dp-mapping, --rank-order", "mean the same; use only one of them");
+    report("--use-tp-pp-dp-mapping, --rank-order", "mean the same; use only one of them");
   try {  // the result depends only on which axes have several ranks
     auto at_most_two = [](std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 2)); };
     std::int64_t replicas =
@@ -96,14 +78,14 @@ void check_grid(Problems& problems, const TopoOptions& options) {
               .pipeline = at_most_two(parallel.pipeline)},
              parallel.order());
   } catch (const Error& error) {
-    problems.add(cat("--rank-order ", parallel.order()),
-                 cat(error.message(), "; name each of tp, cp, ep, dp and pp once, the fastest first"));
+    report(cat("--rank-order ", parallel.order()),
+           cat(error.message(), "; name each of tp, cp, ep, dp and pp once, the fastest first"));
   }
 }
 
 /// Like Megatron-LM, refuses an order in which the experts' pipeline groups differ from the dense layers', or agree
 /// only by chance. Both grids must fit the world.
-void check_expert_order(Problems& problems, const TopoOptions& options) {
+void check_expert_order(const TopoOptions& options, const ReportProblem& report) {
   const ParallelOptions& parallel = options.run.parallel;
   if (parallel.expert == 1 || parallel.pipeline == 1) return;
   const Layout layout = options.layout();
@@ -116,86 +98,83 @@ void check_expert_order(Problems& problems, const TopoOptions& options) {
                            parallel.tp_pp_dp_mapping ? " (leave out --use-tp-pp-dp-mapping)" : "");
   std::string flag = parallel.tp_pp_dp_mapping ? "--use-tp-pp-dp-mapping" : cat("--rank-order ", parallel.order());
   if (dense.size(Axis::data) != experts.size(Axis::data)) {
-    problems.add(flag, cat("gives the experts ", experts.size(Axis::data), " data-parallel ranks and the other layers ",
-                           dense.size(Axis::data), "; Megatron-LM requires equal numbers", remedy));
+    report(flag, cat("gives the experts ", experts.size(Axis::data), " data-parallel ranks and the other layers ",
+                     dense.size(Axis::data), "; Megatron-LM requires equal numbers", remedy));
   } else {
-    problems.add(flag, cat("gives the experts pipeline groups that differ from those of the other layers; "
-                           "Megatron-LM requires equal groups",
-                           remedy));
+    report(flag, cat("gives the experts pipeline groups that differ from those of the other layers; "
+                     "Megatron-LM requires equal groups",
+                     remedy));
   }
 }
 
-void check_hosts(Problems& problems, const TopoOptions& options) {
+void check_hosts(const TopoOptions& options, const ReportProblem& report) {
   const ParallelOptions& parallel = options.run.parallel;
   std::vector<std::string> hosts = options.host_names();
   std::int64_t nodes = (parallel.world + options.node_size() - 1) / options.node_size();
   if (options.hosts && std::ssize(hosts) != nodes) {
-    problems.add(cat("--hosts ", *options.hosts),
-                 cat("names ", count_of(hosts.size(), "host"), ", but ", count_of(parallel.world, "rank"),
-                     " with --gpus-per-node ", options.node_size(), parallel.world == 1 ? " needs " : " need ", nodes,
-                     "; name ", nodes, ", or change --gpus-per-node"));
+    report(cat("--hosts ", *options.hosts),
+           cat("names ", count_of(hosts.size(), "host"), ", but ", count_of(parallel.world, "rank"),
+               " with --gpus-per-node ", options.node_size(), parallel.world == 1 ? " needs " : " need ", nodes,
+               "; name ", nodes, ", or change --gpus-per-node"));
   }
   std::map<std::string, int> times;
   for (const std::string& host : hosts) {
     if (++times[host] == 2) {
-      problems.add(cat("--hosts ", *options.hosts),
-                   cat("names '", host, "' twice, which would give its cores to two ranks each; name it once, and set ",
-                       "its number of ranks with --gpus-per-node"));
+      report(cat("--hosts ", *options.hosts),
+             cat("names '", host, "' twice, which would give its cores to two ranks each; name it once, and set ",
+                 "its number of ranks with --gpus-per-node"));
     }
     if (host.empty() || host.find_first_of(" =") != std::string::npos || printable_text(host) != host)
-      problems.add(cat("--hosts ", *options.hosts),
-                   cat("contains '", host, "', which is not the name of a host; separate names by commas"));
+      report(cat("--hosts ", *options.hosts),
+             cat("contains '", host, "', which is not the name of a host; separate names by commas"));
   }
 }
 
 /// Checks the schedule's flags. `fits` means that the global batch can be divided into micro-batches.
-void check_schedule(Problems& problems, const TopoOptions& options, bool fits) {
+void check_schedule(const TopoOptions& options, bool fits, const ReportProblem& report) {
   const ParallelOptions& parallel = options.run.parallel;
   bool has_step = options.micro_batches || options.run.batch.global_batch_size;
   if (parallel.group && !has_step) {
-    problems.add("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches or --global-batch-size");
+    report("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches or --global-batch-size");
   }
   if (parallel.schedule && !has_step) {
-    problems.add(cat("--schedule ", *parallel.schedule), "needs --micro-batches or --global-batch-size");
+    report(cat("--schedule ", *parallel.schedule), "needs --micro-batches or --global-batch-size");
   }
   if (!has_step || (!options.micro_batches && !fits)) return;
   std::string step = options.micro_batches ? cat("--micro-batches ", *options.micro_batches)
                                            : cat("--global-batch-size ", *options.run.batch.global_batch_size);
-  const ReportProblem report = problems.reporter();
   const std::optional<std::int64_t> layers = options.run.architecture.num_layers;
   const bool is_possible = check_schedule_kind(parallel, layers, "--schedule", report),
              fits_chart = options.fits_chart();
   if (!fits_chart && options.micro_batches) {
-    problems.add(step, cat("makes the chart too large: a chart has at most ", kMostChartStages, " stages and ",
-                           kMostChartForwards, " forward passes; use --global-batch-size instead to omit the chart"));
+    report(step, cat("makes the chart too large: a chart has at most ", kMostChartStages, " stages and ",
+                     kMostChartForwards, " forward passes; use --global-batch-size instead to omit the chart"));
   }
   if (is_possible && fits_chart) check_step(parallel, layers, options.step_micro_batches().value_or(1), step, report);
 }
 
 /// Returns true if the global batch can be divided into micro-batches, if their number agrees with --micro-batches, and
 /// if there are few enough to list. Otherwise adds a problem.
-bool check_batch(Problems& problems, const TopoOptions& options) {
+bool check_batch(const TopoOptions& options, const ReportProblem& report) {
   const ParallelOptions& parallel = options.run.parallel;
   const BatchOptions& batch = options.run.batch;
-  const int before = problems.count();
   const std::int64_t micro = batch.micro_batch_size, at_once = micro * parallel.data();
   if (batch.global_batch_size) {
-    check_batches(batch, parallel.data(), parallel.data_text(), options.run.data.seq_length, problems.reporter());
-    if (problems.count() == before && options.micro_batches && options.run.micro_batches() != *options.micro_batches) {
-      problems.add(
-          cat("--global-batch-size ", *batch.global_batch_size),
-          cat("is not --micro-batches ", *options.micro_batches, " x --micro-batch-size ", micro,
-              " x data-parallel size ", parallel.data(), parallel.data_text(), "; leave out one of the two flags"));
-    }
-  } else if (at_once > kLargestCount / options.micro_batches.value_or(1)) {
-    problems.add(cat("--micro-batch-size ", micro),
-                 cat("makes a global batch of more than ", kLargestCount, "; choose a smaller size"));
+    if (!check_batches(batch, parallel.data(), parallel.data_text(), options.run.data.seq_length, report)) return false;
+    if (!options.micro_batches || options.run.micro_batches() == *options.micro_batches) return true;
+    report(cat("--global-batch-size ", *batch.global_batch_size),
+           cat("is not --micro-batches ", *options.micro_batches, " x --micro-batch-size ", micro,
+               " x data-parallel size ", parallel.data(), parallel.data_text(), "; leave out one of the two flags"));
+    return false;
   }
-  return problems.count() == before;
+  if (at_once <= kLargestCount / options.micro_batches.value_or(1)) return true;
+  report(cat("--micro-batch-size ", micro),
+         cat("makes a global batch of more than ", kLargestCount, "; choose a smaller size"));
+  return false;
 }
 
 /// Refuses flags that affect only memory and work per step if the report shows neither.
-void check_idle_flags(Problems& problems, const TopoOptions& options) {
+void check_idle_flags(const TopoOptions& options, const ReportProblem& report) {
   if (options.wants_memory()) return;
   for (auto [flag, is_given] :
        {std::pair("--hidden-dropout", options.run.hidden_dropout.has_value()),
@@ -203,12 +182,12 @@ void check_idle_flags(Problems& problems, const TopoOptions& options) {
         std::pair("--attention-dropout", options.run.attention_dropout.has_value()),
         std::pair("--reset-attention-mask", options.run.data.reset_attention_mask),
         std::pair("--ddp-bucket-size", options.run.parallel.bucket_elements.has_value())}) {
-    if (is_given) problems.add(flag, "needs --hidden-size and the other model sizes");
+    if (is_given) report(flag, "needs --hidden-size and the other model sizes");
   }
 }
 
 /// Checks the model sizes as mtl-train does.
-void check_model(Problems& problems, const TopoOptions& options) {
+void check_model(const TopoOptions& options, const ReportProblem& report) {
   const ArchitectureOptions& model = options.run.architecture;
   std::vector<std::string> missing;
   for (auto [flag, is_given] :
@@ -221,11 +200,9 @@ void check_model(Problems& problems, const TopoOptions& options) {
     if (!is_given) missing.emplace_back(flag);
   }
   if (!missing.empty())
-    problems.add(join(missing, ", "),
-                 cat(missing.size() == 1 ? "is" : "are", " needed for memory and FLOPs, which the ",
-                     "other model sizes request; add ", missing.size() == 1 ? "it" : "them"));
+    report(join(missing, ", "), cat(missing.size() == 1 ? "is" : "are", " needed for memory and FLOPs, which the ",
+                                    "other model sizes request; add ", missing.size() == 1 ? "it" : "them"));
   if (!missing.empty() || !options.unsupported_reason().empty()) return;
-  const ReportProblem report = problems.reporter();
   TrainOptions train = options.train_options();
   check_options(train, report);
   resolve_config(train, {}, *train.tokenizer.vocab_size, report);
@@ -233,19 +210,23 @@ void check_model(Problems& problems, const TopoOptions& options) {
 
 }  // namespace
 
-void check_topo(const TopoOptions& options, const ReportProblem& report) {
-  Problems problems(report);
-  check_idle_flags(problems, options);
+void check_topo(const TopoOptions& options, const ReportProblem& report_problem) {
+  int problems = 0;
+  const ReportProblem report = [&](const std::string& flag, const std::string& what) {
+    ++problems;
+    report_problem(flag, what);
+  };
+  check_idle_flags(options, report);
   if (options.run.parallel.world < 1) return;  // already refused; unlike other sizes, it has no default
-  const int before = problems.count();
-  check_grid(problems, options);
-  bool fits = problems.count() == before;
-  if (fits) check_expert_order(problems, options);
-  check_hosts(problems, options);
-  if (fits) fits = check_batch(problems, options);
-  if (!check_stages(options.run.parallel, options.run.architecture.num_layers, false, problems.reporter())) return;
-  check_schedule(problems, options, fits);
-  if (problems.count() == before && options.wants_memory()) check_model(problems, options);
+  const int before = problems;
+  check_grid(options, report);
+  bool fits = problems == before;
+  if (fits) check_expert_order(options, report);
+  check_hosts(options, report);
+  if (fits) fits = check_batch(options, report);
+  if (!check_stages(options.run.parallel, options.run.architecture.num_layers, false, report)) return;
+  check_schedule(options, fits, report);
+  if (problems == before && options.wants_memory()) check_model(options, report);
 }
 
 }  // namespace mtl
