@@ -14,11 +14,9 @@
 #include "cli/flags/tokenizer_flags.h"
 #include "cli/run_main.h"
 #include "cli/topo/commands.h"
-#include "topo/files.h"
 #include "topo/options.h"
+#include "topo/output.h"
 #include "topo/report.h"
-#include "topo/svg.h"
-#include "topo/text.h"
 
 namespace {
 

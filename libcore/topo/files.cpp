@@ -1,8 +1,8 @@
-#include "topo/files.h"
-
+// Writes a rank layout for other programs: as JSON, or as a rankfile for Open MPI.
 #include "base/enum_index.h"
 #include "base/str.h"
 #include "engine/plan_tables.h"
+#include "topo/output.h"
 
 namespace mtl {
 

@@ -3,7 +3,7 @@
 #include "base/json_cursor.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "topo/text.h"
+#include "topo/output.h"
 
 namespace mtl {
 

@@ -3,7 +3,7 @@
 
 #include "base/enum_index.h"
 #include "base/str.h"
-#include "topo/text.h"
+#include "topo/output.h"
 
 namespace mtl {
 

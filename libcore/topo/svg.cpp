@@ -1,14 +1,13 @@
-#include "topo/svg.h"
-
+// Draws a rank layout as an SVG figure.
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "base/str.h"
 #include "chart/label.h"
 #include "chart/schedule_colors.h"
 #include "chart/svg_canvas.h"
 #include "engine/plan_tables.h"
+#include "topo/output.h"
 
 namespace mtl {
 

@@ -1,5 +1,3 @@
-#include "topo/text.h"
-
 #include <algorithm>
 
 #include "base/count_of.h"
@@ -7,6 +5,7 @@
 #include "base/utf8.h"
 #include "chart/label.h"
 #include "engine/plan_tables.h"
+#include "topo/output.h"
 
 namespace mtl {
 

@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "tests/planner/planner_fixtures.h"
 #include "tests/planner/trace_fixtures.h"
-#include "topo/text.h"
+#include "topo/output.h"
 
 using namespace mtl;
 using namespace mtl::test;
