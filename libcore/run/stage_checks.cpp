@@ -21,30 +21,23 @@ std::vector<Problem> flag_problems(const ParallelOptions& options, std::optional
   if (has_text && (per_chunk || options.virtual_stages))
     out.push_back({per_chunk ? "--num-layers-per-virtual-pipeline-stage" : "--num-virtual-stages-per-pipeline-rank",
                    "contradicts --pipeline-model-parallel-layout, which divides stages into chunks; leave it out"});
-  if (options.balances_stages()) {
-    for (auto [flag, is_given] :
-         {std::pair("--pipeline-model-parallel-layout", has_text),
-          std::pair("--num-layers-per-virtual-pipeline-stage", per_chunk.has_value()),
-          std::pair("--num-layers-in-first-pipeline-stage", split.first_stage_layers.has_value()),
-          std::pair("--num-layers-in-last-pipeline-stage", split.last_stage_layers.has_value()),
-          std::pair("--account-for-embedding-in-pipeline-split", split.account_for_embedding),
-          std::pair("--account-for-loss-in-pipeline-split", split.account_for_loss)}) {
-      if (is_given)
-        out.push_back({cat("--pipeline-split balanced, ", flag),
-                       "both distribute the layers over the stages; use only one of them"});
-    }
+  std::vector<std::string> given;  // flags that distribute the layers
+  for (auto [flag, is_given] : {std::pair("--pipeline-model-parallel-layout", has_text),
+                                std::pair("--num-layers-per-virtual-pipeline-stage", per_chunk.has_value()),
+                                std::pair("--num-layers-in-first-pipeline-stage", split.first_stage_layers.has_value()),
+                                std::pair("--num-layers-in-last-pipeline-stage", split.last_stage_layers.has_value()),
+                                std::pair("--account-for-embedding-in-pipeline-split", split.account_for_embedding),
+                                std::pair("--account-for-loss-in-pipeline-split", split.account_for_loss)}) {
+    if (is_given) given.emplace_back(flag);
+  }
+  for (const std::string& flag : given) {
+    if (options.balances_stages())
+      out.push_back(
+          {"--pipeline-split balanced, " + flag, "both distribute the layers over the stages; use only one of them"});
   }
   if (!out.empty()) return out;
   if (!num_layers) {
-    for (auto [flag, is_given] :
-         {std::pair("--num-layers-per-virtual-pipeline-stage", per_chunk.has_value()),
-          std::pair("--pipeline-model-parallel-layout", has_text),
-          std::pair("--num-layers-in-first-pipeline-stage", split.first_stage_layers.has_value()),
-          std::pair("--num-layers-in-last-pipeline-stage", split.last_stage_layers.has_value()),
-          std::pair("--account-for-embedding-in-pipeline-split", split.account_for_embedding),
-          std::pair("--account-for-loss-in-pipeline-split", split.account_for_loss)}) {
-      if (is_given) out.push_back({flag, "needs --num-layers"});
-    }
+    for (const std::string& flag : given) out.push_back({flag, "needs --num-layers"});
   } else if (per_chunk && *num_layers % (options.pipeline * *per_chunk) != 0) {
     out.push_back(
         {cat("--num-layers ", *num_layers), cat("is not a multiple of --pipeline-model-parallel-size ",
