@@ -8,7 +8,6 @@
 #include "base/heartbeat.h"
 #include "base/memory_limits.h"
 #include "base/usage_error.h"
-#include "eval/scorer.h"
 
 namespace mtl {
 
@@ -41,11 +40,12 @@ std::int64_t fitting_batch(const EvalOptions& options, const Model& model, std::
 
 std::optional<double> EvalReport::bits_per_byte() const {
   if (!bytes || *bytes == 0) return {};
-  return loss * double(tokens) / std::numbers::ln2 / double(*bytes);
+  return score.loss() * double(score.tokens) / std::numbers::ln2 / double(*bytes);
 }
 
 std::string EvalReport::line() const {
-  std::string out = cat(format("loss %.6f  perplexity %.6g", loss, perplexity), "  tokens ", with_commas(tokens));
+  std::string out = cat(format("loss %.6f  perplexity %.6g", score.loss(), score.perplexity()), "  tokens ",
+                        with_commas(score.tokens));
   if (auto bits = bits_per_byte()) out += format("  bits/byte %.6f", *bits);
   return out + "\n";
 }
@@ -55,11 +55,11 @@ Json EvalReport::json() const {
   return Json::object({{"version", 1},
                        {"model", model},
                        {"data", Json::Array(data.begin(), data.end())},
-                       {"loss", loss},
-                       {"perplexity", std::isfinite(perplexity) ? Json(perplexity) : Json()},
-                       {"tokens", tokens},
+                       {"loss", score.loss()},
+                       {"perplexity", std::isfinite(score.perplexity()) ? Json(score.perplexity()) : Json()},
+                       {"tokens", score.tokens},
                        {"stream_tokens", stream_tokens},
-                       {"windows", windows},
+                       {"windows", score.windows},
                        {"seq_length", seq_length},
                        {"bytes", bytes ? Json(*bytes) : Json()},
                        {"bits_per_byte", bits ? Json(*bits) : Json()},
@@ -91,19 +91,15 @@ EvalReport evaluate(const EvalOptions& options, Model& model, TokenSource& token
   }
   scorer.finish();
   console.end_progress();
-  const Score& score = scorer.score();
+  report.score = scorer.score();
   report.seconds = now_seconds() - start;
   report.stream_tokens = scorer.pushed();
   report.bytes = tokens.bytes();
-  report.tokens = score.tokens;
-  report.windows = score.windows;
-  if (score.tokens == 0) {
+  if (report.score.tokens == 0) {
     fail(Exit::bad_data, join(report.data, ", "), report.data.size() == 1 ? " has " : " have ",
          count_of(report.stream_tokens, "token"),
          ", too few to score; use data with at least 2 tokens, because the first is only context");
   }
-  report.loss = score.loss();
-  report.perplexity = score.perplexity();
   return report;
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/console.h"
 #include "base/json.h"
-#include "eval/model.h"
+#include "eval/scorer.h"
 #include "eval/token_source.h"
 
 namespace mtl {
@@ -26,11 +26,8 @@ struct EvalOptions {
 struct EvalReport {
   std::string model;  // its folder, set by the caller
   std::vector<std::string> data;
-  double loss = 0;  // mean, in nats per token
-  double perplexity = 0;
-  std::int64_t tokens = 0;         // predicted
+  Score score;
   std::int64_t stream_tokens = 0;  // tokens read, including the first one, which is not predicted
-  std::int64_t windows = 0;
   std::int64_t seq_length = 0;
   std::optional<std::int64_t> bytes;  // size of the text; empty for token files
   double seconds = 0;

@@ -50,11 +50,10 @@ TEST_CASE("an evaluation reports the scorer's sums, whatever the batch size") {
   for (Ids ids; stream.next(ids);) scorer.push(ids);
   scorer.finish();
   CHECK(report.data == std::vector<std::string>{"web"});
-  CHECK(report.loss == doctest::Approx(scorer.score().loss()).epsilon(1e-6));
-  CHECK(report.perplexity == std::exp(report.loss));
-  CHECK(report.tokens == 49);
+  CHECK(report.score.loss() == doctest::Approx(scorer.score().loss()).epsilon(1e-6));
+  CHECK(report.score.tokens == 49);
   CHECK(report.stream_tokens == 50);
-  CHECK(report.windows == 7);
+  CHECK(report.score.windows == 7);
   CHECK(report.seq_length == 8);
   CHECK(report.bytes == 100);
   CHECK(report.line().ends_with("  tokens 49" + format("  bits/byte %.6f", *report.bits_per_byte()) + "\n"));
