@@ -26,9 +26,6 @@ SavedChoices from_json(const Json& json) {
 
 }  // namespace
 
-std::string SavedChoices::text() const { return to_json(*this).dump(); }
-SavedChoices SavedChoices::parse(std::string_view text) { return from_json(Json::parse(text)); }
-
 Json choices_record(const std::vector<SavedChoices>& by_rank) {
   std::vector<SavedChoices> tables;
   Json of_rank = Json::array();
@@ -103,7 +100,7 @@ std::vector<SavedChoices> RunChoices::gather() {
   std::vector<SavedChoices> out;
   if (context_.empty()) return out;
   const SavedChoices own{context_, steps_.stream().choices().table()};
-  for (const std::string& text : gather_texts(world_, own.text())) out.push_back(SavedChoices::parse(text));
+  for (const std::string& text : gather_texts(world_, to_json(own).dump())) out.push_back(from_json(Json::parse(text)));
   if (world_.rank() != 0 || file_.empty()) return out;
   std::map<std::string, std::string> all;
   for (const SavedChoices& choices : out) {

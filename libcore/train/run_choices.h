@@ -21,10 +21,6 @@ struct SavedChoices {
   std::map<std::string, std::string> table;
 
   bool operator==(const SavedChoices&) const = default;
-  /// Serializes the choices so that they can be sent to other ranks.
-  std::string text() const;
-  /// Parses text(). Throws Error(bad_data) if it is malformed.
-  static SavedChoices parse(std::string_view text);
 };
 
 /// Returns the table that a rank uses once all ranks have measured: its own keys, each with the choice of the lowest
