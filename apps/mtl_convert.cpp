@@ -11,11 +11,9 @@
 #include "ckpt/convert_model.h"
 #include "ckpt/model_formats.h"
 #include "cli/flags/architecture_flags.h"
-#include "cli/flags/device_flags.h"
 #include "cli/flags/model_flags.h"
-#include "cli/flags/model_tokenizer.h"
+#include "cli/flags/tokenizer_flags.h"
 #include "cli/single_process.h"
-#include "cli/thread_waits.h"
 #include "device/device_choice.h"
 #include "eval/compare_models.h"
 

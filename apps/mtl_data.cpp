@@ -21,7 +21,7 @@ namespace {
 
 struct Command {
   std::string_view name, summary;
-  int (*run)(int argc, const char* const* argv);
+  DataCommand* run;
 };
 
 constexpr Command kCommands[] = {

@@ -2,7 +2,6 @@
 #include "cli/eval/model.h"
 #include "cli/flags/tokenizer_flags.h"
 #include "cli/single_process.h"
-#include "cli/thread_waits.h"
 #include "eval/evaluate.h"
 
 using namespace mtl;

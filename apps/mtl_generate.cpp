@@ -14,7 +14,6 @@
 #include "cli/eval/model.h"
 #include "cli/flags/tokenizer_flags.h"
 #include "cli/single_process.h"
-#include "cli/thread_waits.h"
 #include "eval/completion_text.h"
 #include "eval/generate.h"
 #include "eval/prompts.h"

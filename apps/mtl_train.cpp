@@ -9,7 +9,6 @@
 
 #include "base/files.h"
 #include "base/hash.h"
-#include "cli/thread_waits.h"
 #include "cli/train/ranks.h"
 #include "cli/train/setup.h"
 #include "cli/train/train_flags.h"

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -123,6 +124,20 @@ void write_output(const std::optional<std::string>& output, std::string_view tex
 
 void add_threads_flag(Flags& flags, std::int64_t& threads, const char* name, const char* help, const Bounds& bounds) {
   flags.add(name, &threads, "N", help, within(bounds));
+}
+
+void add_device_flag(Flags& flags, std::string& name) {
+  flags.add("--device", &name, "NAME", "device to compute on (auto: a GPU if one can be used)",
+            one_of({"auto", "cpu", "cuda"}));
+}
+
+void keep_thread_waits_short(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  ::setenv("GOMP_SPINCOUNT", "1000", 0);
+  std::error_code no_proc;
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe", no_proc);  // resolved, because the new process is named after it
+  ::execv(program.c_str(), argv);                                // if it fails, libgomp's default remains
 }
 
 }  // namespace mtl

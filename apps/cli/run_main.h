@@ -57,5 +57,14 @@ void write_output(const std::optional<std::string>& output, std::string_view tex
 void add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads",
                       const char* help = "threads to use; 0: every core that this process may use",
                       const Bounds& bounds = {0, 1024});
+/// Adds --device: the device on which a program computes (device/device_choice.h). `name` holds its default.
+void add_device_flag(Flags& flags, std::string& name);
+
+/// Sets how OpenMP threads wait for work. Programs that compute call this first in main(). Makes waiting threads sleep
+/// after about ten microseconds. By default, libgomp's threads spin for milliseconds. On busy cores, a spinning thread
+/// takes the core from the very thread it is waiting for, and a training step takes several times as long. libgomp
+/// reads its settings when it is loaded, so this restarts the program with GOMP_SPINCOUNT set. Does nothing if
+/// GOMP_SPINCOUNT or OMP_WAIT_POLICY is already set.
+void keep_thread_waits_short(char** argv);
 
 }  // namespace mtl

@@ -1,6 +1,5 @@
 // mtl-data export: writes all tokens as one flat file for other tools.
 #include <string>
-#include <vector>
 
 #include "base/count_of.h"
 #include "cli/data/commands.h"

@@ -1,5 +1,4 @@
 // mtl-data import: makes token files from the token files of other tools.
-#include <memory>
 #include <string>
 #include <vector>
 

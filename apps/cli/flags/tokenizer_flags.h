@@ -1,6 +1,8 @@
 // Megatron-LM's tokenizer flags, shared by all tools that read or make tokens.
 #pragma once
 
+#include <memory>
+
 #include "cli/flags.h"
 #include "text/tokenizer.h"
 
@@ -17,5 +19,9 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options);
 /// For Flags::check in tools that need a tokenizer. Adds a problem for an unknown type, for each flag the tokenizer
 /// needs but lacks, and for each flag it refuses.
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options);
+
+/// Chooses a tool's tokenizer: the one that flags name, or else the one stored with the model. Returns null if no flag
+/// names a tokenizer and `model_folder`, which may be empty, does not contain one.
+std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizerOptions& given, const std::string& model_folder);
 
 }  // namespace mtl

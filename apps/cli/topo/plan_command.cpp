@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <optional>
 #include <string>
 
 #include "base/files.h"

@@ -1,6 +1,10 @@
-#include "cli/train/megatron_flags.h"
-
+// Pre-training flags from Megatron-LM and Megatron-DeepSpeed that mtl-train lacks.
+//
+// No flag is ignored silently. A flag that would change the result, or that requests an unsupported feature, is refused
+// with a reason and, if possible, a remedy. If only one value is supported, any other is refused. A flag is
+// acknowledged only if it has no meaning here or requests what we always do.
 #include "base/str.h"
+#include "cli/train/train_flags.h"
 #include "train/deepspeed_keys.h"
 
 namespace mtl {

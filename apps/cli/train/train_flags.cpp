@@ -1,16 +1,14 @@
 #include "cli/train/train_flags.h"
-#include "ckpt/model_formats.h"
 
 #include "base/str.h"
+#include "ckpt/model_formats.h"
 #include "cli/flags/architecture_flags.h"
 #include "cli/flags/data_flags.h"
-#include "cli/flags/device_flags.h"
 #include "cli/flags/layout_flags.h"
 #include "cli/flags/model_flags.h"
 #include "cli/flags/precision_flags.h"
 #include "cli/flags/tokenizer_flags.h"
 #include "cli/run_main.h"
-#include "cli/train/megatron_flags.h"
 #include "device/hardware.h"
 #include "train/setup.h"
 
