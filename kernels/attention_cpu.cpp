@@ -1,7 +1,6 @@
 // Attention on the CPU. The threads share out the key-value groups of all sequences (attention_cpu.h).
 #include <omp.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "device/hardware.h"
 
 #include <cctype>
-#include <string>
 
 #include "base/str.h"
 

@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -65,12 +64,7 @@ Buffer::~Buffer() {
     std::free(data_);
   }
 }
-Buffer::Buffer(Buffer&& other) noexcept
-    : device_(other.device_),
-      space_(other.space_),
-      data_(std::exchange(other.data_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)),
-      file_(std::move(other.file_)) {}
+Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(space_, other.space_);

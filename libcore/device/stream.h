@@ -5,7 +5,6 @@
 // has a target: the device whose run we plan.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "device/attention_backend.h"

@@ -1,7 +1,5 @@
 #include "engine/memory_plan.h"
 
-#include <algorithm>
-
 #include "base/enum_index.h"
 #include "comm/staging.h"
 #include "device/step_state.h"

@@ -1,7 +1,6 @@
 #include "engine/pipeline.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/enum_index.h"

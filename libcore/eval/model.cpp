@@ -1,6 +1,5 @@
 #include "eval/model.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "base/memory_limits.h"

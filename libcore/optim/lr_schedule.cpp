@@ -1,7 +1,6 @@
 #include "optim/lr_schedule.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <utility>

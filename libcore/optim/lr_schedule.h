@@ -24,7 +24,6 @@
 // The formulas, and their order of evaluation, follow megatron/core/optimizer_param_scheduler.py.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "device/copy.h"
 #include "nn/init.h"
 
 namespace mtl {

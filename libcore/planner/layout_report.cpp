@@ -7,7 +7,6 @@
 #include "engine/plan_tables.h"
 #include "planner/timeline_svg.h"
 #include "run/flops.h"
-#include "run/layout_changes.h"
 #include "run/run_plan.h"
 
 namespace mtl {

@@ -1,8 +1,6 @@
 #include "planner/layout_space.h"
 
-#include <algorithm>
 #include <bit>
-#include <string>
 
 #include "base/str.h"
 #include "layout/schedule.h"

@@ -9,7 +9,6 @@
 // A layout with savings is not considered if it fits with fewer, because each costs time and saves memory.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <set>

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/str.h"
 
 namespace mtl {
 
@@ -392,10 +391,6 @@ double StageTime::waiting() const {
   double out = message_wait;
   for (const auto& [group, ms] : waits) out += ms;
   return out;
-}
-
-const StageTime& StepTime::busiest() const {
-  return *std::ranges::max_element(stages, {}, [](const StageTime& stage) { return stage.compute + stage.waiting(); });
 }
 
 StepTime simulate_step(const std::vector<StepTrace>& traces, const Layout& layout, int node_size,

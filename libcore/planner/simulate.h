@@ -36,8 +36,6 @@ struct StageTime {
 struct StepTime {
   double ms = 0;
   std::vector<StageTime> stages;
-  /// Returns the stage whose ranks compute and wait for links longest.
-  const StageTime& busiest() const;
 };
 
 /// Something that a stage's ranks do without a break.

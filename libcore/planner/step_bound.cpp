@@ -1,7 +1,5 @@
 #include "planner/step_bound.h"
 
-#include <algorithm>
-
 #include "base/enum_index.h"
 #include "engine/meta_model.h"
 #include "engine/pipeline.h"

@@ -1,7 +1,5 @@
 #include "run/precision_options.h"
 
-#include <vector>
-
 #include "base/str.h"
 #include "optim/precision_presets.h"
 

@@ -1,6 +1,5 @@
 #include "run/run_plan.h"
 
-#include "engine/pipeline_plan.h"
 #include "engine/place_durations.h"
 #include "layout/schedule.h"
 

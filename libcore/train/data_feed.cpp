@@ -5,7 +5,6 @@
 
 #include "base/console.h"
 #include "base/count_of.h"
-#include "base/enum_index.h"
 #include "base/mapped_faults.h"
 #include "data/data_identity.h"
 #include "data/mock_tokens.h"

@@ -7,7 +7,6 @@
 #include "comm/agreement.h"
 #include "comm/rank_outcome.h"
 #include "kernels/attention_variant.h"
-#include "kernels/elementwise.h"
 
 namespace mtl {
 
