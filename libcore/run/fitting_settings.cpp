@@ -35,17 +35,15 @@ class Suggestions {
 
   std::vector<std::string> find() {
     try_micro_batches();
-    for (std::int64_t stage : {1, 2, 3}) try_change([&](ChangedRun& setting) { shard(setting, stage); });
-    try_change(share_sequence);
-    try_change(use_1f1b);
-    for (Saving saving : kSavings) try_change([&](ChangedRun& setting) { save(setting.options, saving); });
+    for (std::int64_t stage : {1, 2, 3}) try_change(base_, [&](ChangedRun& setting) { shard(setting, stage); });
+    try_change(base_, share_sequence);
+    try_change(base_, use_1f1b);
+    for (Saving saving : kSavings) try_change(base_, [&](ChangedRun& setting) { save(setting.options, saving); });
     const ChangedRun shared = with_all_sharing();
     try_setting(shared);
     const ChangedRun all = with_everything(shared);
     try_setting(all);
-    ChangedRun in_files = all;
-    save(in_files.options, Saving::offload_to_files);
-    try_setting(in_files);
+    try_change(all, [](ChangedRun& setting) { save(setting.options, Saving::offload_to_files); });
     const std::vector<ChangedRun> starts{base_, shared, all};
     for (const ChangedRun& from : starts)
       if (try_bf16_gradients(from)) break;
@@ -89,22 +87,19 @@ class Suggestions {
     return true;
   }
 
+  template <class Change>
+  bool try_change(ChangedRun setting, const Change& change) {
+    change(setting);
+    return try_setting(setting);
+  }
+
   void try_micro_batches() {
     if (!may_regroup_) return;
     const std::int64_t largest = base_.options.batch.micro_batch_size;
     for (std::int64_t size = largest / 2; size >= 1; --size) {
       if (largest % size != 0) continue;
-      ChangedRun setting = base_;
-      setting.options.batch.micro_batch_size = size;
-      if (try_setting(setting)) return;
+      if (try_change(base_, [&](ChangedRun& setting) { setting.options.batch.micro_batch_size = size; })) return;
     }
-  }
-
-  template <class Change>
-  void try_change(const Change& change) {
-    ChangedRun setting = base_;
-    change(setting);
-    try_setting(setting);
   }
 
   ChangedRun with_all_sharing() const {
@@ -171,30 +166,22 @@ class Suggestions {
   bool try_bf16_gradients(const ChangedRun& from) {
     const Precision precision = precision_of(from.options.precision);
     if (!is_fresh_ || precision.compute != DType::bf16 || precision.main_grads != DType::f32) return false;
-    ChangedRun setting = from;
-    setting.options.precision.grad_reduce_in_bf16 = true;
-    return try_setting(setting);
+    return try_change(from, [](ChangedRun& setting) { setting.options.precision.grad_reduce_in_bf16 = true; });
   }
 
   /// Changes the model or the batches. Only for runs that have not started.
   void try_smaller_models(const ChangedRun& from) {
     if (!is_fresh_) return;
     if (const Precision precision = precision_of(from.options.precision); precision.compute == DType::f32) {
-      ChangedRun setting = from;
-      setting.options.precision = {};
-      setting.options.precision.bf16 = true;
-      try_setting(setting);
+      try_change(from, [](ChangedRun& setting) {
+        setting.options.precision = {};
+        setting.options.precision.bf16 = true;
+      });
     }
-    for (std::int64_t length = from.options.data.seq_length / 2; length >= 1; length /= 2) {
-      ChangedRun setting = from;
-      setting.options.data.seq_length = length;
-      if (try_setting(setting)) break;
-    }
-    for (std::int64_t layers = from.config.num_layers / 2; layers >= 1; layers /= 2) {
-      ChangedRun setting = from;
-      setting.config.num_layers = layers;
-      if (try_setting(setting)) break;
-    }
+    for (std::int64_t length = from.options.data.seq_length / 2; length >= 1; length /= 2)
+      if (try_change(from, [&](ChangedRun& setting) { setting.options.data.seq_length = length; })) break;
+    for (std::int64_t layers = from.config.num_layers / 2; layers >= 1; layers /= 2)
+      if (try_change(from, [&](ChangedRun& setting) { setting.config.num_layers = layers; })) break;
   }
 
   const FitLimits& limits_;
