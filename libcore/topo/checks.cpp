@@ -26,9 +26,10 @@ std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int6
   return join_or(std::move(sizes));
 }
 
+using FlagSize = std::pair<std::string, std::int64_t>;
+
 /// Requires the world size to be a multiple of these sizes' product, and suggests other values for each flag.
-void check_product(const ReportProblem& report, std::int64_t world,
-                   const std::vector<std::pair<std::string, std::int64_t>>& flag_sizes) {
+void check_product(const ReportProblem& report, std::int64_t world, const std::vector<FlagSize>& flag_sizes) {
   std::int64_t product = 1;
   std::vector<std::string> factors;
   for (const auto& [flag, size] : flag_sizes) {
@@ -55,16 +56,11 @@ void check_product(const ReportProblem& report, std::int64_t world,
 
 void check_grid(const TopoOptions& options, const ReportProblem& report) {
   const ParallelOptions& parallel = options.run.parallel;
-  check_product(report, parallel.world,
-                {{"--tensor-model-parallel-size", parallel.tensor},
-                 {"--pipeline-model-parallel-size", parallel.pipeline},
-                 {"--context-parallel-size", parallel.context}});
-  if (parallel.expert > 1) {
-    check_product(report, parallel.world,
-                  {{"--tensor-model-parallel-size", parallel.tensor},
-                   {"--pipeline-model-parallel-size", parallel.pipeline},
-                   {"--expert-model-parallel-size", parallel.expert}});
-  }
+  const FlagSize tensor{"--tensor-model-parallel-size", parallel.tensor};
+  const FlagSize pipeline{"--pipeline-model-parallel-size", parallel.pipeline};
+  check_product(report, parallel.world, {tensor, pipeline, {"--context-parallel-size", parallel.context}});
+  if (parallel.expert > 1)
+    check_product(report, parallel.world, {tensor, pipeline, {"--expert-model-parallel-size", parallel.expert}});
   if (parallel.tp_pp_dp_mapping && parallel.rank_order)
     report("--use-tp-pp-dp-mapping, --rank-order", "mean the same; use only one of them");
   try {  // the result depends only on which axes have several ranks
