@@ -9,6 +9,7 @@ namespace mtl {
 namespace {
 
 enum Row { kPhases = 1, kLayers, kOperators, kCommunication, kKernels };
+constexpr const char* kRowNames[] = {"phases", "layers", "operators", "communication", "kernels"};
 
 struct Lane {
   Row row;
@@ -44,12 +45,8 @@ Json complete_event(const std::string& name, const char* category, int rank, int
 
 std::string trace_events(const Profile& profile, int rank, const std::string& host) {
   std::vector<std::string> events{name_event("process_name", rank, 0, cat("rank ", rank, " (", host, ")")).dump()};
-  const std::pair<int, const char*> rows[] = {{kPhases, "phases"},
-                                              {kLayers, "layers"},
-                                              {kOperators, "operators"},
-                                              {kCommunication, "communication"},
-                                              {kKernels, "kernels"}};
-  for (const auto& [row, name] : rows) events.push_back(name_event("thread_name", rank, row, name).dump());
+  for (int row = kPhases; row <= kKernels; ++row)
+    events.push_back(name_event("thread_name", rank, row, kRowNames[row - kPhases]).dump());
   for (const ProfileEntry& entry : profile.entries()) {
     const auto [row, category] = lane_of(entry.kind);
     Json event = complete_event(entry.title(), category, rank, row, entry.begin_ms, entry.end_ms);
