@@ -18,10 +18,6 @@ Shape cache_shape(const Model& model, std::int64_t sequences, std::int64_t posit
   return {sequences, positions, config.num_query_groups, 1, config.head_dim};
 }
 
-Tensor one_cache(const Model& model, std::int64_t sequences, std::int64_t positions) {
-  return {nullptr, model.precision().compute, cache_shape(model, sequences, positions)};
-}
-
 /// A pass over `count` new positions in each sequence of a cache.
 Workspace::Pass pass(const Model& model, Shape cache_shape, std::int64_t count) {
   return [&model, cache_shape, count](Ctx& ctx, const Chunk& chunk) {
@@ -43,7 +39,8 @@ std::vector<Workspace::Pass> passes(const Model& model, std::int64_t sequences, 
 }
 
 std::size_t cache_bytes_for(const Model& model, std::int64_t sequences, std::int64_t positions) {
-  return 2 * model.config().num_layers * one_cache(model, sequences, positions).bytes();
+  const Tensor keys(nullptr, model.precision().compute, cache_shape(model, sequences, positions));
+  return 2 * model.config().num_layers * keys.bytes();
 }
 
 /// Returns `sequences`, for which there must be memory.

@@ -22,10 +22,6 @@ struct DataImportOptions {
   DataOutputOptions output;
 };
 
-bool finds_documents(const DataImportOptions& options) {
-  return options.eod.has_value() || names_tokenizer(options.tokenizer);
-}
-
 void import_files(const DataImportOptions& options, Console& console) {
   const auto tokenizer = load_optional_tokenizer(options.tokenizer);
   ImportOptions to{.prefix = options.output.output_prefix, .command = options.output.make.command};
@@ -66,7 +62,7 @@ int data_import(int argc, const char* const* argv) {
             "end-of-document token, which divides the tokens into documents (default: the tokenizer's)",
             within({0, INT32_MAX}));
   flags.add_switch("--eod-first", options.eod_first, "the token begins each document, as in llm.c's files",
-                   needs("--eod, or a tokenizer", [&] { return finds_documents(options); }));
+                   needs("--eod, or a tokenizer", [&] { return options.eod || names_tokenizer(options.tokenizer); }));
   flags.section("Tokens");
   add_token_type_flag(flags, options.token_type,
                       "type in which to store the tokens (default: the input's; i32 for u32 and wider)");
