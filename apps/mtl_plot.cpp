@@ -88,11 +88,9 @@ std::string draw(const PlotOptions& options, Console& console) {
   Chart chart = make_run_chart(logs, options.chart);
   for (const std::string& warning : chart.warnings) console.warn(warning);
   const std::string kind = output_kind(options);
-  TerminalOptions plain;
-  plain.unicode = true;
-  return kind == "json"  ? chart_json(chart, logs, options.chart)
-         : kind == "svg" ? svg_chart(chart)
-                         : terminal_chart(chart, kind == "txt" ? plain : detect_terminal(STDOUT_FILENO));
+  if (kind == "json") return chart_json(chart, logs, options.chart);
+  if (kind == "svg") return svg_chart(chart);
+  return terminal_chart(chart, kind == "txt" ? TerminalOptions{.unicode = true} : detect_terminal(STDOUT_FILENO));
 }
 
 /// Returns the sizes and dates of the logs, which change when a run writes.

@@ -59,15 +59,12 @@ void add_cgroup(const Cgroup& group, std::vector<MemoryLimit>& out) {
 }  // namespace
 
 MemorySources MemorySources::own() {
-  MemorySources sources;
   auto soft = [](int resource) {
     rlimit limit{};
     const bool known = ::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0;
     return known && limit.rlim_cur != RLIM_INFINITY ? std::uint64_t{limit.rlim_cur} : UINT64_MAX;
   };
-  sources.address_space = soft(RLIMIT_AS);
-  sources.data = soft(RLIMIT_DATA);
-  return sources;
+  return {.files = {}, .address_space = soft(RLIMIT_AS), .data = soft(RLIMIT_DATA)};
 }
 
 std::vector<MemoryLimit> memory_limits(const MemorySources& sources) {
@@ -92,8 +89,7 @@ namespace {
 
 /// Returns the smallest limit. Without any, one that everything fits.
 MemoryLimit smallest_limit(const MemorySources& sources) {
-  MemoryLimit smallest;
-  smallest.bytes = UINT64_MAX;
+  MemoryLimit smallest{.bytes = UINT64_MAX, .name = ""};
   for (const MemoryLimit& limit : memory_limits(sources))
     if (limit.bytes < smallest.bytes) smallest = limit;
   return smallest;

@@ -14,11 +14,7 @@ namespace {
 std::int64_t vocab_rows(const GptConfig& config) { return padded_vocab_size(config.vocab_size, 128, 1); }
 
 /// Uses one dtype for weights, activations and the residual stream.
-Precision precision_of(DType compute) {
-  Precision precision;
-  precision.compute = precision.residual = precision.main_params = compute;
-  return precision;
-}
+Precision precision_of(DType compute) { return {.compute = compute, .residual = compute, .main_params = compute}; }
 
 /// Returns the configuration, for which there must be memory.
 GptConfig fitting_config(const GptConfig& config, DType compute, Device device) {

@@ -3,10 +3,8 @@
 namespace mtl {
 
 Dropout dropout_at(const DropoutOptions& options, DropoutSite site, std::int64_t layer) {
-  Dropout out;
-  out.probability = site == DropoutSite::attention ? options.attention : options.hidden;
-  out.key = {options.seed, static_cast<std::uint32_t>(layer) * 4 + static_cast<std::uint32_t>(site)};
-  return out;
+  return {.probability = site == DropoutSite::attention ? options.attention : options.hidden,
+          .key = {options.seed, static_cast<std::uint32_t>(layer) * 4 + static_cast<std::uint32_t>(site)}};
 }
 
 Dropout dropout_in(const Ctx& ctx, Dropout dropout) {

@@ -49,11 +49,7 @@ std::vector<TraceEvent> events_of(int unit, const std::vector<TraceEvent>& event
 }
 
 Layout pipeline_of(const LayoutChoice& choice) {
-  Layout out;
-  out.grid = RankGrid({.pipeline = choice.pipeline});
-  out.schedule = choice.schedule;
-  out.chunks = choice.chunks;
-  return out;
+  return {.grid = RankGrid({.pipeline = choice.pipeline}), .schedule = choice.schedule, .chunks = choice.chunks};
 }
 
 /// The bytes that a rank needs for every one of its parameters.

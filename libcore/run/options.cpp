@@ -62,10 +62,9 @@ std::int64_t BatchOptions::global_size(std::int64_t data_parallel) const {
 }
 
 BatchSizes BatchOptions::sizes(std::int64_t data_parallel, std::int64_t seq_length) const {
-  BatchSizeOptions options;
-  options.global_batch_size = global_size(data_parallel);
-  options.micro_batch_size = micro_batch_size;
-  options.data_parallel_size = data_parallel;
+  BatchSizeOptions options{.global_batch_size = global_size(data_parallel),
+                           .micro_batch_size = micro_batch_size,
+                           .data_parallel_size = data_parallel};
   if (!rampup.empty()) {
     options.rampup.emplace();
     for (const std::string& word : rampup) {

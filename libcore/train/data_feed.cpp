@@ -14,17 +14,15 @@ namespace mtl {
 namespace {
 
 GptDatasetOptions dataset_options(const TrainOptions& options, const TrainingData::Tokens& tokens) {
-  GptDatasetOptions dataset;
-  dataset.seq_length = options.data.seq_length;
-  dataset.seed = options.seed;
-  dataset.order = options.data.order_kind();
-  dataset.vocab_size = tokens.vocab_size;
-  dataset.eod = tokens.eod;
-  dataset.pad = tokens.pad;
-  dataset.eod_mask_loss = options.data.eod_mask_loss;
-  dataset.reset_position_ids = options.data.reset_position_ids;
-  dataset.reset_attention_mask = options.data.reset_attention_mask;
-  return dataset;
+  return {.seq_length = options.data.seq_length,
+          .seed = options.seed,
+          .order = options.data.order_kind(),
+          .eod = tokens.eod,
+          .pad = tokens.pad,
+          .vocab_size = tokens.vocab_size,
+          .eod_mask_loss = options.data.eod_mask_loss,
+          .reset_position_ids = options.data.reset_position_ids,
+          .reset_attention_mask = options.data.reset_attention_mask};
 }
 
 /// Returns where a sample starts, with an offset in tokens: "data set 1, document 17 + 3".
