@@ -10,8 +10,8 @@
 //   Flags flags("mtl-eval", "measure loss and perplexity of a model on text or token files");
 //   flags.section("Model");
 //   flags.add("--load", &options.load, "PATH", "model: a checkpoint or a Hugging Face folder", required());
-//   flags.add("--top-k,--best", &options.top_k, "K", "draw from K tokens", at_least(1), only_with("--draw", [&]
-//   {...})); flags.parse(argc, argv);
+//   flags.add("--top-k,--best", &options.top_k, "K", "draw from K tokens", at_least(1), only_with("--draw", draws));
+//   flags.parse(argc, argv);
 #pragma once
 
 #include <deque>
@@ -218,10 +218,16 @@ inline Flags::Rule at_most(double bound) {
   return [=](Flags::Flag& flag) { flag.bounds.most = bound; };
 }
 inline Flags::Rule above(double bound) {
-  return [=](Flags::Flag& flag) { flag.bounds.least = bound, flag.bounds.excludes_least = true; };
+  return [=](Flags::Flag& flag) {
+    flag.bounds.least = bound;
+    flag.bounds.excludes_least = true;
+  };
 }
 inline Flags::Rule below(double bound) {
-  return [=](Flags::Flag& flag) { flag.bounds.most = bound, flag.bounds.excludes_most = true; };
+  return [=](Flags::Flag& flag) {
+    flag.bounds.most = bound;
+    flag.bounds.excludes_most = true;
+  };
 }
 /// The flag has an effect only if `holds()` returns true after parsing. Otherwise, parse() adds the notice "has no
 /// effect without OTHER", or "has no effect OTHER" if `other` does not begin with "--" ("on one rank", "with
