@@ -13,25 +13,18 @@ struct CombiningRange {
   std::uint32_t first, last;
   std::uint8_t combining;
 };
-struct Decomposition {
-  std::uint32_t code, first, second;
-  bool composes;  // first and second compose to `code` again
+constexpr CombiningRange kMarks[] = {
+#include "text/unicode_marks.inc"
 };
 
-#define MTL_CLASS(first, last, combining) {first, last, combining},
-#define MTL_PAIR(code, first, second, composes)
-constexpr CombiningRange kClasses[] = {
-#include "text/unicode_nfc.inc"
+struct Decomposition {
+  std::uint32_t code, first;
+  std::uint32_t second = 0;     // 0 if there is only one
+  bool composes = second != 0;  // first and second compose to `code` again
 };
-#undef MTL_CLASS
-#undef MTL_PAIR
-#define MTL_CLASS(first, last, combining)
-#define MTL_PAIR(code, first, second, composes) {code, first, second, (composes) != 0},
 constexpr Decomposition kDecompositions[] = {
-#include "text/unicode_nfc.inc"
+#include "text/unicode_decompositions.inc"
 };
-#undef MTL_CLASS
-#undef MTL_PAIR
 
 /// Hangul syllables are computed (The Unicode Standard, 3.12): leading consonants, vowels, trailing consonants.
 constexpr std::uint32_t kSyllables = 0xAC00, kLeads = 0x1100, kVowels = 0x1161, kTrails = 0x11A7;
@@ -45,7 +38,7 @@ bool is_in_range(std::uint32_t code, std::uint32_t first, std::uint32_t count) {
 }  // namespace
 
 NfcNormalizer::NfcNormalizer() : involved_(0x110000 / 64) {
-  for (const auto& [first, last, combining] : kClasses) {
+  for (const auto& [first, last, combining] : kMarks) {
     for (std::uint32_t code = first; code <= last; ++code) {
       combining_[code] = combining;
       involve(code);

@@ -1,4 +1,4 @@
-"""Writes unicode_categories.inc and unicode_nfc.inc next to itself.
+"""Writes unicode_categories.inc, unicode_marks.inc and unicode_decompositions.inc next to itself.
 
 Categories are those of Unicode 16.0, as in the regular expressions of Hugging Face's tokenizers and of tiktoken.
 Normalization is that of Unicode 9.0, as in Hugging Face's normalizer. Python 3.14 includes Unicode 16.0; older versions
@@ -23,7 +23,7 @@ APART = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "No", "Pc")
 def write(name, about, items):
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
     with open(path, "w") as out:
-        out.write(f"// {about}. Written by unicode_tables.py.\n")
+        out.write(f"// {about}.\n// Written by unicode_tables.py.\n")
         line = ""
         for item in items:
             if len(line) + len(item) > 118:
@@ -52,8 +52,21 @@ def category(code):
     return "none" if name == "Cn" else name if name in APART else name[0]
 
 
-write("unicode_categories.inc", "Inclusive ranges of code points and their category, Unicode 16.0",
-      [f"{{0x{a:X},0x{b:X},{value}}}," for a, b, value in ranges(category, "none")])
+def in_turn(found):
+    """Joins neighboring code points that have two values in turn, as upper and lower case do: (first, last, values)."""
+    joined = []
+    for first, last, value in found:
+        if joined and first == last == joined[-1][1] + 1:
+            begin, end, values = joined[-1]
+            if begin == end or (len(values) == 2 and value == values[(first - begin) % 2]):
+                joined[-1] = (begin, last, values if len(values) == 2 else [*values, value])
+                continue
+        joined.append((first, last, [value]))
+    return joined
+
+
+write("unicode_categories.inc", "Inclusive ranges of code points, and their category or two that they have in turn, in "
+      "Unicode 16.0", [f"{{0x{a:X},0x{b:X},{','.join(values)}}}," for a, b, values in in_turn(ranges(category, "none"))])
 
 # Characters with a combining class or a decomposition that were added after Unicode 9.0.
 SINCE_9 = """
@@ -68,15 +81,18 @@ for item in SINCE_9.split():
     first, _, last = item.partition("-")
     new.update(range(int(first, 16), int(last or first, 16) + 1))
 
-CLASSES = [f"MTL_CLASS(0x{a:X},0x{b:X},{value})"
-           for a, b, value in ranges(lambda code: 0 if code in new else unicodedata.combining(chr(code)), 0)]
-PAIRS = []
+write("unicode_marks.inc", "Inclusive ranges of code points and their combining class in Unicode 9.0",
+      [f"{{0x{a:X},0x{b:X},{value}}},"
+       for a, b, value in ranges(lambda code: 0 if code in new else unicodedata.combining(chr(code)), 0)])
+
+rows = []
 for code in range(0x110000):
     parts = unicodedata.decomposition(chr(code))
     if not parts or parts[0] == "<" or code in new:
         continue
-    parts = [int(part, 16) for part in parts.split()] + [0]
+    parts = parts.split()
     composed = unicodedata.normalize("NFC", chr(code)) == chr(code)
-    PAIRS.append(f"MTL_PAIR(0x{code:X},0x{parts[0]:X},0x{parts[1]:X},{int(composed)})")
-write("unicode_nfc.inc", "Unicode 9.0: combining classes (first, last, class); canonical decompositions (of, first, "
-      "second or 0, composed again)", CLASSES + PAIRS)
+    numbers = ",".join(f"0x{int(part, 16):X}" for part in parts)
+    rows.append(f"{{0x{code:X},{numbers}{'' if composed == (len(parts) == 2) else ',false'}}},")
+write("unicode_decompositions.inc", "Canonical decompositions in Unicode 9.0: of, first, second if there is one, and false "
+      "if these are not composed again", rows)
