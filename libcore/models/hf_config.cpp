@@ -88,7 +88,7 @@ void read_switches(const HfFamily& family, const HfValues& values, GptConfig& co
     config.parallel_residual = values.boolean(family.parallel_residual_key, true);
 }
 
-/// Adds a problem for each key in hf_keys.inc that makes transformers compute something that mtl cannot.
+/// Adds a problem for each key in hf_keys.cpp that makes transformers compute something that mtl cannot.
 void check_refused_keys(const HfFamily& family, const HfValues& values) {
   for (const HfRefusedKey& rule : hf_refused_keys()) {
     const Json* value = values.find(rule.key);

@@ -17,7 +17,7 @@ const HfFamily* find_hf_family_of(const Json& hf_config);
 const HfFamily& hf_family_of(const Json& hf_config);
 
 /// Returns the configuration that a config.json describes. Missing keys get transformers' defaults. Throws
-/// Error(bad_data) that lists, by key, every setting that mtl does not support (also hf_keys.inc). Ignores keys that
+/// Error(bad_data) that lists, by key, every setting that mtl does not support (also hf_keys.cpp). Ignores keys that
 /// transformers ignores, too. Does not check whether the sizes are consistent; GptConfig::problems() does.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 

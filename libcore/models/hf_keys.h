@@ -1,4 +1,6 @@
-// Keys of config.json that mtl supports with only some of their values: the rows HF_REFUSED of hf_keys.inc.
+// Keys of config.json that mtl supports with only some of their values. tests/cli/hf_keys_without_effect.txt lists
+// those that it need not read. tests/cli/transformers_long.sh walks over the keys of the installed transformers and
+// fails on a key that is in neither list.
 #pragma once
 
 #include <span>

@@ -1,8 +1,8 @@
 """Walks over the keys of config.json that the installed transformers knows, for the families of hf_family.cpp.
 
-python transformers_keys.py judged HF_KEYS_INC           fails on a key that is in no row and that no case below changes
-python transformers_keys.py make HF_KEYS_INC FOLDER      a model for each case: FOLDER/FAMILY.KEY.N
-python transformers_keys.py refused HF_KEYS_INC FOLDER   a config.json for each refused key; FOLDER/KEYS lists them
+python transformers_keys.py judged HF_KEYS_CPP           fails on a key that is in no row and that no case below changes
+python transformers_keys.py make HF_KEYS_CPP FOLDER      a model for each case: FOLDER/FAMILY.KEY.N
+python transformers_keys.py refused HF_KEYS_CPP FOLDER   a config.json for each refused key; FOLDER/KEYS lists them
 """
 import inspect
 import json
@@ -75,17 +75,22 @@ FAMILIES = {
 
 
 def read_rows(path):
-    """The rows of hf_keys.inc: {family: {key: list of allowed values, or None if the key has no effect}}."""
+    """The rows of hf_keys.cpp and hf_keys_without_effect.txt: {family: {key: list of allowed values, or None if the key
+    has no effect}}."""
     with open(path) as file:
         text = file.read()
-    row = r'^HF_(REFUSED|NO_EFFECT)\("([^"]*)", "([^"]*)",\s+"([^"]*)"'
-    found = {family: {} for family in FAMILIES}
-    rows = re.findall(row, text, re.MULTILINE)
-    if len(rows) < 40 or len(rows) != len(re.findall(r"^HF_", text, re.MULTILINE)):
+    rows = re.findall(r'^ +{"([^"]*)", "([^"]*)",\s+"([^"]*)"', text, re.MULTILINE)
+    if len(rows) < 10 or len(rows) != len(re.findall(r"^ +{", text, re.MULTILINE)):
         sys.exit(f"{path}: {len(rows)} rows read")
-    for kind, families, key, allowed in rows:
+    with open(os.path.join(os.path.dirname(__file__), "hf_keys_without_effect.txt")) as file:
+        for line in file:
+            if not line.startswith("#"):
+                key, _, families = line.rstrip("\n").split(" | ")
+                rows.append((families, key, ""))
+    found = {family: {} for family in FAMILIES}
+    for families, key, allowed in rows:
         for family in FAMILIES if families == "*" else families.split():
-            found[family][key] = json.loads(allowed) if kind == "REFUSED" else None
+            found[family][key] = json.loads(allowed) if allowed else None
     return found
 
 
@@ -182,7 +187,7 @@ def judged(inc):
         unjudged += [f"{family}: {key}" for key in sorted(keys - skipped - set(changes) - set(rows[family]))]
         print(f"{family}: {len(keys - skipped)} keys")
     if unjudged:
-        sys.exit("transformers knows keys that mtl has not judged (libcore/ckpt/hf_keys.inc):\n" + "\n".join(unjudged))
+        sys.exit("transformers knows keys that mtl has not judged (libcore/models/hf_keys.cpp):\n" + "\n".join(unjudged))
 
 
 def make(inc, folder):

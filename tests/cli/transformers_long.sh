@@ -86,7 +86,7 @@ cp "$WORK/out" "$WORK/text/mtl.jsonl"
 
 # Each key that transformers knows has been judged. With other values of the honoured keys, both compute the same; mtl
 # refuses the other values of refused keys.
-keys() { "$python" "$TESTS/cli/transformers_keys.py" "$1" "$TESTS/../libcore/models/hf_keys.inc" "${@:2}" >"$WORK/out" 2>&1; }
+keys() { "$python" "$TESTS/cli/transformers_keys.py" "$1" "$TESTS/../libcore/models/hf_keys.cpp" "${@:2}" >"$WORK/out" 2>&1; }
 keys judged || fail "$(tail -20 "$WORK/out")"
 keys make "$WORK/keys" || fail "cannot make models: $(tail -3 "$WORK/out")"
 for folder in "$WORK"/keys/*; do continue_prompts "$folder"; done

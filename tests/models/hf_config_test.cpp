@@ -233,7 +233,7 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
   for (const char* part : {"mish", "quantized", "axial"}) CHECK(contains(refusal(several), part));
 }
 
-TEST_CASE("hf config: each value in hf_keys.inc that is not allowed is refused by key, in each family it concerns") {
+TEST_CASE("hf config: each value in hf_keys.cpp that is not allowed is refused by key, in each family it concerns") {
   int refused = 0;
   for (const char* model : kModels) {
     const Json config = golden_config(model);
