@@ -42,7 +42,7 @@ std::string quote(const std::string& word) {
 
 std::optional<ConfigLine> parse_config_line(std::string_view text) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (starts_with(text, kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  take_prefix(text, kByteOrderMark);
   text = trim(text);
   if (text.empty() || text[0] == '#') return std::nullopt;
   ConfigLine line;

@@ -105,6 +105,12 @@ std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t
   return lines;
 }
 
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!starts_with(text, prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
 std::uint64_t from_little_endian(std::string_view bytes) {
   std::uint64_t value = 0;
   for (std::size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);

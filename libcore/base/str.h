@@ -80,6 +80,8 @@ std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t
                               std::size_t max_lines = SIZE_MAX);
 inline bool starts_with(std::string_view text, std::string_view prefix) { return text.starts_with(prefix); }
 inline bool ends_with(std::string_view text, std::string_view suffix) { return text.ends_with(suffix); }
+/// Removes `prefix` from the front of `text`. Returns false if `text` does not start with it.
+bool take_prefix(std::string_view& text, std::string_view prefix);
 
 /// Convert between a number and its bytes, the lowest first. from_little_endian() takes at most 8 bytes.
 std::uint64_t from_little_endian(std::string_view bytes);

@@ -121,9 +121,7 @@ bool is_leftover(const std::string& name) {
   const std::string owner = name.substr(0, mark);
   std::string_view number = std::string_view(name).substr(mark + 5);
   if (owner == kTrackerName || owner == kRunIdName) return is_process_id(number);
-  for (std::string_view kind : {"old.", "damaged."}) {
-    if (starts_with(number, kind)) number.remove_prefix(kind.size());
-  }
+  for (std::string_view kind : {"old.", "damaged."}) take_prefix(number, kind);
   return iteration_in_name(owner) && is_process_id(number);
 }
 

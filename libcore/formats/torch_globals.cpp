@@ -95,7 +95,7 @@ bool is_deepspeed_class(std::string_view module, std::string_view name) {
 /// Returns a global's name without the module torch or torch.cuda, or "" for globals in other modules.
 std::string_view name_in_torch(std::string_view global) {
   for (std::string_view module : {"torch.cuda.", "torch."}) {
-    if (starts_with(global, module)) return global.substr(module.size());
+    if (take_prefix(global, module)) return global;
   }
   return "";
 }

@@ -61,12 +61,6 @@ const ModuleRow* find_module(const ModuleRow (&table)[N], std::string_view name)
   return nullptr;
 }
 
-bool take_prefix(std::string_view& name, std::string_view prefix) {
-  if (!starts_with(name, prefix)) return false;
-  name.remove_prefix(prefix.size());
-  return true;
-}
-
 /// Removes "N." from the front of the name. Empty if it does not start this way.
 std::optional<std::int64_t> take_module_number(std::string_view& name) {
   const std::size_t dot = name.find('.');

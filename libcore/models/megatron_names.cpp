@@ -51,13 +51,6 @@ constexpr NameRow kModules[] = {
     {"word_embeddings_for_head", "output", Core::no, rows},
 };
 
-/// Removes `prefix` from `name`. Returns false if `name` does not start with it.
-bool strip_prefix(std::string_view& name, std::string_view prefix) {
-  if (!starts_with(name, prefix)) return false;
-  name.remove_prefix(prefix.size());
-  return true;
-}
-
 /// Returns `name` without the final `kind` ("weight" or "bias") and the separator before it. The separator is a dot or,
 /// in Transformer Engine's fused norms, an underscore. Returns "" if `name` does not end this way.
 std::string_view module_of(std::string_view name, std::string_view kind) {
@@ -96,7 +89,7 @@ std::string megatron_core_name(std::string_view canonical, bool transformer_engi
   const std::size_t dot = canonical.rfind('.');
   const std::string_view kind = canonical.substr(dot + 1);
   std::string_view module = canonical.substr(0, dot);
-  if (!strip_prefix(module, "layers.")) {
+  if (!take_prefix(module, "layers.")) {
     const std::string name = core_name(kModules, module, kind, transformer_engine);
     return module == "final_norm" ? "decoder." + name : name;
   }
@@ -106,10 +99,10 @@ std::string megatron_core_name(std::string_view canonical, bool transformer_engi
 }
 
 std::optional<MegatronName> parse_megatron_name(std::string_view name) {
-  strip_prefix(name, "module.");
-  strip_prefix(name, "language_model.");
-  if (!strip_prefix(name, "transformer.") && !strip_prefix(name, "encoder.")) strip_prefix(name, "decoder.");
-  if (!strip_prefix(name, "layers.")) return find_row(kModules, name);
+  take_prefix(name, "module.");
+  take_prefix(name, "language_model.");
+  if (!take_prefix(name, "transformer.") && !take_prefix(name, "encoder.")) take_prefix(name, "decoder.");
+  if (!take_prefix(name, "layers.")) return find_row(kModules, name);
   const std::size_t digits = name.find('.');
   if (digits == 0 || digits > 9) return std::nullopt;  // also true if there is no dot
   const std::optional<std::int64_t> layer = parse_int(name.substr(0, digits));

@@ -180,10 +180,8 @@ std::string SentencePieceTokenizer::decode_pieces(std::span<const std::int32_t> 
       continue;
     }
     std::string_view text = piece.text;
-    if (at_start && strips_first && starts_with(text, kSpaceText)) {
-      text.remove_prefix(kSpaceText.size());
+    if (at_start && strips_first && take_prefix(text, kSpaceText))
       stripped = !model.normalizer.remove_extra_whitespaces;
-    }
     out += replace_all(text, kSpaceText, " ");
   }
   append_bytes_as_text(bytes, out);
