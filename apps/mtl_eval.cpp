@@ -55,9 +55,9 @@ std::unique_ptr<TokenSource> open_data(const EvalCommand& command, const Tokeniz
                                        const std::string& model) {
   if (command.inputs.empty()) return open_token_files(command.data_path);
   if (tokenizer == nullptr)
-    throw UsageError({{"--input", cat("needs a tokenizer, but ", model,
-                                      " has no tokenizer files; add --vocab-file and --merge-file or another "
-                                      "--tokenizer-type, or score token files with --data-path")}});
+    throw UsageError("--input", cat("needs a tokenizer, but ", model,
+                                    " has no tokenizer files; add --vocab-file and --merge-file or another "
+                                    "--tokenizer-type, or score token files with --data-path"));
   const TextFormat format = command.format == "text"    ? TextFormat::text
                             : command.format == "jsonl" ? TextFormat::jsonl
                                                         : TextFormat::guess;

@@ -205,9 +205,9 @@ Exit generate(const GenerateOptions& options, Console& console) {
   ModelSource source = open_source(options.model, console);
   auto tokenizer = tokenizer_of_model(options.model.tokenizer, source, console);
   if (tokenizer == nullptr && !options.ids) {
-    throw UsageError({{"--load " + options.model.load,
-                       "has no tokenizer files; add --vocab-file and --merge-file or another "
-                       "--tokenizer-type, or use prompts of token ids with --ids"}});
+    throw UsageError("--load " + options.model.load,
+                     "has no tokenizer files; add --vocab-file and --merge-file or another "
+                     "--tokenizer-type, or use prompts of token ids with --ids");
   }
   const std::vector<std::int32_t> ends = end_tokens(tokenizer.get(), source);
   const std::vector<std::int32_t> stops = options.ignore_eos ? std::vector<std::int32_t>() : ends;

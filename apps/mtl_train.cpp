@@ -114,8 +114,7 @@ Device choose_common_device(TrainOptions& options, const RankDevice& own, const 
   const bool has_changed = choice.device != options.device;
   options.device = choice.device;
   if (options.tf32 && choice.device != Device::cuda)
-    throw UsageError(std::vector<Problem>{
-        {"--tf32", "needs a GPU on every rank, because the CPU multiplies in fp32; leave the flag out"}});
+    throw UsageError("--tf32", "needs a GPU on every rank, because the CPU multiplies in fp32; leave the flag out");
   if (has_changed && ranks.rank() == 0) check_memory_fit(options, setup.start, ranks.launched(), limits, {});
   if (choice.device == Device::cuda) check_gpus(options, own, setup, *session.control_group(), "");
   return choice.device;

@@ -42,7 +42,7 @@ namespace {
 void check_prefixes(const OutputClaim& claim) {
   for (const std::string& prefix : claim.prefixes) {
     if (fs::path(prefix).filename().empty())
-      throw UsageError({{cat(claim.flag, " ", prefix), "has no file name; give a prefix such as data/corpus"}});
+      throw UsageError(cat(claim.flag, " ", prefix), "has no file name; give a prefix such as data/corpus");
   }
 }
 

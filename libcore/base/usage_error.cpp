@@ -45,4 +45,7 @@ std::string replace_flag_names(const std::string& text,
 UsageError::UsageError(std::vector<Problem> problems)
     : Error(Exit::usage, describe(problems)), problems_(std::move(problems)) {}
 
+UsageError::UsageError(std::string where, std::string what)
+    : UsageError(std::vector<Problem>{{std::move(where), std::move(what)}}) {}
+
 }  // namespace mtl

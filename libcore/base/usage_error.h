@@ -29,6 +29,7 @@ std::string replace_flag_names(const std::string& text,
 class UsageError : public Error {
  public:
   explicit UsageError(std::vector<Problem> problems);
+  UsageError(std::string where, std::string what);
   const std::vector<Problem>& problems() const { return problems_; }
 
  private:

@@ -105,7 +105,7 @@ DeviceChoice agree_on_device(const std::string& name, const RankDevice& own, con
     return out;
   }
   const std::string shared = get("NCCL_HOSTID") == nullptr ? shared_gpu(ranks, hosts) : "";
-  if (!shared.empty() && name == "cuda") throw UsageError({{"--device cuda", shared}});
+  if (!shared.empty() && name == "cuda") throw UsageError("--device cuda", shared);
   if (!shared.empty()) {
     out.text = "computing on the CPUs: " + shared;
     return out;

@@ -31,7 +31,7 @@ DeviceChoice describe_choice(const std::string& name, const CudaDevice& found, b
 
 Device device_to_use(const std::string& name, Console& console) {
   const DeviceChoice choice = choose_device(name);
-  if (!choice.problem.empty()) throw UsageError({{"--device " + name, choice.problem}});
+  if (!choice.problem.empty()) throw UsageError("--device " + name, choice.problem);
   if (!choice.text.empty()) console.info(choice.text);
   return choice.device;
 }

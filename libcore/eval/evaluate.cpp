@@ -69,8 +69,8 @@ Json EvalReport::json() const {
 void check_seq_length(const EvalOptions& options, const GptConfig& config) {
   const std::int64_t longest = config.longest_sequence(), length = options.seq_length.value_or(config.max_positions);
   if (length > longest)
-    throw UsageError({{cat("--seq-length ", length),
-                       cat("is longer than the ", longest, " positions of the model; use at most ", longest)}});
+    throw UsageError(cat("--seq-length ", length),
+                     cat("is longer than the ", longest, " positions of the model; use at most ", longest));
 }
 
 EvalReport evaluate(const EvalOptions& options, Model& model, TokenSource& tokens, Console& console) {

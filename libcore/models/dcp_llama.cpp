@@ -117,8 +117,8 @@ class DcpLlamaReader : public DcpReader {
     constexpr double kBase = 500000, kEpsilon = 1e-5;
     constexpr std::int64_t kPositions = 131072;
     if (!given.num_attention_heads)
-      throw UsageError(std::vector<Problem>{
-          {"--num-attention-heads", "is required, because the folder has no config.json; or use --hf-config PATH"}});
+      throw UsageError("--num-attention-heads",
+                       "is required, because the folder has no config.json; or use --hf-config PATH");
     config = GptConfig{};
     config.num_heads = *given.num_attention_heads;
     config.hidden_size = extent(kTokensKey, 1);
@@ -126,9 +126,9 @@ class DcpLlamaReader : public DcpReader {
       ++config.num_layers;
     config.head_dim = extent("layers.0.attention.wq.weight", 0) / config.num_heads;
     if (config.head_dim < 1 || config.head_dim * config.num_heads != extent("layers.0.attention.wq.weight", 0))
-      throw UsageError(std::vector<Problem>{{cat(given.heads_flag, " ", config.num_heads),
-                                             cat("does not divide the ", extent("layers.0.attention.wq.weight", 0),
-                                                 " rows of layers.0.attention.wq.weight; use its model's number")}});
+      throw UsageError(cat(given.heads_flag, " ", config.num_heads),
+                       cat("does not divide the ", extent("layers.0.attention.wq.weight", 0),
+                           " rows of layers.0.attention.wq.weight; use its model's number"));
     config.num_query_groups = extent("layers.0.attention.wk.weight", 0) / config.head_dim;
     config.ffn_hidden_size = extent("layers.0.feed_forward.w1.weight", 0);
     config.vocab_size = given.vocab_size.value_or(extent(kTokensKey, 0));

@@ -229,14 +229,14 @@ void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const
                    GptConfig& config, std::vector<std::string>& problems) {
   const std::optional<std::int64_t> heads = args.integer("num_attention_heads");
   if (!heads && !given.num_attention_heads)
-    throw UsageError(std::vector<Problem>{
-        {"--num-attention-heads",
-         "is required, because the checkpoint has no args, and its tensors do not show the number of heads"}});
+    throw UsageError(
+        "--num-attention-heads",
+        "is required, because the checkpoint has no args, and its tensors do not show the number of heads");
   config.num_heads = heads.value_or(given.num_attention_heads.value_or(0));
   if (!heads && config.hidden_size % config.num_heads != 0)
-    throw UsageError(std::vector<Problem>{
-        {cat(given.heads_flag, " ", config.num_heads), cat("does not divide the hidden size ", config.hidden_size,
-                                                           " of the checkpoint; use its model's number of heads")}});
+    throw UsageError(cat(given.heads_flag, " ", config.num_heads),
+                     cat("does not divide the hidden size ", config.hidden_size,
+                         " of the checkpoint; use its model's number of heads"));
   config.num_query_groups = config.num_heads;
   if (args.is_on("group_query_attention"))
     config.num_query_groups = args.integer("num_query_groups").value_or(config.num_heads);
@@ -316,6 +316,12 @@ std::optional<ModelDropout> megatron_dropout(const std::optional<PickleValue>& a
   return ModelDropout{.hidden = hidden, .attention = attention, .embedding = hidden};
 }
 
+void check_vocabulary(std::int64_t tokens, std::int64_t rows) {
+  if (tokens > rows)
+    throw UsageError(cat("--vocab-size ", tokens),
+                     cat("exceeds the ", rows, " rows of the checkpoint's token embedding; use at most ", rows));
+}
+
 GptConfig megatron_config(const std::optional<PickleValue>& pickled, double version, const MegatronShapes& shapes,
                           const ModelSupplement& given, std::vector<std::string>& notes) {
   std::vector<std::string> problems;
@@ -328,11 +334,7 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
   expect_size(args, "num_layers", shapes.layers, problems);
   expect_size(args, "hidden_size", shapes.hidden, problems);
   if (!shapes.has_stripped_vocabulary) expect_size(args, "padded_vocab_size", shapes.vocabulary_rows, problems);
-  if (config.vocab_size > shapes.vocabulary_rows)
-    throw UsageError(
-        std::vector<Problem>{{cat("--vocab-size ", config.vocab_size),
-                              cat("exceeds the ", shapes.vocabulary_rows,
-                                  " rows of the checkpoint's token embedding; use at most ", shapes.vocabulary_rows)}});
+  check_vocabulary(config.vocab_size, shapes.vocabulary_rows);
   config.bias = shapes.bias;
   set_activation(args, pickled.has_value(), version, config, problems, notes);
   config.ffn_hidden_size = shapes.up_rows / (config.gated_mlp ? 2 : 1);

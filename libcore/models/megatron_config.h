@@ -54,6 +54,9 @@ std::optional<std::int64_t> megatron_vocabulary(const std::optional<PickleValue>
 /// Throws Error(bad_data) if a value is not a probability.
 std::optional<ModelDropout> megatron_dropout(const std::optional<PickleValue>& args);
 
+/// Throws UsageError if the vocabulary has more tokens than the token embedding has rows.
+void check_vocabulary(std::int64_t tokens, std::int64_t rows);
+
 /// Returns the parallel sizes in the arguments as (tensor, pipeline). A missing size is 0.
 std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optional<PickleValue>& args);
 

@@ -235,15 +235,13 @@ void set_heads(const Settings& settings, const NeoxShapes& shapes, const ModelSu
                std::vector<std::string>& problems) {
   const std::optional<std::int64_t> heads = settings.integer("num_attention_heads");
   if (!heads && !given.num_attention_heads)
-    throw UsageError(std::vector<Problem>{
-        {"--num-attention-heads",
-         "is required, because neither the checkpoint's configs nor its args state the number of heads"}});
+    throw UsageError("--num-attention-heads",
+                     "is required, because neither the checkpoint's configs nor its args state the number of heads");
   config.num_heads = heads ? *heads : *given.num_attention_heads;
   if (config.num_heads <= 0 || config.hidden_size % config.num_heads != 0) {
-    const std::string what = cat(" does not divide the hidden size ", config.hidden_size, " of the checkpoint");
-    if (!heads)
-      throw UsageError(std::vector<Problem>{{cat(given.heads_flag, " ", config.num_heads), trim(what).data()}});
-    problems.push_back(cat("setting num_attention_heads, ", config.num_heads, ",", what));
+    const std::string what = cat("does not divide the hidden size ", config.hidden_size, " of the checkpoint");
+    if (!heads) throw UsageError(cat(given.heads_flag, " ", config.num_heads), what);
+    problems.push_back(cat("setting num_attention_heads, ", config.num_heads, ", ", what));
     return;
   }
   config.head_dim = config.hidden_size / config.num_heads;
@@ -294,11 +292,7 @@ GptConfig neox_config(const NeoxSettings& read, const NeoxShapes& shapes, const 
   config.num_layers = shapes.common.layers;
   config.hidden_size = shapes.common.hidden;
   config.vocab_size = given.vocab_size.value_or(shapes.common.vocabulary_rows);
-  if (config.vocab_size > shapes.common.vocabulary_rows)
-    throw UsageError(std::vector<Problem>{
-        {cat("--vocab-size ", config.vocab_size),
-         cat("exceeds the ", shapes.common.vocabulary_rows, " rows of the checkpoint's token embedding; use at most ",
-             shapes.common.vocabulary_rows)}});
+  check_vocabulary(config.vocab_size, shapes.common.vocabulary_rows);
   expect_size(settings, "num_layers", config.num_layers, problems);
   expect_size(settings, "hidden_size", config.hidden_size, problems);
   if (!shapes.common.has_stripped_vocabulary)

@@ -58,7 +58,7 @@ std::vector<std::int64_t> bounds_of(const DataSplitOptions& options, const Index
   try {
     return divide_by_counts(data, read_counts(options.counts));
   } catch (const Error& error) {
-    throw UsageError({{options.where(), error.what()}});
+    throw UsageError(options.where(), error.what());
   }
 }
 
@@ -69,9 +69,9 @@ void split_documents(const DataSplitOptions& options, Console& console) {
   std::vector<DataPart> parts;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (bounds[i] == bounds[i + 1]) {
-      throw UsageError({{options.where(),
-                         cat("leaves the part '", names[i], "' none of the ", count_of(data.documents(), "document"),
-                             " of ", data.prefix(), "; give the part a larger share, or leave the part out")}});
+      throw UsageError(options.where(),
+                       cat("leaves the part '", names[i], "' none of the ", count_of(data.documents(), "document"),
+                           " of ", data.prefix(), "; give the part a larger share, or leave the part out"));
     }
     parts.push_back({cat(options.output.output_prefix, "_", names[i]), list_of({{&data, bounds[i], bounds[i + 1]}})});
   }
