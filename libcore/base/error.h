@@ -97,6 +97,18 @@ auto with_path(const std::string& path, const Work& work, const Parts&... parts)
   }
 }
 
+/// Calls work() and returns its result. If it throws an Error(bad_data), throws one with this `where`, whose message
+/// begins with the concatenated `parts`.
+template <class Work, class... Parts>
+auto with_where(const std::string& where, const Work& work, const Parts&... parts) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    fail_at(Exit::bad_data, where, parts..., error.what());
+  }
+}
+
 /// Returns what work() returns, or false if it throws an Error.
 template <class Work>
 bool passes(const Work& work) {

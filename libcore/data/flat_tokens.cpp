@@ -96,11 +96,7 @@ FlatTokenFile::FlatTokenFile(const std::string& path, std::optional<TokenFormat>
             "; ", recognized ? "leave out --format" : "if it is ids and nothing else, use --format nanogpt");
   }
   format_ = recognized.value_or(TokenFormat::nanogpt);
-  try {
-    read_header(head, size);
-  } catch (const Error& error) {
-    fail_at(error.code(), path, error.what());
-  }
+  with_where(path, [&] { read_header(head, size); });
 }
 
 void FlatTokenFile::read_header(std::string_view head, std::uint64_t size) {

@@ -13,15 +13,6 @@ namespace mtl {
 
 namespace {
 
-DcpMetadata read_index(const MappedFile& file) {
-  try {
-    return read_dcp_metadata(file.text());
-  } catch (const Error& error) {
-    if (error.code() != Exit::bad_data) throw;
-    fail_at(Exit::bad_data, file.path(), error.what());
-  }
-}
-
 std::string index_path(const std::string& folder) {
   std::string path = cat(folder, "/", kDcpMetadataName);
   if (!file_exists(path))
@@ -33,7 +24,10 @@ std::string index_path(const std::string& folder) {
 }  // namespace
 
 DcpFolder::DcpFolder(const std::string& path)
-    : path_(path), index_(index_path(path)), metadata_(read_index(index_)), files_(metadata_.files.size()) {
+    : path_(path),
+      index_(index_path(path)),
+      metadata_(with_where(index_.path(), [&] { return read_dcp_metadata(index_.text()); })),
+      files_(metadata_.files.size()) {
   std::vector<std::int64_t> sizes;
   for (const std::string& name : metadata_.files) {
     const std::string file = cat(path, "/", name);
@@ -69,13 +63,10 @@ std::unique_ptr<TorchArchive> DcpFolder::open(const std::string& key, const DcpR
   const std::span<const std::byte> bytes = map(range.file).bytes();
   if (static_cast<std::size_t>(range.offset + range.length) > bytes.size())
     fail_at(Exit::io, file_of(range), "the file has been truncated");
-  try {
+  const auto open = [&] {
     return std::make_unique<TorchArchive>(bytes.subspan(range.offset, range.length), kCheckpointRemedy);
-  } catch (const Error& error) {
-    if (error.code() != Exit::bad_data) throw;
-    fail_at(Exit::bad_data, file_of(range), "the archive of '", printable_text(key), "' at offset ", range.offset, ": ",
-            error.what());
-  }
+  };
+  return with_where(file_of(range), open, "the archive of '", printable_text(key), "' at offset ", range.offset, ": ");
 }
 
 DcpFolder::OpenBox DcpFolder::open_box(const std::string& key, const DcpTensor& tensor, const DcpBox& box) const {

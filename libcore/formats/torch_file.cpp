@@ -36,17 +36,14 @@ std::optional<PickleValue> find_state_dict(PickleValue dict, bool accepts_any_ke
 }  // namespace
 
 TorchFile::TorchFile(const std::string& path, bool accepts_tensor) : file_(path) {
-  try {
+  with_where(path, [&] {
     archive_ = std::make_unique<TorchArchive>(file_.bytes());
     if (accepts_tensor && tensor(root()) != nullptr) return;
     if (!root().is(PickleKind::dict))
       fail(Exit::bad_data, "the file contains ", root().describe(),
            " instead of a dict of tensors; save only the tensors, with torch.save(model.state_dict(), PATH)");
     list_tensors(root());
-  } catch (const Error& error) {
-    if (error.code() != Exit::bad_data) throw;
-    fail_at(Exit::bad_data, path, error.what());
-  }
+  });
 }
 
 void TorchFile::list_tensors(PickleValue dict) {
@@ -120,11 +117,7 @@ std::span<const std::byte> TorchFile::data(const StoredTensor& stored) const {
 const ZipEntry* TorchFile::record(const StoredTensor& stored) const { return view_of(stored).record; }
 
 void TorchFile::verify() const {
-  try {
-    archive_->verify();
-  } catch (const Error& error) {
-    fail_at(Exit::bad_data, path(), error.what());
-  }
+  with_where(path(), [&] { archive_->verify(); });
 }
 
 }  // namespace mtl

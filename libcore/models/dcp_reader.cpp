@@ -111,15 +111,11 @@ void DcpReader::close(const DcpBox& box) const {
   dcp_.release(box.range);
 }
 
-/// Calls check(). If it throws, adds to the message where the archive is.
+/// Calls check(). If it finds damage, adds to the message where the archive is.
 template <class Check>
 void DcpReader::with_location(const DcpSource& source, const Check& check) const {
-  try {
-    check();
-  } catch (const Error& error) {
-    fail_at(Exit::bad_data, dcp_.file_of(source.range()), "the archive of '", printable_text(*source.key),
-            "' at offset ", source.range().offset, ": ", error.what());
-  }
+  with_where(dcp_.file_of(source.range()), check, "the archive of '", printable_text(*source.key), "' at offset ",
+             source.range().offset, ": ");
 }
 
 /// Verifies the record of an open box, or of an object's view, until the first `end` bytes of its elements.

@@ -31,12 +31,7 @@ class DeepSpeedReader : public ShardedReader {
     state = std::move(training.state);
     optimizer_problem = std::move(training.problem);
     std::vector<std::string> notes;
-    try {
-      set_config(files, given, notes);
-    } catch (const Error& error) {
-      if (error.code() != Exit::bad_data) throw;
-      fail_at(Exit::bad_data, checkpoint, error.what());
-    }
+    with_where(checkpoint, [&] { set_config(files, given, notes); });
     if (training.optimizer) main_ = std::move(training.optimizer->main);
     add_kind("param.", main_.empty() ? model_.parameters : main_, notes);
     if (training.optimizer) {

@@ -53,11 +53,7 @@ void MappedReader::read(std::size_t index, const Slice& slice, std::span<std::by
 void MappedReader::check_record(const TensorMap& from, std::size_t piece, const std::byte* end) const {
   const ZipEntry* record = from.records[piece];
   if (record == nullptr || end < record->data.data() || end > record->data.data() + record->data.size()) return;
-  try {
-    check_crc_until(*record, end - record->data.data());
-  } catch (const Error& error) {
-    fail_at(Exit::bad_data, from.files[piece]->path(), error.what());
-  }
+  with_where(from.files[piece]->path(), [&] { check_crc_until(*record, end - record->data.data()); });
 }
 
 void MappedReader::verify_slice(std::size_t index, const Slice& slice) const {

@@ -274,13 +274,10 @@ MegatronShapes megatron_shapes(
 void read_megatron_args(TensorReader& reader, const std::string& path, const std::optional<PickleValue>& args,
                         double version, const MegatronShapes& shapes, const ModelSupplement& given, Console& console) {
   std::vector<std::string> notes;
-  try {
+  with_where(path, [&] {
     reader.config = megatron_config(args, version, shapes, given, notes);
     reader.dropout = megatron_dropout(args);
-  } catch (const Error& error) {
-    if (error.code() != Exit::bad_data) throw;
-    fail_at(Exit::bad_data, path, error.what());
-  }
+  });
   for (const std::string& note : notes) console.warn(cat(path, ": ", note));
   reader.has_padded_vocabulary = !given.vocab_size && !megatron_vocabulary(args, shapes.vocabulary_rows);
 }

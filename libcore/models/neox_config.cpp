@@ -259,15 +259,12 @@ NeoxSettings read_neox_settings(const std::vector<std::string>& files, const std
   constexpr std::uint64_t kMostBytes = 1 << 20;
   NeoxSettings out;
   for (const std::string& path : files) {
-    try {
+    with_where(path, [&] {
       if (!fs::is_regular_file(path) || fs::file_size(path) > kMostBytes)
         fail(Exit::bad_data, "the file is not a configuration of at most 1 MiB");
       for (auto& [name, setting] : parse_yaml_settings(read_regular_file(path)))
         out.insert_or_assign(name, std::move(setting));
-    } catch (const Error& error) {
-      if (error.code() != Exit::bad_data) throw;
-      fail_at(Exit::bad_data, path, error.what());
-    }
+    });
   }
   for (std::size_t i = 0; args && args->is(PickleKind::dict) && i < args->size(); ++i) {
     if (!args->key(i).is(PickleKind::text)) continue;
