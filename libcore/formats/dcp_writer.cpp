@@ -12,43 +12,21 @@ constexpr const char* kDataFile = "__0_0.distcp";
 constexpr const char* kArchive = "archive";  // torch.save's name for a file without a name
 constexpr const char* kMetadataModule = "torch.distributed.checkpoint.metadata";
 
-/// Appends an instance of a class, without attributes.
-void begin_instance(PickleWriter& pickle, const char* module, const char* name) {
-  pickle.global(module, name);
-  pickle.begin_tuple();
-  pickle.end_tuple();
-  pickle.new_object();
-}
-
 void write_size(PickleWriter& pickle, const std::vector<std::int64_t>& sizes) {
-  pickle.global("torch", "Size");
-  pickle.begin_tuple();
-  pickle.begin_tuple();
-  for (const std::int64_t size : sizes) pickle.integer(size);
-  pickle.end_tuple();
-  pickle.end_tuple();
-  pickle.reduce();
+  pickle.call("torch", "Size", [&] {
+    pickle.begin_tuple();
+    for (const std::int64_t size : sizes) pickle.integer(size);
+    pickle.end_tuple();
+  });
 }
 
 /// Appends the TensorProperties of a dense tensor. Their state is (dtype, layout, requires_grad, memory format,
 /// pin_memory); memory format 0 is contiguous.
 void write_properties(PickleWriter& pickle, StoredDType dtype) {
-  begin_instance(pickle, kMetadataModule, "TensorProperties");
-  pickle.begin_tuple();
-  pickle.global("torch", torch_name_of(dtype));
-  pickle.global("torch.serialization", "_get_layout");
-  pickle.begin_tuple();
-  pickle.text("torch.strided");
-  pickle.end_tuple();
-  pickle.reduce();
-  pickle.boolean(false);
-  pickle.global(kMetadataModule, "_MEM_FORMAT_ENCODING");
-  pickle.begin_tuple();
-  pickle.integer(0);
-  pickle.end_tuple();
-  pickle.reduce();
-  pickle.boolean(false);
-  pickle.end_tuple();
+  pickle.object(kMetadataModule, "TensorProperties");
+  pickle.tuple([&] { pickle.global("torch", torch_name_of(dtype)); },
+               [&] { pickle.call("torch.serialization", "_get_layout", "torch.strided"); }, false,
+               [&] { pickle.call(kMetadataModule, "_MEM_FORMAT_ENCODING", 0); }, false);
   pickle.build();
 }
 
@@ -91,71 +69,47 @@ void DcpWriter::add_empty_object(std::string key) {
 
 void DcpWriter::write_entry(PickleWriter& pickle, const Entry& entry) const {
   pickle.text(entry.key);
-  if (entry.is_object) return begin_instance(pickle, kMetadataModule, "BytesStorageMetadata");
-  begin_instance(pickle, kMetadataModule, "TensorStorageMetadata");
-  pickle.begin_dict();
-  pickle.text("properties");
-  write_properties(pickle, entry.dtype);
-  pickle.text("size");
-  write_size(pickle, entry.shape);
-  pickle.text("chunks");
-  pickle.begin_list();
-  for (const Box& box : entry.boxes) {
-    begin_instance(pickle, kMetadataModule, "ChunkStorageMetadata");
-    pickle.begin_dict();
-    pickle.text("offsets");
-    write_size(pickle, box.offset);
-    pickle.text("sizes");
-    write_size(pickle, box.size);
-    pickle.end_dict();
-    pickle.build();
-  }
-  pickle.end_list();
-  pickle.end_dict();
-  pickle.build();
+  if (entry.is_object) return pickle.object(kMetadataModule, "BytesStorageMetadata");
+  const auto chunks = [&] {
+    pickle.begin_list();
+    for (const Box& box : entry.boxes)
+      pickle.object(
+          kMetadataModule, "ChunkStorageMetadata", "offsets", [&] { write_size(pickle, box.offset); }, "sizes",
+          [&] { write_size(pickle, box.size); });
+    pickle.end_list();
+  };
+  pickle.object(
+      kMetadataModule, "TensorStorageMetadata", "properties", [&] { write_properties(pickle, entry.dtype); }, "size",
+      [&] { write_size(pickle, entry.shape); }, "chunks", chunks);
 }
 
 void DcpWriter::write_ranges(PickleWriter& pickle, const Entry& entry) const {
   for (const Box& box : entry.boxes) {
-    begin_instance(pickle, kMetadataModule, "MetadataIndex");
-    pickle.begin_dict();
-    pickle.text("fqn"), pickle.text(entry.key);
-    pickle.text("offset");
-    if (entry.is_object) {
-      pickle.none();
-    } else {
+    const auto offset = [&] {
+      if (entry.is_object) return pickle.none();
       write_size(pickle, box.offset);
-    }
-    pickle.text("index"), pickle.none();
-    pickle.end_dict();
-    pickle.build();
-    begin_instance(pickle, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
-    pickle.begin_dict();
-    pickle.text("relative_path"), pickle.text(kDataFile);
-    pickle.text("offset"), pickle.integer(static_cast<std::int64_t>(box.range.offset));
-    pickle.text("length"), pickle.integer(static_cast<std::int64_t>(box.range.length));
-    pickle.end_dict();
-    pickle.build();
+    };
+    pickle.object(kMetadataModule, "MetadataIndex", "fqn", entry.key, "offset", offset, "index", nullptr);
+    pickle.object("torch.distributed.checkpoint.filesystem", "_StorageInfo", "relative_path", kDataFile, "offset",
+                  box.range.offset, "length", box.range.length);
   }
 }
 
 void DcpWriter::finish() {
   data_.commit();
   PickleWriter pickle;
-  begin_instance(pickle, kMetadataModule, "Metadata");
-  pickle.begin_dict();
-  pickle.text("state_dict_metadata");
-  pickle.begin_dict();
-  for (const Entry& entry : entries_) write_entry(pickle, entry);
-  pickle.end_dict();
-  pickle.text("planner_data"), pickle.none();
-  pickle.text("storage_data");
-  pickle.begin_dict();
-  for (const Entry& entry : entries_) write_ranges(pickle, entry);
-  pickle.end_dict();
-  pickle.text("storage_meta"), pickle.none();
-  pickle.end_dict();
-  pickle.build();
+  const auto metadata = [&] {
+    pickle.begin_dict();
+    for (const Entry& entry : entries_) write_entry(pickle, entry);
+    pickle.end_dict();
+  };
+  const auto ranges = [&] {
+    pickle.begin_dict();
+    for (const Entry& entry : entries_) write_ranges(pickle, entry);
+    pickle.end_dict();
+  };
+  pickle.object(kMetadataModule, "Metadata", "state_dict_metadata", metadata, "planner_data", nullptr, "storage_data",
+                ranges, "storage_meta", nullptr);
   AtomicFile file(folder_ + "/.metadata");
   file.write(pickle.finish());
   file.commit();

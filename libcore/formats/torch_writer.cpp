@@ -15,30 +15,21 @@ void TorchWriter::tensor(StoredDType dtype, const std::vector<std::int64_t>& sha
     elements *= shape[axis];
   }
   const auto tuple = [&](const std::vector<std::int64_t>& sizes) {
-    pickle_.begin_tuple();
-    for (std::int64_t size : sizes) pickle_.integer(size);
-    pickle_.end_tuple();
+    return [this, &sizes] {
+      pickle_.begin_tuple();
+      for (std::int64_t size : sizes) pickle_.integer(size);
+      pickle_.end_tuple();
+    };
   };
+  const auto storage = [&] {
+    pickle_.tuple(
+        "storage", [&] { pickle_.global("torch", storage_class_of(dtype)); }, std::to_string(bytes_.size()), "cpu",
+        elements);
+    pickle_.persistent_id();
+  };
+  const auto hooks = [&] { pickle_.call("collections", "OrderedDict"); };
   // _rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)
-  pickle_.global("torch._utils", "_rebuild_tensor_v2");
-  pickle_.begin_tuple();
-  pickle_.begin_tuple();
-  pickle_.text("storage");
-  pickle_.global("torch", storage_class_of(dtype));
-  pickle_.text(std::to_string(bytes_.size()));
-  pickle_.text("cpu");
-  pickle_.integer(elements);
-  pickle_.end_tuple();
-  pickle_.persistent_id();
-  pickle_.integer(0);
-  tuple(shape);
-  tuple(strides);
-  pickle_.boolean(false);
-  pickle_.global("collections", "OrderedDict");
-  tuple({});
-  pickle_.reduce();
-  pickle_.end_tuple();
-  pickle_.reduce();
+  pickle_.call("torch._utils", "_rebuild_tensor_v2", storage, 0, tuple(shape), tuple(strides), false, hooks);
   bytes_.push_back(static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(bits_of(dtype)) / 8);
 }
 

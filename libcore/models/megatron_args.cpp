@@ -10,59 +10,45 @@ namespace mtl {
 
 namespace {
 
-/// Appends argument names and values to a dict in the pickle.
-class ArgsWriter {
- public:
-  explicit ArgsWriter(PickleWriter& pickle) : pickle_(pickle) {}
-  void integer(const char* name, std::int64_t value) { pickle_.text(name), pickle_.integer(value); }
-  void number(const char* name, double value) { pickle_.text(name), pickle_.number(value); }
-  void boolean(const char* name, bool value) { pickle_.text(name), pickle_.boolean(value); }
-  void text(const char* name, const char* value) { pickle_.text(name), pickle_.text(value); }
-  void none(const char* name) { pickle_.text(name), pickle_.none(); }
-
- private:
-  PickleWriter& pickle_;
-};
-
 /// Adds the stages and their chunks.
-void add_pipeline(ArgsWriter& args, const Layout& pipeline, std::int64_t num_layers) {
-  args.integer("pipeline_model_parallel_size", pipeline.stages());
-  if (pipeline.chunks == 1) return args.none("virtual_pipeline_model_parallel_size");
-  args.integer("virtual_pipeline_model_parallel_size", pipeline.chunks);
+void add_pipeline(PickleWriter& args, const Layout& pipeline, std::int64_t num_layers) {
+  args.values("pipeline_model_parallel_size", pipeline.stages());
+  if (pipeline.chunks == 1) return args.values("virtual_pipeline_model_parallel_size", nullptr);
+  args.values("virtual_pipeline_model_parallel_size", pipeline.chunks);
   // With --use-mp-args-from-checkpoint-args, Megatron-LM computes the number of chunks from the layers per chunk.
-  args.integer("num_layers_per_virtual_pipeline_stage", split_layers(pipeline, num_layers).front().front().count);
+  args.values("num_layers_per_virtual_pipeline_stage", split_layers(pipeline, num_layers).front().front().count);
 }
 
-void add_sizes(ArgsWriter& args, const GptConfig& config, const MegatronWriteOptions& options) {
-  args.integer("num_layers", config.num_layers);
-  args.integer("hidden_size", config.hidden_size);
-  args.integer("ffn_hidden_size", config.ffn_hidden_size);
-  args.integer("num_attention_heads", config.num_heads);
-  args.integer("kv_channels", config.head_dim);
-  args.boolean("group_query_attention", config.num_query_groups != config.num_heads);
-  args.integer("num_query_groups", config.num_query_groups);
-  args.integer("max_position_embeddings", config.max_positions);
-  args.integer("seq_length", config.max_positions);
-  args.integer("vocab_size", config.vocab_size);  // without padding; Megatron-LM does not load it
-  args.integer("make_vocab_size_divisible_by", options.make_vocab_size_divisible_by);
-  args.integer("padded_vocab_size",
-               padded_vocab_size(config.vocab_size, options.make_vocab_size_divisible_by, options.tensor_parallel));
-  args.integer("tensor_model_parallel_size", options.tensor_parallel);
+void add_sizes(PickleWriter& args, const GptConfig& config, const MegatronWriteOptions& options) {
+  args.values("num_layers", config.num_layers);
+  args.values("hidden_size", config.hidden_size);
+  args.values("ffn_hidden_size", config.ffn_hidden_size);
+  args.values("num_attention_heads", config.num_heads);
+  args.values("kv_channels", config.head_dim);
+  args.values("group_query_attention", config.num_query_groups != config.num_heads);
+  args.values("num_query_groups", config.num_query_groups);
+  args.values("max_position_embeddings", config.max_positions);
+  args.values("seq_length", config.max_positions);
+  args.values("vocab_size", config.vocab_size);  // without padding; Megatron-LM does not load it
+  args.values("make_vocab_size_divisible_by", options.make_vocab_size_divisible_by);
+  args.values("padded_vocab_size",
+              padded_vocab_size(config.vocab_size, options.make_vocab_size_divisible_by, options.tensor_parallel));
+  args.values("tensor_model_parallel_size", options.tensor_parallel);
   add_pipeline(args, options.pipeline(config.num_layers), config.num_layers);
-  args.integer("context_parallel_size", 1);
-  args.integer("expert_model_parallel_size", 1);
-  args.none("num_experts");
+  args.values("context_parallel_size", 1);
+  args.values("expert_model_parallel_size", 1);
+  args.values("num_experts", nullptr);
 }
 
 /// Adds the run's progress. Checkpoints contain no random states, and none or all of the optimizer's.
-void add_progress(ArgsWriter& args, const MegatronProgress& progress) {
-  args.text("ckpt_format", progress.ckpt_format);
-  args.boolean("use_distributed_optimizer", progress.has_optimizer);
-  args.boolean("no_save_optim", !progress.has_optimizer);
-  args.boolean("no_save_rng", true);
-  args.integer("iteration", progress.iteration);
-  args.integer("consumed_train_samples", progress.consumed_samples);
-  args.integer("consumed_valid_samples", progress.consumed_valid_samples);
+void add_progress(PickleWriter& args, const MegatronProgress& progress) {
+  args.values("ckpt_format", progress.ckpt_format);
+  args.values("use_distributed_optimizer", progress.has_optimizer);
+  args.values("no_save_optim", !progress.has_optimizer);
+  args.values("no_save_rng", true);
+  args.values("iteration", progress.iteration);
+  args.values("consumed_train_samples", progress.consumed_samples);
+  args.values("consumed_valid_samples", progress.consumed_valid_samples);
 }
 
 /// Returns the mscale that, with mscale_all_dim 0, gives yarn's attention factor.
@@ -71,48 +57,48 @@ double mscale_of(const RotaryOptions& rotary) {
   return (rotary.attention_factor - 1) / (0.1 * std::log(rotary.factor));
 }
 
-void add_positions(ArgsWriter& args, const GptConfig& config) {
+void add_positions(PickleWriter& args, const GptConfig& config) {
   const bool is_rotary = config.position_embedding == PositionEmbedding::rotary;
   const RotaryOptions& rotary = config.rotary;
   const bool is_yarn = is_rotary && rotary.scaling == RotaryOptions::Scaling::yarn;
-  args.text("position_embedding_type", is_yarn ? "yarn" : is_rotary ? "rope" : "learned_absolute");
-  args.boolean("use_rotary_position_embeddings", is_rotary && !is_yarn);  // which would select rope
-  args.boolean("add_position_embedding", true);
+  args.values("position_embedding_type", is_yarn ? "yarn" : is_rotary ? "rope" : "learned_absolute");
+  args.values("use_rotary_position_embeddings", is_rotary && !is_yarn);  // which would select rope
+  args.values("add_position_embedding", true);
   if (!is_rotary) return;
-  args.number("rotary_base", rotary.base);
-  args.number("rotary_percent", rotary.percent);
-  args.boolean("rotary_interleaved", rotary.interleaved);
+  args.values("rotary_base", rotary.base);
+  args.values("rotary_percent", rotary.percent);
+  args.values("rotary_interleaved", rotary.interleaved);
   if (rotary.scaling == RotaryOptions::Scaling::linear)
-    args.number("rotary_seq_len_interpolation_factor", rotary.factor);
-  args.boolean("use_rope_scaling", rotary.scaling == RotaryOptions::Scaling::llama3);
-  if (rotary.scaling == RotaryOptions::Scaling::llama3) args.number("rope_scaling_factor", rotary.factor);
+    args.values("rotary_seq_len_interpolation_factor", rotary.factor);
+  args.values("use_rope_scaling", rotary.scaling == RotaryOptions::Scaling::llama3);
+  if (rotary.scaling == RotaryOptions::Scaling::llama3) args.values("rope_scaling_factor", rotary.factor);
   if (!is_yarn) return;
-  args.number("rotary_scaling_factor", rotary.factor);
-  args.integer("yarn_original_max_position_embeddings", rotary.original_positions);
-  args.number("yarn_beta_fast", rotary.beta_fast);
-  args.number("yarn_beta_slow", rotary.beta_slow);
-  args.boolean("yarn_correction_range_round_to_int", rotary.round_pairs);
-  args.number("mscale", mscale_of(rotary));
-  args.number("mscale_all_dim", 0);
+  args.values("rotary_scaling_factor", rotary.factor);
+  args.values("yarn_original_max_position_embeddings", rotary.original_positions);
+  args.values("yarn_beta_fast", rotary.beta_fast);
+  args.values("yarn_beta_slow", rotary.beta_slow);
+  args.values("yarn_correction_range_round_to_int", rotary.round_pairs);
+  args.values("mscale", mscale_of(rotary));
+  args.values("mscale_all_dim", 0.0);
 }
 
-void add_layers(ArgsWriter& args, const GptConfig& config, const MegatronWriteOptions& options) {
-  args.text("normalization", config.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
-  args.number("layernorm_epsilon", config.norm_eps);
-  args.number("norm_epsilon", config.norm_eps);
-  args.number("init_method_std", config.init_std);
-  args.boolean("swiglu", config.gated_mlp);
-  args.boolean("squared_relu", config.activation == Activation::squared_relu);
-  args.boolean("bias_gelu_fusion", config.activation == Activation::gelu_tanh && config.bias.mlp);
-  args.boolean("openai_gelu", config.activation == Activation::gelu_tanh && !config.bias.mlp);
-  args.boolean("add_bias_linear", config.bias.mlp);
-  args.boolean("add_qkv_bias", config.bias.qkv && !config.bias.mlp);
-  args.boolean("qk_layernorm", config.qk_norm);
-  args.boolean("untie_embeddings_and_output_weights", !config.tied_embeddings);
-  args.boolean("apply_layernorm_1p", false);
-  args.boolean("apply_residual_connection_post_layernorm", false);
-  args.text("transformer_impl", options.transformer_engine ? "transformer_engine" : "local");
-  args.boolean("use_mcore_models", true);
+void add_layers(PickleWriter& args, const GptConfig& config, const MegatronWriteOptions& options) {
+  args.values("normalization", config.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
+  args.values("layernorm_epsilon", config.norm_eps);
+  args.values("norm_epsilon", config.norm_eps);
+  args.values("init_method_std", config.init_std);
+  args.values("swiglu", config.gated_mlp);
+  args.values("squared_relu", config.activation == Activation::squared_relu);
+  args.values("bias_gelu_fusion", config.activation == Activation::gelu_tanh && config.bias.mlp);
+  args.values("openai_gelu", config.activation == Activation::gelu_tanh && !config.bias.mlp);
+  args.values("add_bias_linear", config.bias.mlp);
+  args.values("add_qkv_bias", config.bias.qkv && !config.bias.mlp);
+  args.values("qk_layernorm", config.qk_norm);
+  args.values("untie_embeddings_and_output_weights", !config.tied_embeddings);
+  args.values("apply_layernorm_1p", false);
+  args.values("apply_residual_connection_post_layernorm", false);
+  args.values("transformer_impl", options.transformer_engine ? "transformer_engine" : "local");
+  args.values("use_mcore_models", true);
 }
 
 void add_rotary_problems(const RotaryOptions& rotary, std::vector<std::string>& out) {
@@ -179,34 +165,21 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
 void write_megatron_args(TorchWriter& writer, const ModelSource& source, const MegatronWriteOptions& options,
                          StoredDType dtype, const MegatronProgress& progress) {
   const GptConfig& config = source.config();
-  PickleWriter& pickle = writer.pickle();
-  pickle.global("argparse", "Namespace");
-  pickle.begin_tuple();
-  pickle.end_tuple();
-  pickle.new_object();
-  pickle.begin_dict();
-  ArgsWriter args(pickle);
+  PickleWriter& args = writer.pickle();
+  args.object("argparse", "Namespace");
+  args.begin_dict();
   add_sizes(args, config, options);
   add_positions(args, config);
   add_layers(args, config, options);
   add_progress(args, progress);
-  if (const std::optional<ModelDropout>& dropout = source.dropout()) {
-    args.number("hidden_dropout", dropout->hidden);
-    args.number("attention_dropout", dropout->attention);
-  }
-  if (config.sliding_window > 0) {
-    pickle.text("window_size");
-    pickle.begin_tuple();
-    pickle.integer(config.sliding_window - 1);  // number of tokens before the query
-    pickle.integer(0);
-    pickle.end_tuple();
-  }
-  args.boolean("fp16", dtype == StoredDType::f16);
-  args.boolean("bf16", dtype == StoredDType::bf16);
-  pickle.text("params_dtype");
-  writer.dtype(dtype);
-  pickle.end_dict();
-  pickle.build();
+  if (const std::optional<ModelDropout>& dropout = source.dropout())
+    args.values("hidden_dropout", dropout->hidden, "attention_dropout", dropout->attention);
+  if (config.sliding_window > 0)  // tokens before and after the query
+    args.values("window_size", [&] { args.tuple(config.sliding_window - 1, 0); });
+  args.values("fp16", dtype == StoredDType::f16, "bf16", dtype == StoredDType::bf16);
+  args.values("params_dtype", [&] { writer.dtype(dtype); });
+  args.end_dict();
+  args.build();
 }
 
 }  // namespace mtl

@@ -57,8 +57,7 @@ void write_rank(const ModelSource& source, const std::string& path, const Megatr
   pickle.begin_dict();
   pickle.text("args");
   write_megatron_args(writer, source, options, dtype_of(chunks.front().front()), {});
-  pickle.text("checkpoint_version"), pickle.number(3);
-  pickle.text("iteration"), pickle.integer(0);
+  pickle.values("checkpoint_version", 3.0, "iteration", 0);
   for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
     pickle.text(chunks.size() == 1 ? "model" : cat("model", chunk));
     pickle.begin_dict();

@@ -139,23 +139,17 @@ void write_groups(PickleWriter& pickle, const TrainState& state) {
     decay = weight_decay(schedule, scheduled_samples(state));
   }
   const Json* settings = recorded(state, "other");
+  const auto betas = [&] {
+    pickle.tuple(setting_or(settings, "--adam-beta1", 0.9), setting_or(settings, "--adam-beta2", 0.999));
+  };
   pickle.begin_list();
   for (const double is_decayed : {1.0, 0.0}) {
     pickle.begin_dict();
-    pickle.text("wd_mult"), pickle.number(is_decayed);
-    pickle.text("lr_mult"), pickle.number(1);
-    for (const char* name : {"is_expert_parallel", "is_decoupled_lr"}) pickle.text(name), pickle.boolean(false);
-    for (const char* name : {"default_config", "bias_correction", "decoupled_weight_decay"})
-      pickle.text(name), pickle.boolean(true);
-    pickle.text("lr"), pickle.number(rate);
-    pickle.text("weight_decay"), pickle.number(decay * is_decayed);
-    pickle.text("betas");
-    pickle.begin_tuple();
-    pickle.number(setting_or(settings, "--adam-beta1", 0.9));
-    pickle.number(setting_or(settings, "--adam-beta2", 0.999));
-    pickle.end_tuple();
-    pickle.text("eps"), pickle.number(setting_or(settings, "--adam-eps", 1e-8));
-    pickle.text("step"), pickle.integer(state.optimizer_steps);
+    pickle.values("wd_mult", is_decayed, "lr_mult", 1.0);
+    for (const char* name : {"is_expert_parallel", "is_decoupled_lr"}) pickle.values(name, false);
+    for (const char* name : {"default_config", "bias_correction", "decoupled_weight_decay"}) pickle.values(name, true);
+    pickle.values("lr", rate, "weight_decay", decay * is_decayed, "betas", betas);
+    pickle.values("eps", setting_or(settings, "--adam-eps", 1e-8), "step", state.optimizer_steps);
     pickle.end_dict();
   }
   pickle.end_list();
@@ -163,25 +157,17 @@ void write_groups(PickleWriter& pickle, const TrainState& state) {
 
 /// Appends the distributed optimizer's state without its tensors.
 void write_optimizer(PickleWriter& pickle, const TrainState& state) {
-  pickle.text("optimizer");
-  pickle.begin_dict();
-  pickle.text("optimizer");
-  pickle.begin_dict();
-  pickle.text("param_groups");
-  write_groups(pickle, state);
-  pickle.end_dict();
-  pickle.text("param_state_sharding_type"), pickle.text(kShardingType);
-  pickle.end_dict();
+  const auto inner = [&] { pickle.dict("param_groups", [&] { write_groups(pickle, state); }); };
+  pickle.dict("optimizer", inner, "param_state_sharding_type", kShardingType);
 }
 
 /// Appends the schedule's position. Its settings are None: Megatron-LM takes them from its flags, with
 /// --override-opt_param-scheduler, and refuses to compare them without it.
 void write_schedule(PickleWriter& pickle, const TrainState& state) {
-  pickle.text("opt_param_scheduler");
   pickle.begin_dict();
   for (const char* name : {"max_lr", "min_lr", "lr_warmup_steps", "lr_decay_steps", "lr_decay_style"})
-    pickle.text(name), pickle.none();
-  pickle.text("num_steps"), pickle.integer(scheduled_samples(state));
+    pickle.values(name, nullptr);
+  pickle.values("num_steps", scheduled_samples(state));
   pickle.end_dict();
 }
 
@@ -194,17 +180,15 @@ void write_common(const ModelSource& source, const std::string& path, const Mega
   pickle.begin_dict();
   pickle.text("args");
   write_megatron_args(writer, source, options, options.dtype.value_or(stored), progress);
-  pickle.text("checkpoint_version"), pickle.number(3);
-  pickle.text("iteration"), pickle.integer(progress.iteration);
+  pickle.values("checkpoint_version", 3.0, "iteration", progress.iteration);
   if (progress.has_optimizer) {
-    write_optimizer(pickle, *source.state());
-    write_schedule(pickle, *source.state());
+    pickle.values("optimizer", [&] { write_optimizer(pickle, *source.state()); });
+    pickle.values("opt_param_scheduler", [&] { write_schedule(pickle, *source.state()); });
   }
   pickle.text("content_metadata");
   pickle.begin_dict();
-  if (progress.has_optimizer) pickle.text("distrib_optim_sharding_type"), pickle.text(kShardingType);
-  pickle.text("chained_optim_avoid_prefix"), pickle.boolean(true);
-  pickle.text("singleton_local_shards"), pickle.boolean(false);
+  if (progress.has_optimizer) pickle.values("distrib_optim_sharding_type", kShardingType);
+  pickle.values("chained_optim_avoid_prefix", true, "singleton_local_shards", false);
   pickle.end_dict();
   pickle.end_dict();
   writer.finish();
