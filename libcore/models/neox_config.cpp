@@ -35,30 +35,7 @@ constexpr RefusedSetting kRefused[] = {
     {"openai_gelu", "false", "the name of old releases is not supported; use bias_gelu_fusion: true for the tanh form"},
     {"train_impl", "normal|dpo|kto|reinforce", "a reward model's head is not supported"}};
 
-/// Settings that mtl reads, beside those in kRefused.
-constexpr std::string_view kRead[] = {"activation",
-                                      "attention_config",
-                                      "attention_dropout",
-                                      "bias_gelu_fusion",
-                                      "gpt_j_residual",
-                                      "hidden_dropout",
-                                      "hidden_size",
-                                      "init_method_std",
-                                      "layernorm_epsilon",
-                                      "max_position_embeddings",
-                                      "no_weight_tying",
-                                      "norm",
-                                      "num_attention_heads",
-                                      "num_kv_heads",
-                                      "num_layers",
-                                      "padded_vocab_size",
-                                      "pos_emb",
-                                      "rms_norm_epsilon",
-                                      "rotary_emb_base",
-                                      "rotary_pct",
-                                      "seq_length"};
-
-constexpr std::string_view kWithoutEffect[] = {
+constexpr std::string_view kAccepted[] = {
 #include "models/neox_keys.inc"
 };
 
@@ -78,29 +55,22 @@ class Settings {
     return is_null ? nullptr : &setting;
   }
   std::optional<std::int64_t> integer(const char* name) const {
-    const YamlSetting* setting = find(name);
-    if (setting == nullptr) return std::nullopt;
-    const std::optional<std::int64_t> value = parse_int(setting->text);
-    if (value && *value >= 0 && *value <= std::int64_t{1} << 31) return value;
-    refuse(name, *setting, "an integer from 0 to 2147483648");
-    return std::nullopt;
+    return read<std::int64_t>(name, "an integer from 0 to 2147483648", [](const std::string& text) {
+      const std::optional<std::int64_t> value = parse_int(text);
+      return value && *value >= 0 && *value <= std::int64_t{1} << 31 ? value : std::nullopt;
+    });
   }
   double number_or(const char* name, double fallback) const {
-    const YamlSetting* setting = find(name);
-    if (setting == nullptr) return fallback;
-    const std::optional<double> value = parse_float(setting->text);
-    if (value) return *value;
-    refuse(name, *setting, "a number");
-    return fallback;
+    return read<double>(name, "a number", parse_float).value_or(fallback);
   }
   bool bool_or(const char* name, bool fallback) const {
-    const YamlSetting* setting = find(name);
-    if (setting == nullptr) return fallback;
-    const std::string text = to_lower(setting->text);
-    if (text == "true" || text == "yes" || text == "on" || text == "1") return true;
-    if (text == "false" || text == "no" || text == "off" || text == "0") return false;
-    refuse(name, *setting, "true or false");
-    return fallback;
+    const auto parse = [](const std::string& text) -> std::optional<bool> {
+      const std::string word = lowered(text);
+      if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
+      if (word == "false" || word == "no" || word == "off" || word == "0") return false;
+      return std::nullopt;
+    };
+    return read<bool>(name, "true or false", parse).value_or(fallback);
   }
   std::string text_or(const char* name, const char* fallback) const {
     const YamlSetting* setting = find(name);
@@ -108,13 +78,15 @@ class Settings {
   }
 
  private:
-  void refuse(const char* name, const YamlSetting& setting, const char* expected) const {
-    problems_.push_back(
-        cat("setting ", name, " is '", printable_text(setting.text.substr(0, 40)), "', but must be ", expected));
-  }
-  static std::string to_lower(std::string text) {
-    std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
-    return text;
+  template <class T, class Parse>
+  std::optional<T> read(const char* name, const char* expected, const Parse& parse) const {
+    const YamlSetting* setting = find(name);
+    if (setting == nullptr) return std::nullopt;
+    const std::optional<T> value = parse(setting->text);
+    if (!value)
+      problems_.push_back(
+          cat("setting ", name, " is '", printable_text(setting->text.substr(0, 40)), "', but must be ", expected));
+    return value;
   }
 
   const NeoxSettings& settings_;
@@ -166,8 +138,7 @@ std::string unknown_settings(const NeoxSettings& read) {
   for (const auto& [name, setting] : read) {
     const auto is_name = [&name = name](std::string_view known) { return known == name; };
     const bool is_refused = std::ranges::any_of(kRefused, is_name, &RefusedSetting::name);
-    if (!is_refused && std::ranges::none_of(kRead, is_name) && std::ranges::none_of(kWithoutEffect, is_name))
-      names.push_back(printable_text(name.substr(0, 60)));
+    if (!is_refused && std::ranges::none_of(kAccepted, is_name)) names.push_back(printable_text(name.substr(0, 60)));
   }
   return join_first(std::move(names), kMostShown);
 }
