@@ -10,10 +10,19 @@
 #include "base/hash.h"
 #include "base/mapped_pages.h"
 #include "data/indexed_format.h"
+#include "data/integer_type.h"
 #include "data/token_formats.h"
 
 namespace mtl {
 namespace {
+
+struct TypeTraits {
+  std::string_view name;
+  std::size_t bytes;
+};
+/// By type code, from 1.
+constexpr TypeTraits kTypes[] = {{"u8", 1},  {"i8", 1},  {"i16", 2}, {"i32", 4},
+                                 {"i64", 8}, {"f64", 8}, {"f32", 4}, {"u16", 2}};
 
 template <std::integral T>
 void convert_tokens(std::span<const std::byte> from, std::span<std::int32_t> out, const std::string& path) {
@@ -41,29 +50,8 @@ std::string index_path(const std::string& path) {
 
 }  // namespace
 
-std::size_t item_size(DataType type) {
-  switch (type) {
-    case DataType::u8:
-    case DataType::i8:
-      return 1;
-    case DataType::i16:
-    case DataType::u16:
-      return 2;
-    case DataType::i32:
-    case DataType::f32:
-      return 4;
-    case DataType::i64:
-    case DataType::f64:
-      return 8;
-  }
-  fail(Exit::failure, "no data type has the code ", static_cast<int>(type));
-}
-
-std::string_view name_of(DataType type) {
-  constexpr std::string_view names[] = {"u8", "i8", "i16", "i32", "i64", "f64", "f32", "u16"};
-  return names[static_cast<int>(type) - 1];
-}
-
+std::size_t item_size(DataType type) { return kTypes[static_cast<int>(type) - 1].bytes; }
+std::string_view name_of(DataType type) { return kTypes[static_cast<int>(type) - 1].name; }
 bool is_integer(DataType type) { return type != DataType::f32 && type != DataType::f64; }
 
 DataType token_type_for_vocab(std::int64_t vocab_size) { return vocab_size < 65500 ? DataType::u16 : DataType::i32; }
@@ -134,7 +122,7 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
     const auto part = out.first(std::min(out.size(), buffer.size() / size));
     const auto from = std::span(buffer).first(part.size() * size);
     open_bin_.read(at, from);
-    visit_integer_type(type(), [&]<class T>(T) {
+    visit_integer(integer_type(type()), [&]<class T>(T) {
       if constexpr (std::is_same_v<T, std::int8_t>)
         convert_signed_bytes(from, part);
       else

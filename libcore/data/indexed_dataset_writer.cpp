@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_format.h"
+#include "data/integer_type.h"
 #include "data/number_writer.h"
 
 namespace mtl {
@@ -54,7 +55,7 @@ void IndexedDatasetWriter::add_tokens(std::span<const Token> tokens) {
     fail(Exit::bad_data, path, ": a sequence of ", tokens.size(),
          " tokens is longer than the format allows (2^31 - 1)");
   }
-  visit_integer_type(files_.written.type, [&]<class T>(T) {
+  visit_integer(integer_type(files_.written.type), [&]<class T>(T) {
     buffer_.resize(kFlushBytes);
     for (auto remaining = tokens; !remaining.empty();) {
       const std::size_t count = std::min(remaining.size(), (kFlushBytes - buffered_) / sizeof(T));

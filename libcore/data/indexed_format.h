@@ -1,5 +1,4 @@
-// Constants of the .idx format, and dispatch on token types, shared by all code that reads or writes token files
-// (data/indexed_dataset.h).
+// Constants of the .idx format, shared by all code that reads or writes token files (data/indexed_dataset.h).
 #pragma once
 
 #include <cstddef>
@@ -34,29 +33,6 @@ T load_at(const std::byte* at) {
   T value;
   std::memcpy(&value, at, sizeof(T));
   return value;
-}
-
-/// Calls visit(T{}), where T is the integer type for tokens stored as `type`. is_integer(type) must be true.
-template <class Visit>
-auto visit_integer_type(DataType type, const Visit& visit) {
-  switch (type) {
-    case DataType::u8:
-      return visit(std::uint8_t{});
-    case DataType::i8:
-      return visit(std::int8_t{});
-    case DataType::i16:
-      return visit(std::int16_t{});
-    case DataType::u16:
-      return visit(std::uint16_t{});
-    case DataType::i32:
-      return visit(std::int32_t{});
-    case DataType::i64:
-      return visit(std::int64_t{});
-    case DataType::f32:
-    case DataType::f64:
-      break;
-  }
-  fail(Exit::failure, "tokens stored as ", name_of(type), " are not integers");
 }
 
 }  // namespace mtl

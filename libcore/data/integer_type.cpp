@@ -72,9 +72,8 @@ std::optional<IntegerType> parse_integer_type(std::string_view name) {
 }
 
 IntegerType integer_type(DataType type) {
-  const auto found = parse_integer_type(name_of(type));
-  require(found.has_value(), "tokens stored as ", name_of(type), " are not integers");
-  return *found;
+  require(is_integer(type), "tokens stored as ", name_of(type), " are not integers");
+  return {static_cast<int>(item_size(type)), name_of(type).front() == 'i'};
 }
 
 std::optional<DataType> indexed_type(IntegerType type) {

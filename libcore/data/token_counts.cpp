@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "data/indexed_format.h"
+#include "data/integer_type.h"
 
 namespace mtl {
 namespace {
@@ -101,13 +102,13 @@ std::string describe_location(const IndexedDataset& data, std::int64_t token) {
 
 void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
   require_integers(data);
-  visit_integer_type(data.type(), [&]<class T>(T) { check_range<T>(data, vocab_size, threads); });
+  visit_integer(integer_type(data.type()), [&]<class T>(T) { check_range<T>(data, vocab_size, threads); });
   data.check_sizes();
 }
 
 std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) {
   require_integers(data);
-  return visit_integer_type(data.type(), [&]<class T>(T) {
+  return visit_integer(integer_type(data.type()), [&]<class T>(T) {
     // An extra pass over the data finds the largest id, which determines the number of counts.
     const std::int64_t largest = check_range<T>(data, kLargestVocabulary, threads);
     const std::size_t size = largest + 1;
