@@ -75,27 +75,9 @@ std::optional<StoredDType> parse_stored_dtype(std::string_view name) { return fi
 std::optional<StoredDType> parse_torch_dtype(std::string_view name) { return find_type(&TypeInfo::torch_name, name); }
 
 StoredDType stored_dtype_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return StoredDType::f32;
-    case DType::f64:
-      return StoredDType::f64;
-    case DType::f16:
-      return StoredDType::f16;
-    case DType::bf16:
-      return StoredDType::bf16;
-    case DType::i64:
-      return StoredDType::i64;
-    case DType::i32:
-      return StoredDType::i32;
-    case DType::u32:
-      return StoredDType::u32;
-    case DType::u16:
-      return StoredDType::u16;
-    case DType::u8:
-      return StoredDType::u8;
-  }
-  fail(Exit::failure, "stored_dtype_of: unknown dtype ", enum_index(dtype));
+  using enum StoredDType;
+  constexpr StoredDType kStored[] = {f32, f64, f16, bf16, i64, i32, u32, u16, u8};  // in the order of DType
+  return kStored[enum_index(dtype)];
 }
 
 std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored) {
