@@ -58,7 +58,8 @@ class CheckpointReader : public TensorReader {
     std::size_t element = bits_of(entry.tensor.dtype) / 8;
     std::int64_t copied = 0;
     for (const ManifestPiece& piece : entry.pieces) {
-      if (overlaps(piece.slice, slice)) copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
+      if (share_elements(piece.slice, slice))
+        copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
     }
     // A file may have been truncated after its verification. The mapping then reads as zeros from the end of the file
     // to the end of the page.
@@ -115,12 +116,6 @@ class CheckpointReader : public TensorReader {
   [[noreturn]] static void refuse(const std::string& path, const std::string& where) {
     fail(Exit::bad_data, path, " does not match its hash in the manifest", where,
          "; load another checkpoint, because the file is damaged or was replaced");
-  }
-
-  static bool overlaps(const Slice& a, const Slice& b) {
-    bool shared = false;
-    for_each_overlap(a, b, [&](const Overlap&) { shared = true; });
-    return shared;
   }
 
   std::int64_t block_bytes(const ManifestTensor& entry, const ManifestPiece& piece) const {

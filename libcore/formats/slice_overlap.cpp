@@ -25,21 +25,10 @@ Found overlap_of_ranges(Numbers slices) {
   return std::nullopt;
 }
 
-bool boxes_meet(const Slice& a, const Slice& b) {
-  for (std::size_t axis = 0; axis < a.offset.size(); ++axis) {
-    if (a.offset[axis] >= b.offset[axis] + b.size[axis] || b.offset[axis] >= a.offset[axis] + a.size[axis])
-      return false;
-  }
-  return true;
-}
-
 Found overlap_of_pairs(Numbers slices) {
   for (std::size_t i = 0; i < slices.size(); ++i) {
     for (std::size_t j = i + 1; j < slices.size(); ++j) {
-      if (!boxes_meet(*slices[i].slice, *slices[j].slice)) continue;
-      bool is_shared = false;
-      for_each_overlap(*slices[i].slice, *slices[j].slice, [&](const Overlap&) { is_shared = true; });
-      if (is_shared) return {{slices[i].number, slices[j].number}};
+      if (share_elements(*slices[i].slice, *slices[j].slice)) return {{slices[i].number, slices[j].number}};
     }
   }
   return std::nullopt;

@@ -19,21 +19,19 @@ Slice whole_slice(const std::vector<std::int64_t>& shape) {
   return out;
 }
 
-Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts) {
-  std::size_t at = axis;
-  require(shape.at(at) % parts == 0, "an axis of ", shape[at], " cannot be cut into ", parts, " equal parts");
-  std::vector<std::int64_t> size = shape;
-  size[at] /= parts;
-  Slice out = whole_slice(size);
-  out.offset[at] = part * size[at];
-  return out;
-}
-
 Slice narrow(Slice box, int axis, std::int64_t first, std::int64_t count) {
   box.offset.at(axis) += first;
   box.size[axis] = count;
   box.end = whole_slice(box.size).count();
   return box;
+}
+
+bool boxes_meet(const Slice& a, const Slice& b) {
+  for (std::size_t axis = 0; axis < a.size.size(); ++axis) {
+    if (a.offset[axis] >= b.offset[axis] + b.size[axis] || b.offset[axis] >= a.offset[axis] + a.size[axis])
+      return false;
+  }
+  return true;
 }
 
 namespace {
@@ -46,14 +44,6 @@ std::vector<std::int64_t> row_index(const Slice& slice, std::int64_t number) {
     number /= slice.size[axis];
   }
   return index;
-}
-
-bool boxes_overlap(const Slice& a, const Slice& b) {
-  for (std::size_t axis = 0; axis < a.size.size(); ++axis) {
-    if (a.offset[axis] >= b.offset[axis] + b.size[axis] || b.offset[axis] >= a.offset[axis] + a.size[axis])
-      return false;
-  }
-  return true;
 }
 
 /// Makes runs as long as possible: while both boxes span the same range along the last axis, consecutive rows are
@@ -73,7 +63,7 @@ void join_common_axes(Slice& a, Slice& b) {
 }  // namespace
 
 void for_each_overlap(const Slice& of_a, const Slice& of_b, const std::function<void(const Overlap&)>& found) {
-  if (of_a.count() == 0 || of_b.count() == 0 || !boxes_overlap(of_a, of_b)) return;
+  if (of_a.count() == 0 || of_b.count() == 0 || !boxes_meet(of_a, of_b)) return;
   if (of_a.offset.empty()) return found({.in_a = 0, .in_b = 0, .count = 1});  // a scalar
   Slice a = of_a, b = of_b;
   join_common_axes(a, b);
@@ -100,6 +90,12 @@ void for_each_overlap(const Slice& of_a, const Slice& of_b, const std::function<
            .in_b = row_b * width_b + first - b.offset[last] - b.begin,
            .count = end - first});
   }
+}
+
+bool share_elements(const Slice& a, const Slice& b) {
+  bool is_found = false;
+  for_each_overlap(a, b, [&](const Overlap&) { is_found = true; });
+  return is_found;
 }
 
 }  // namespace mtl

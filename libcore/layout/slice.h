@@ -27,12 +27,11 @@ std::string shape_text(const std::vector<std::int64_t>& shape);
 /// Returns a slice that covers an entire tensor with this shape.
 Slice whole_slice(const std::vector<std::int64_t>& shape);
 
-/// Splits a tensor into `parts` equal parts along `axis` and returns part `part`. Throws if the axis size is not a
-/// multiple of `parts`.
-Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts);
-
 /// Returns the part of a box with `count` indices along `axis`, starting at index `first` of the box.
 Slice narrow(Slice box, int axis, std::int64_t first, std::int64_t count);
+
+/// True if the boxes of two slices have an index in common.
+bool boxes_meet(const Slice& a, const Slice& b);
 
 /// A run of `count` elements that are contiguous in both slices' storages. It starts at element in_a in a's storage and
 /// at element in_b in b's storage.
@@ -42,5 +41,7 @@ struct Overlap {
 
 /// Calls `found` for every maximal run that `a` and `b` share, in ascending in_a order.
 void for_each_overlap(const Slice& a, const Slice& b, const std::function<void(const Overlap&)>& found);
+/// True if two slices have an element in common.
+bool share_elements(const Slice& a, const Slice& b);
 
 }  // namespace mtl

@@ -59,10 +59,9 @@ void MappedReader::check_record(const TensorMap& from, std::size_t piece, const 
 void MappedReader::verify_slice(std::size_t index, const Slice& slice) const {
   const TensorMap& from = maps_[index];
   for (std::size_t i = 0; i < from.pieces.size(); ++i) {
-    bool is_read = false;
-    for_each_overlap(from.pieces[i].box, slice, [&](const Overlap&) { is_read = true; });
     const ZipEntry* record = from.records[i];
-    if (is_read && record != nullptr) check_record(from, i, record->data.data() + record->data.size());
+    if (record != nullptr && share_elements(from.pieces[i].box, slice))
+      check_record(from, i, record->data.data() + record->data.size());
   }
 }
 

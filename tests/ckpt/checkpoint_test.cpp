@@ -9,6 +9,7 @@
 #include "ckpt/manifest.h"
 #include "ckpt_fixtures.h"
 #include "formats/safetensors.h"
+#include "tests/axis_slice.h"
 
 using namespace mtl;
 using namespace mtl::test;

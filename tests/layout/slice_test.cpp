@@ -61,9 +61,14 @@ TEST_CASE("overlaps contain exactly the common elements") {
   }
 }
 
-TEST_CASE("parts along an axis cover the tensor, and uneven divisions are refused") {
-  Slice part = axis_slice({6, 4}, 0, 2, 3);
-  CHECK(part.offset == std::vector<std::int64_t>{4, 0});
-  CHECK(part.count() == 8);
-  CHECK_THROWS(axis_slice({5, 4}, 0, 0, 2));
+TEST_CASE("boxes that meet share no elements unless their ranges do") {
+  const Slice first = narrow(whole_slice({6, 4}), 0, 4, 2);
+  CHECK(first.offset == std::vector<std::int64_t>{4, 0});
+  CHECK(first.count() == 8);
+  CHECK(!boxes_meet(first, narrow(whole_slice({6, 4}), 0, 0, 4)));
+  Slice second = first;
+  CHECK(share_elements(first, second));
+  second.begin = second.end;
+  CHECK(boxes_meet(first, second));
+  CHECK(!share_elements(first, second));
 }

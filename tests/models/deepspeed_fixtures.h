@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ckpt/open_model.h"
+#include "tests/axis_slice.h"
 #include "tests/ckpt/ckpt_fixtures.h"
 
 namespace mtl::test {

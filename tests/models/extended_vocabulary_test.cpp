@@ -8,6 +8,7 @@
 
 #include "nn/init.h"
 #include "nn/model_params.h"
+#include "tests/axis_slice.h"
 #include "tests/ckpt/ckpt_fixtures.h"
 
 using namespace mtl;

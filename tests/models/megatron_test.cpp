@@ -8,6 +8,7 @@
 #include "base/usage_error.h"
 #include "ckpt/open_model.h"
 #include "models/mapped_reader.h"
+#include "tests/axis_slice.h"
 #include "tests/ckpt/ckpt_fixtures.h"
 #include "tests/golden_lines.h"
 

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "device/memory.h"
 #include "device/philox.h"
+#include "tests/axis_slice.h"
 #include "tests/instruction_sets.h"
 
 using namespace mtl;
