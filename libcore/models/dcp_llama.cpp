@@ -62,18 +62,13 @@ class DcpLlamaReader : public DcpReader {
     read_config(given, console);
     const std::vector<CanonicalTensor> canonical = canonical_tensors(config);
     if (dcp().find(prefix_ + kOutputKey) != nullptr && config.tied_embeddings) check_tied_output();
-    for (const CanonicalTensor& one : canonical) {
-      State state = read_tensor("param.", one, prefix_, "");
-      add_tensor(std::move(state.first), std::move(state.second));
-    }
+    for (const CanonicalTensor& one : canonical) add_tensor(read_tensor("param.", one, prefix_, ""));
     refuse_other_parameters();
     read_optimizer(canonical);
     check_complete();
   }
 
  private:
-  using State = std::pair<SavedTensor, TensorMap>;
-
   /// Finds the prefix of all keys. Throws if the folder has other keys.
   void find_prefix() {
     for (const char* prefix : {"", "model."}) {
@@ -247,7 +242,7 @@ class DcpLlamaReader : public DcpReader {
       optimizer_problem = error.what();
       return;
     }
-    for (State& one : moments) add_tensor(std::move(one.first), std::move(one.second));
+    for (State& one : moments) add_tensor(std::move(one));
   }
 
   /// Reads a number of steps, a tensor of one element.

@@ -9,23 +9,9 @@
 
 namespace mtl {
 
-namespace {
-
-/// True if a box shares an index with the box of a slice.
-bool meets(const Slice& box, const Slice& slice) {
-  for (std::size_t axis = 0; axis < box.offset.size(); ++axis) {
-    if (box.offset[axis] >= slice.offset[axis] + slice.size[axis] ||
-        slice.offset[axis] >= box.offset[axis] + box.size[axis])
-      return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-void DcpReader::add_tensor(SavedTensor tensor, TensorMap map) {
-  tensors.push_back(std::move(tensor));
-  maps_.push_back(std::move(map));
+void DcpReader::add_tensor(State state) {
+  tensors.push_back(std::move(state.first));
+  maps_.push_back(std::move(state.second));
 }
 
 void DcpReader::add_box(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
@@ -54,7 +40,7 @@ void DcpReader::gather(const TensorMap& from, StoredDType dtype, const Slice& sl
   std::map<std::size_t, std::size_t> numbers;  // index into `sources`, by index into from.sources
   std::vector<TensorPiece> pieces;
   for (const TensorPiece& piece : from.pieces) {
-    if (!meets(piece.box, slice)) continue;
+    if (!boxes_meet(piece.box, slice)) continue;
     const auto [found, is_new] = numbers.emplace(piece.file, sources.size());
     if (is_new) sources.push_back(&from.sources[piece.file]);
     pieces.push_back(piece);
@@ -140,7 +126,7 @@ void DcpReader::verify_box(const DcpSource& source) const {
 
 void DcpReader::verify_slice(std::size_t index, const Slice& slice) const {
   for (const TensorPiece& piece : maps_[index].pieces) {
-    if (meets(piece.box, slice)) verify_box(maps_[index].sources[piece.file]);
+    if (boxes_meet(piece.box, slice)) verify_box(maps_[index].sources[piece.file]);
   }
 }
 

@@ -51,8 +51,10 @@ class DcpReader : public TensorReader {
     std::vector<DcpSource> sources;
   };
 
+  using State = std::pair<SavedTensor, TensorMap>;  // one tensor and its map
+
   explicit DcpReader(const std::string& path) : dcp_(path) { folder = path; }
-  void add_tensor(SavedTensor tensor, TensorMap map);
+  void add_tensor(State state);
   /// Adds the elements in a box of a tensor that is stored as `matrix` or, with `layer`, of a stack of such tensors.
   static void add_box(const StoredMatrix& matrix, const DcpSource& source, std::optional<std::int64_t> layer,
                       TensorMap& map);

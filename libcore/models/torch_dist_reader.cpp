@@ -82,8 +82,6 @@ class TorchDistReader : public DcpReader {
   }
 
  private:
-  using State = std::pair<SavedTensor, TensorMap>;
-
   void read_args(const ModelSupplement& given, Console& console) {
     constexpr double kVersion = 3;
     read_megatron_args(*this, folder, common_.args(), kVersion, shapes(), given, console);
@@ -173,8 +171,8 @@ class TorchDistReader : public DcpReader {
                    common_.args() ? "the checkpoint's args describe" : "the configuration describes");
     }
     const bool has_optimizer = read_optimizer(canonical, weights, moments);
-    for (State& one : weights) add_tensor(std::move(one.first), std::move(one.second));
-    for (State& one : moments) add_tensor(std::move(one.first), std::move(one.second));
+    for (State& one : weights) add_tensor(std::move(one));
+    for (State& one : moments) add_tensor(std::move(one));
     if (!has_optimizer) return;
     try {
       state = megatron_train_state(common_.root(), common_.args(),
