@@ -28,12 +28,6 @@ std::vector<Axis> parse_order(const std::string& token) {
 
 }  // namespace
 
-AxisSet parse_axes(const std::string& names) {
-  AxisSet axes;
-  for (Axis axis : parse_order(names)) axes = axes | axis;
-  return axes;
-}
-
 const char* short_name(Axis axis) {
   constexpr const char* kNames[] = {"tp", "cp", "ep", "dp", "pp"};
   return kNames[enum_index(axis)];

@@ -45,9 +45,6 @@ class AxisSet {
 };
 inline constexpr unsigned kAxisSets = 1u << kAxes;
 
-/// Parses axis names: "dp-cp" gives {data, context}. Throws Error(usage) if a name is unknown or repeated.
-AxisSet parse_axes(const std::string& names);
-
 /// Ranks along each axis.
 struct GridSizes {
   int tensor = 1, context = 1, expert = 1, data = 1, pipeline = 1;

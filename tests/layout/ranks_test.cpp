@@ -25,6 +25,17 @@ std::vector<std::vector<int>> lists(const Json& json) {
   return out;
 }
 
+/// Parses axis names: "dp-cp" gives {data, context}.
+AxisSet parse_axes(const std::string& names) {
+  AxisSet axes;
+  for (const std::string& name : split(names, '-')) {
+    for (Axis axis : {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline}) {
+      if (name == short_name(axis)) axes = axes | axis;
+    }
+  }
+  return axes;
+}
+
 }  // namespace
 
 TEST_CASE("groups equal Megatron's, in its order") {
