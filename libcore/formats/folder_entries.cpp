@@ -6,6 +6,20 @@
 
 namespace mtl {
 
+namespace {
+
+/// Removes a non-negative number of up to five digits from the front of `text`. Empty if there is none.
+std::optional<int> take_number(std::string_view& text) {
+  std::size_t digits = 0;
+  while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
+  if (digits == 0 || digits > 5) return std::nullopt;
+  const std::optional<std::int64_t> value = parse_int(std::string(text.substr(0, digits)));
+  text.remove_prefix(digits);
+  return static_cast<int>(*value);
+}
+
+}  // namespace
+
 std::vector<FolderEntry> list_entries(const std::string& path) {
   std::vector<FolderEntry> entries;
   std::error_code error;
@@ -46,6 +60,18 @@ bool matches(std::string_view name, std::string_view pattern) {
     }
   }
   return name.empty();
+}
+
+std::optional<std::vector<int>> numbers_in(std::string_view name, const std::vector<std::string_view>& parts) {
+  std::vector<int> numbers;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!take_prefix(name, parts[i])) return std::nullopt;
+    if (i + 1 == parts.size()) break;
+    const std::optional<int> number = take_number(name);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return name.empty() ? std::optional(numbers) : std::nullopt;
 }
 
 std::optional<std::string> newest_numbered(const std::string& folder, std::string_view prefix,

@@ -23,6 +23,9 @@ std::vector<std::string> names_in_folder(const std::string& folder);
 /// True if `name` matches `pattern`. In `pattern`, # matches one or more digits, * matches any text, and every other
 /// character matches itself.
 bool matches(std::string_view name, std::string_view pattern);
+/// Matches a name against literal parts with a number of up to five digits between any two:
+/// ("mp_rank_", "_model_states.pt"). Returns the numbers, or empty if the name does not match.
+std::optional<std::vector<int>> numbers_in(std::string_view name, const std::vector<std::string_view>& parts);
 /// Returns the subfolder PREFIXn with the largest number n for which `holds` is true. Empty if there is none.
 std::optional<std::string> newest_numbered(const std::string& folder, std::string_view prefix,
                                            bool (*holds)(const std::string& folder));

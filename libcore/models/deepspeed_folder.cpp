@@ -14,31 +14,6 @@ namespace {
 constexpr const char* kTracker = "latest";
 constexpr const char* kUniversalTracker = "latest_universal";
 
-/// Removes a non-negative number of up to five digits from the front of `text`. Empty if there is none.
-std::optional<int> take_number(std::string_view& text) {
-  std::size_t digits = 0;
-  while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
-  if (digits == 0 || digits > 5) return std::nullopt;
-  const std::optional<std::int64_t> value = parse_int(std::string(text.substr(0, digits)));
-  text.remove_prefix(digits);
-  return static_cast<int>(*value);
-}
-
-/// Matches a name against literal parts with a number between any two: ("mp_rank_", "_model_states.pt"). Returns the
-/// numbers, or empty if the name does not match.
-std::optional<std::vector<int>> numbers_in(std::string_view name, const std::vector<std::string_view>& parts) {
-  std::vector<int> numbers;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!starts_with(name, parts[i])) return std::nullopt;
-    name.remove_prefix(parts[i].size());
-    if (i + 1 == parts.size()) break;
-    const std::optional<int> number = take_number(name);
-    if (!number) return std::nullopt;
-    numbers.push_back(*number);
-  }
-  return name.empty() ? std::optional(numbers) : std::nullopt;
-}
-
 std::optional<std::vector<int>> shard_numbers(const std::string& name) {
   for (const char* prefix : {"zero_pp_rank_", "bf16_zero_pp_rank_", "fp16_zero_pp_rank_"}) {
     if (auto found = numbers_in(name, {prefix, "_mp_rank_", "_optim_states.pt"})) return found;

@@ -22,17 +22,9 @@ bool is_like_rank(const std::string& name) { return starts_with(name, kRankPrefi
 
 /// Parses a name: "mp_rank_01_002" -> (1, 2). Returns empty for names of any other form.
 std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
-  if (!starts_with(name, kRankPrefix)) return std::nullopt;
-  const std::vector<std::string> numbers = split(name.substr(kRankPrefix.size()), '_');
-  if (numbers.size() > 2) return std::nullopt;
-  std::pair<int, int> rank{0, 0};
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const bool is_number = !numbers[i].empty() && numbers[i].size() <= 5 &&
-                           numbers[i].find_first_not_of("0123456789") == std::string::npos;
-    if (!is_number) return std::nullopt;
-    (i == 0 ? rank.first : rank.second) = static_cast<int>(*parse_int(numbers[i]));
-  }
-  return rank;
+  if (const auto one = numbers_in(name, {kRankPrefix, ""})) return std::pair(one->front(), 0);
+  if (const auto both = numbers_in(name, {kRankPrefix, "_", ""})) return std::pair(both->front(), both->back());
+  return std::nullopt;
 }
 
 /// Throws if a rank's folder has the two files of the first distributed optimizer (Megatron-LM v3.0), which has one
@@ -56,8 +48,6 @@ std::string tracked_folder(const std::string& path) {
 }
 
 }  // namespace
-
-bool is_megatron_rank(const std::string& name) { return rank_in_name(name).has_value(); }
 
 bool holds_megatron_ranks(const std::string& folder) {
   const std::vector<std::string> names = names_in_folder(folder);

@@ -21,8 +21,6 @@ inline constexpr FormatMark kMegatronMarks[] = {
     {kRankFile, "is one rank's shard of a Megatron-LM checkpoint", kReadRemedy},
     {.name = "mp_rank_*", .what = "is a Megatron-LM checkpoint", .remedy = kReadRemedy, .not_ending = ".pt"}};
 
-/// True for names of the form mp_rank_TT or mp_rank_TT_PPP.
-bool is_megatron_rank(const std::string& name);
 /// True if the folder has an entry whose name starts with mp_rank_.
 bool holds_megatron_ranks(const std::string& folder);
 
