@@ -114,8 +114,8 @@ class MetadataReader {
 
   /// Older releases of PyTorch state no version.
   void check_version() const {
-    const std::optional<PickleValue> version = root_.find("version");
-    if (!version || version->is(PickleKind::none)) return;
+    const std::optional<PickleValue> version = root_.find_not_none("version");
+    if (!version) return;
     const std::string found = version->is(PickleKind::text) ? std::string(version->as_text()) : version->describe();
     if (found != kDcpVersion)
       fail(Exit::bad_data, "the index has version ", printable_text(found.substr(0, 100)), ", but mtl reads only ",
@@ -125,11 +125,11 @@ class MetadataReader {
   void read_ranges(PickleValue storage) {
     for (std::size_t i = 0; i < storage.size(); ++i) {
       const PickleValue index = storage.key(i), info = storage.value(i);
-      const std::optional<PickleValue> fqn = index.find("fqn"), offset = index.find("offset");
+      const std::optional<PickleValue> fqn = index.find("fqn"), offset = index.find_not_none("offset");
       if (!is_instance(index, "MetadataIndex") || !fqn || !fqn->is(PickleKind::text))
         refuse_metadata("a key of storage_data is ", index.describe(), " without a name");
       IndexKey key{std::string(fqn->as_text()), {}};
-      if (offset && !offset->is(PickleKind::none)) key.second = read_torch_sizes(*offset, "offset");
+      if (offset) key.second = read_torch_sizes(*offset, "offset");
       if (!is_instance(info, "_StorageInfo"))
         refuse_metadata("the place of entry ", name_in_message(key.first), " is ", info.describe());
       const DcpRange range = read_range(info, key.first);
@@ -139,10 +139,8 @@ class MetadataReader {
   }
 
   DcpRange read_range(PickleValue info, const std::string& key) {
-    const std::optional<PickleValue> transforms = info.find("transform_descriptors");
-    const bool is_plain = !transforms || transforms->is(PickleKind::none) ||
-                          (!transforms->is(PickleKind::text) && transforms->size() == 0);
-    if (!is_plain)
+    const std::optional<PickleValue> transforms = info.find_not_none("transform_descriptors");
+    if (transforms && (transforms->is(PickleKind::text) || transforms->size() > 0))
       fail(Exit::bad_data, "entry ", name_in_message(key),
            " was transformed when it was saved (transform_descriptors), such as compressed, which mtl does not read; "
            "save the checkpoint without extensions of the storage writer");

@@ -68,6 +68,11 @@ std::optional<PickleValue> PickleValue::find(std::string_view name) const {
   return std::nullopt;
 }
 
+std::optional<PickleValue> PickleValue::find_not_none(std::string_view name) const {
+  const std::optional<PickleValue> value = find(name);
+  return value && value->is(PickleKind::none) ? std::nullopt : value;
+}
+
 std::string PickleValue::global() const {
   const Pickle::Node& node = pickle_->nodes_[number_];
   if (node.kind == PickleKind::global) return std::string(node.text);

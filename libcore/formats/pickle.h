@@ -87,6 +87,8 @@ class PickleValue {
   /// Looks up a text key in a dict, or an attribute in an object's state. If `name` occurs more than once, returns the
   /// last value. Empty if it is absent.
   std::optional<PickleValue> find(std::string_view name) const;
+  /// Like find(), but also empty if the value is None.
+  std::optional<PickleValue> find_not_none(std::string_view name) const;
 
   /// Returns "module.name" for a global, or for the global that an object was made from. Returns "" for all other
   /// kinds.

@@ -248,10 +248,7 @@ std::vector<std::int64_t> shape_in(const TorchFile& file, PickleValue value) {
   return shape;
 }
 
-std::optional<PickleValue> DeepSpeedModel::find(std::string_view key) const {
-  const std::optional<PickleValue> value = root().find(key);
-  return value && value->is(PickleKind::none) ? std::nullopt : value;
-}
+std::optional<PickleValue> DeepSpeedModel::find(std::string_view key) const { return root().find_not_none(key); }
 
 std::optional<std::string> DeepSpeedModel::canonical_name(std::string_view name) const {
   const std::optional<DeepSpeedName> parsed = parse_deepspeed_name(name);

@@ -83,8 +83,8 @@ ShardedStates read_optimizer(DeepSpeedModel& model, const DeepSpeedFiles& files,
     const auto found = files.shards.find(static_cast<int>(rank));
     if (found == files.shards.end()) {
       const TorchFile& file = *model.files[rank];
-      const std::optional<PickleValue> optimizer = file.root().find("optimizer");
-      if (!files.shards.empty() || !optimizer || optimizer->is(PickleKind::none))
+      const std::optional<PickleValue> optimizer = file.root().find_not_none("optimizer");
+      if (!files.shards.empty() || !optimizer)
         refuse_optimizer(file, "of model-parallel rank ", rank, " is missing; copy all files *_optim_states.pt");
       std::size_t next_stage = first_of_stage;
       read_deepspeed_adam(state, *optimizer, next_stage);

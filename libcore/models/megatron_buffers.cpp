@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/megatron_config.h"
 
 namespace mtl {
 
@@ -55,15 +56,10 @@ class BufferFiller {
   std::vector<MegatronBucket> buckets_;
 };
 
-bool is_set(PickleValue args, const char* name) {
-  const std::optional<PickleValue> value = args.find(name);
-  return value && !value->is(PickleKind::none) && value->as_bool();
-}
-
 /// Returns an argument that must be positive. Empty if it is missing or None.
 std::optional<std::int64_t> size_argument(PickleValue args, const char* name) {
-  const std::optional<PickleValue> value = args.find(name);
-  if (!value || value->is(PickleKind::none)) return std::nullopt;
+  const std::optional<PickleValue> value = args.find_not_none(name);
+  if (!value) return std::nullopt;
   const std::int64_t size = value->as_int();
   if (size < 1) fail(Exit::bad_data, "args.", name, " is ", size, ", but must be at least 1");
   return size;
@@ -84,8 +80,8 @@ MegatronBuffer megatron_buffer(std::span<const MegatronBufferParam> params, std:
 // The defaults are those of setup in megatron/training/training.py and of DistributedDataParallel.
 std::optional<std::int64_t> megatron_bucket_size(PickleValue args, int stage, std::size_t chunk,
                                                  std::int64_t rank_elements) {
-  if (stage > 0 || chunk > 0 || !is_set(args, "overlap_grad_reduce")) return std::nullopt;
-  if (is_set(args, "overlap_param_gather_with_optimizer_step")) return std::nullopt;
+  if (stage > 0 || chunk > 0 || !is_switched_on(args, "overlap_grad_reduce")) return std::nullopt;
+  if (is_switched_on(args, "overlap_param_gather_with_optimizer_step")) return std::nullopt;
   if (const auto buckets = size_argument(args, "ddp_num_buckets")) return rank_elements / *buckets;
   if (const auto size = size_argument(args, "ddp_bucket_size")) return size;
   constexpr std::int64_t kLeastBucket = 40'000'000, kBucketPerRank = 1'000'000, kMostRanks = std::int64_t{1} << 31;

@@ -23,8 +23,8 @@ constexpr std::string_view kKnownLayouts[] = {"fully_sharded_model_space", "full
 
 /// Throws unless checkpoint_version is missing or 3, the only one that Megatron-LM has written in this format.
 void check_version(const std::string& where, PickleValue root) {
-  const std::optional<PickleValue> version = root.find("checkpoint_version");
-  if (!version || version->is(PickleKind::none)) return;
+  const std::optional<PickleValue> version = root.find_not_none("checkpoint_version");
+  if (!version) return;
   const bool is_number = version->is(PickleKind::integer) || version->is(PickleKind::real);
   if (!is_number || version->as_number() != 3)
     fail_at(Exit::bad_data, where, "checkpoint_version is ",
@@ -94,8 +94,8 @@ void MegatronCommon::check_layout() const {
   const std::pair<std::optional<PickleValue>, const char*> statements[] = {{metadata, "distrib_optim_sharding_type"},
                                                                            {optimizer, "param_state_sharding_type"}};
   for (const auto& [dict, key] : statements) {
-    const std::optional<PickleValue> layout = dict ? dict->find(key) : std::nullopt;
-    if (!layout || layout->is(PickleKind::none)) continue;
+    const std::optional<PickleValue> layout = dict ? dict->find_not_none(key) : std::nullopt;
+    if (!layout) continue;
     const std::string name = layout->is(PickleKind::text) ? std::string(layout->as_text()) : layout->describe();
     if (std::ranges::find(kKnownLayouts, name) == std::end(kKnownLayouts))
       fail_at(Exit::bad_data, where_, "the optimizer state is in the layout ", printable_text(name.substr(0, 100)),

@@ -16,10 +16,7 @@ class MegatronArgs {
   MegatronArgs(const std::optional<PickleValue>& args, std::vector<std::string>& problems)
       : args_(args), problems_(problems) {}
 
-  std::optional<PickleValue> find(const char* name) const {
-    std::optional<PickleValue> value = args_ ? args_->find(name) : std::nullopt;
-    return value && value->is(PickleKind::none) ? std::nullopt : value;
-  }
+  std::optional<PickleValue> find(const char* name) const { return args_ ? args_->find_not_none(name) : std::nullopt; }
   std::optional<std::int64_t> integer(const char* name) const {
     return read<std::int64_t>(name, [](PickleValue value) { return checked(value.as_int()); });
   }
@@ -288,6 +285,11 @@ std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optiona
   const std::int64_t tensor =
       view.integer("tensor_model_parallel_size").value_or(view.integer("model_parallel_size").value_or(0));
   return {tensor, view.integer("pipeline_model_parallel_size").value_or(0)};
+}
+
+bool is_switched_on(PickleValue args, const char* name) {
+  const std::optional<PickleValue> value = args.find_not_none(name);
+  return value && value->as_bool();
 }
 
 std::optional<std::int64_t> megatron_vocabulary(const std::optional<PickleValue>& args, std::int64_t rows) {

@@ -60,4 +60,7 @@ void check_vocabulary(std::int64_t tokens, std::int64_t rows);
 /// Returns the parallel sizes in the arguments as (tensor, pipeline). A missing size is 0.
 std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optional<PickleValue>& args);
 
+/// True if an argument is given and true. Throws Error(bad_data) if it is neither true nor false.
+bool is_switched_on(PickleValue args, const char* name);
+
 }  // namespace mtl

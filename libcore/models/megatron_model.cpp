@@ -59,14 +59,10 @@ void refuse_other_program(const TorchFile& file) {
 }
 
 double version_of(const TorchFile& file) {
-  const std::optional<PickleValue> version = file.root().find("checkpoint_version");
-  if (!version || version->is(PickleKind::none)) return 0;
-  double number = -1;
-  try {
-    number = version->as_number();
-  } catch (const Error& error) {
-    fail_at(Exit::bad_data, file.path(), "checkpoint_version is ", error.what());
-  }
+  const std::optional<PickleValue> version = file.root().find_not_none("checkpoint_version");
+  if (!version) return 0;
+  const double number = with_where(
+      file.path(), [&] { return version->as_number(); }, "checkpoint_version is ");
   if (!(number >= 0 && number < 4))
     fail_at(Exit::bad_data, file.path(), "checkpoint_version is ", number, ", but mtl reads only 0 to 3");
   return number;

@@ -15,17 +15,12 @@ constexpr std::int64_t kMostChunks = 1 << 16;
 
 /// Returns an argument, which must be an integer of at least `least`. Empty if it is missing or None.
 std::optional<std::int64_t> integer_argument(PickleValue args, const char* name, std::int64_t least) {
-  const std::optional<PickleValue> value = args.find(name);
-  if (!value || value->is(PickleKind::none)) return std::nullopt;
+  const std::optional<PickleValue> value = args.find_not_none(name);
+  if (!value) return std::nullopt;
   const std::int64_t number = value->as_int();
   if (number < least || number > kMostChunks)
     fail(Exit::bad_data, "args.", name, " is ", number, ", but must be from ", least, " to ", kMostChunks);
   return number;
-}
-
-bool is_on(PickleValue args, const char* name) {
-  const std::optional<PickleValue> value = args.find(name);
-  return value && !value->is(PickleKind::none) && value->as_bool();
 }
 
 /// Returns how many layers each stage has in all of its chunks, of which `extra` are the embedding and the loss.
@@ -46,8 +41,7 @@ std::vector<std::int64_t> layers_of_stages(PickleValue args, std::int64_t stages
 }  // namespace
 
 std::vector<std::vector<MegatronLayers>> megatron_stages(PickleValue args, std::int64_t num_layers) {
-  const std::optional<PickleValue> layout = args.find("pipeline_model_parallel_layout");
-  if (layout && !layout->is(PickleKind::none))
+  if (args.find_not_none("pipeline_model_parallel_layout"))
     fail(Exit::bad_data,
          "args.pipeline_model_parallel_layout describes the stages, which mtl does not read; save the "
          "checkpoint with --dist-ckpt-optim-fully-reshardable");
@@ -55,8 +49,8 @@ std::vector<std::vector<MegatronLayers>> megatron_stages(PickleValue args, std::
   if (stages > kMostChunks) fail(Exit::bad_data, "the args state ", stages, " pipeline stages");
   const std::int64_t chunks =
       stages > 1 ? integer_argument(args, "virtual_pipeline_model_parallel_size", 1).value_or(1) : 1;
-  const std::int64_t embedding = is_on(args, "account_for_embedding_in_pipeline_split") ? 1 : 0,
-                     loss = is_on(args, "account_for_loss_in_pipeline_split") ? 1 : 0;
+  const std::int64_t embedding = is_switched_on(args, "account_for_embedding_in_pipeline_split") ? 1 : 0,
+                     loss = is_switched_on(args, "account_for_loss_in_pipeline_split") ? 1 : 0;
   const std::vector<std::int64_t> counts = layers_of_stages(args, stages, num_layers + embedding + loss);
   bool fits = !counts.empty() && stages * chunks <= kMostChunks;
   for (std::int64_t count : counts) fits = fits && count % chunks == 0;
