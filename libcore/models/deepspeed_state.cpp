@@ -4,6 +4,7 @@
 
 #include "base/printable.h"
 #include "formats/torch_archive.h"
+#include "formats/whole_number.h"
 
 namespace mtl {
 
@@ -31,28 +32,10 @@ const TorchTensor& flat_tensor(const TorchFile& file, PickleValue value, std::st
   return *tensor;
 }
 
-/// Reads a number of steps: an integer, a float or a tensor with one element. 0 if it is missing.
+/// Returns a dict's number of steps, or 0.
 std::int64_t steps_in(const TorchFile& file, PickleValue dict) {
   const std::optional<PickleValue> step = dict.find("step");
-  if (!step) return 0;
-  if (step->is(PickleKind::integer)) return step->as_int();
-  double value = 0;
-  if (const TorchTensor* tensor = file.tensor(*step); tensor != nullptr && tensor->count() == 1) {
-    if (tensor->dtype == StoredDType::i64) {
-      std::int64_t integer = 0;
-      read_elements(*tensor, 0, std::as_writable_bytes(std::span(&integer, 1)));
-      return integer;
-    }
-    if (!is_model_dtype(tensor->dtype)) return 0;
-    std::vector<std::byte> stored(bits_of(tensor->dtype) / 8);
-    read_elements(*tensor, 0, stored);
-    float single = 0;
-    to_float(tensor->dtype, stored, std::span(&single, 1));
-    value = single;
-  } else if (step->is(PickleKind::real)) {
-    value = step->as_number();
-  }
-  return value >= 0 && value < 9e15 ? static_cast<std::int64_t>(value) : 0;
+  return step ? whole_number(file, *step).value_or(0) : 0;
 }
 
 /// Partitions of a flattened group, in order.

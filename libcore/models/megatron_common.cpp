@@ -1,7 +1,6 @@
 #include "models/megatron_common.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "base/printable.h"
 #include "base/str.h"
 #include "formats/tensor_file.h"
+#include "formats/whole_number.h"
 
 namespace mtl {
 
@@ -33,24 +33,10 @@ void check_version(const std::string& where, PickleValue root) {
             "and save it with --ckpt-format torch");
 }
 
-/// Returns the steps that a value states: an integer, an integral number, or a tensor of one. 0 for everything else.
-std::int64_t steps_of(const TorchArchive& archive, const std::optional<PickleValue>& value) {
-  constexpr double kMost = 9e15;
-  if (!value) return 0;
-  if (value->is(PickleKind::integer)) return value->as_int();
-  double number = 0;
-  if (value->is(PickleKind::real)) number = value->as_number();
-  if (const TorchTensor* tensor = archive.tensor(*value); tensor != nullptr && tensor->count() == 1) {
-    std::int64_t integer = 0;
-    float real = 0;
-    if (tensor->dtype == StoredDType::i64) {
-      std::memcpy(&integer, tensor->data.data(), sizeof integer);
-      return integer;
-    }
-    if (tensor->dtype == StoredDType::f32) std::memcpy(&real, tensor->data.data(), sizeof real);
-    number = real;
-  }
-  return number >= 0 && number < kMost ? static_cast<std::int64_t>(number) : 0;
+/// Returns the steps that an entry states, or 0.
+std::int64_t steps_in(const TorchArchive& archive, PickleValue dict, std::string_view name) {
+  const std::optional<PickleValue> value = dict.find(name);
+  return value ? whole_number(archive, *value).value_or(0) : 0;
 }
 
 }  // namespace
@@ -58,10 +44,10 @@ std::int64_t steps_of(const TorchArchive& archive, const std::optional<PickleVal
 std::int64_t steps_in_optimizer(const TorchArchive& archive, PickleValue optimizer) {
   if (const auto inner = optimizer.find("optimizer"); inner && inner->is(PickleKind::dict)) optimizer = *inner;
   std::int64_t steps = 0;
-  if (const auto state = optimizer.find("state")) steps = steps_of(archive, state->find("common_step"));
+  if (const auto state = optimizer.find("state")) steps = steps_in(archive, *state, "common_step");
   const std::optional<PickleValue> groups = optimizer.find("param_groups");
   for (std::size_t i = 0; groups && groups->is(PickleKind::list) && i < groups->size(); ++i)
-    steps = std::max(steps, steps_of(archive, groups->at(i).find("step")));
+    steps = std::max(steps, steps_in(archive, groups->at(i), "step"));
   return steps;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/count_of.h"
 #include "base/files.h"
+#include "formats/whole_number.h"
 #include "models/megatron_distrib_optim.h"
 
 namespace mtl {
@@ -24,10 +25,7 @@ std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
 /// missing or of another type, such as a tensor.
 std::optional<std::int64_t> steps_in(PickleValue group) {
   const std::optional<PickleValue> step = group.find("step");
-  if (step && step->is(PickleKind::integer)) return step->as_int();
-  const double number = step && step->is(PickleKind::real) ? step->as_number() : -1;
-  if (!(number >= 0 && number < 9e15)) return std::nullopt;
-  return static_cast<std::int64_t>(number);
+  return step ? whole_number(*step) : std::nullopt;
 }
 
 /// Adds the optimizer state in a rank's file to the model's optimizer state.
