@@ -50,16 +50,12 @@ std::string without_wrapper_modules(const std::string& name) {
 class HfReader : public MappedReader {
  public:
   explicit HfReader(const std::string& path) {
+    HfDescription description = read_hf_description(path);
     folder = path;
-    hf_config = Json::read(path + "/config.json");
-    const auto read_config = [&] {
-      family_ = &hf_family_of(hf_config);
-      config = gpt_config_from_hf(hf_config);
-      dropout = dropout_from_hf(hf_config);
-      const std::vector<std::string> problems = config.problems();
-      if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
-    };
-    with_prefix(read_config, path, "/config.json: ");
+    hf_config = std::move(description.hf_config);
+    config = description.config;
+    dropout = description.dropout;
+    family_ = &hf_family_of(hf_config);
     open_files();
     add_parameters();
     check_complete();
