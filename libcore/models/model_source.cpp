@@ -11,13 +11,6 @@
 
 namespace mtl {
 
-ModelSource::ModelSource(std::unique_ptr<TensorReader> reader) : reader_(std::move(reader)) {}
-ModelSource::ModelSource(ModelSource&&) noexcept = default;
-ModelSource& ModelSource::operator=(ModelSource&&) noexcept = default;
-ModelSource::~ModelSource() = default;
-
-bool ModelSource::has_padded_vocabulary() const { return reader_->has_padded_vocabulary; }
-
 void ModelSource::trim_vocabulary(std::optional<std::int64_t> tokens, Console& console) {
   if (!reader_->has_padded_vocabulary) return;
   std::int64_t& rows = reader_->config.vocab_size;
@@ -41,27 +34,17 @@ void ModelSource::extend_vocabulary(std::int64_t tokens, NewRows rows, std::uint
   reader_ = extended_vocabulary(std::move(reader_), tokens, rows, seed);
 }
 
-const GptConfig& ModelSource::config() const { return reader_->config; }
-std::string ModelSource::kind() const { return reader_->kind; }
-const std::string& ModelSource::folder() const { return reader_->folder; }
-std::optional<TrainState> ModelSource::state() const { return reader_->state; }
 std::string ModelSource::identity() const {
   return read_mapped([&] { return reader_->identity(); });
 }
-Json ModelSource::hf_config() const { return reader_->hf_config; }
-const std::optional<ModelDropout>& ModelSource::dropout() const { return reader_->dropout; }
-const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->tensors; }
+
 std::vector<NonfiniteTensor> ModelSource::find_nonfinite(const std::string& name) const {
   return read_mapped([&] { return reader_->find_nonfinite(find_tensor(name) - tensors().data()); });
 }
+
 void ModelSource::verify() const {
   read_mapped([&] { reader_->verify(); });
 }
-std::uint64_t ModelSource::bytes_read() const { return reader_->bytes_read(); }
-
-bool ModelSource::has_optimizer() const { return reader_->kinds().size() > 1; }
-
-const std::string& ModelSource::optimizer_problem() const { return reader_->optimizer_problem; }
 
 const SavedTensor* ModelSource::find_tensor(const std::string& name) const {
   auto found = std::ranges::find_if(tensors(), [&](const SavedTensor& t) { return t.name == name; });

@@ -28,14 +28,11 @@ namespace mtl {
 class ModelSource {
  public:
   /// `reader` has opened the model; its `kind` is set.
-  explicit ModelSource(std::unique_ptr<TensorReader> reader);
-  ModelSource(ModelSource&&) noexcept;
-  ModelSource& operator=(ModelSource&&) noexcept;
-  ~ModelSource();
+  explicit ModelSource(std::unique_ptr<TensorReader> reader) : reader_(std::move(reader)) {}
 
-  const GptConfig& config() const;
+  const GptConfig& config() const { return reader_->config; }
   /// True if the last token embedding rows may be padding, because the files do not state the vocabulary size.
-  bool has_padded_vocabulary() const;
+  bool has_padded_vocabulary() const { return reader_->has_padded_vocabulary; }
   /// If has_padded_vocabulary(), removes all rows after the first `tokens` from the token embedding and the output
   /// layer. If `tokens` is empty, keeps all rows and warns. If the model has fewer than `tokens` rows, does nothing.
   /// `tokens` must be at least 1.
@@ -44,12 +41,12 @@ class ModelSource {
   /// load_optimizer() then fails, because there are no moments for them.
   void extend_vocabulary(std::int64_t tokens, NewRows rows, std::uint64_t seed);
   /// Returns the format's kind in model_formats.h, such as "checkpoint" or "Hugging Face folder".
-  std::string kind() const;
+  const std::string& kind() const { return reader_->kind; }
   /// Returns the folder that contains the model's files and possibly the tokenizer's.
-  const std::string& folder() const;
+  const std::string& folder() const { return reader_->folder; }
   /// Returns the training state; empty if the files have none, such as those of Hugging Face. A model with an
   /// optimizer_problem() may have a training state.
-  std::optional<TrainState> state() const;
+  const std::optional<TrainState>& state() const { return reader_->state; }
   /// Returns lines of text that distinguish this model from another one in a folder with the same name, for example on
   /// another host. For a checkpoint: the hash of the manifest, which contains the hashes of all data. For the other
   /// formats: each weight file's size and a hash of samples from it. For a Hugging Face folder, also the hash of
@@ -57,10 +54,10 @@ class ModelSource {
   std::string identity() const;
   /// Returns the config.json of a Hugging Face folder or, for a checkpoint, of the Hugging Face folder it was converted
   /// from. Null if there is none.
-  Json hf_config() const;
+  const Json& hf_config() const { return reader_->hf_config; }
 
   /// Returns the dropout that the model was trained with. Empty if the files do not state it.
-  const std::optional<ModelDropout>& dropout() const;
+  const std::optional<ModelDropout>& dropout() const { return reader_->dropout; }
 
   /// Loads this rank's part of every parameter in `params`. If it has main weights, rounds the stored elements
   /// to the main weights' dtype, and then rounds the main weights to the values' dtype. Otherwise, rounds the stored
@@ -70,15 +67,15 @@ class ModelSource {
   /// Like load_values(), for a run that starts from these weights: if params.precision().load is not f32, first rounds
   /// the stored elements to it.
   void load_initial_values(ParamMemory& params) const;
-  bool has_optimizer() const;
+  bool has_optimizer() const { return reader_->kinds().size() > 1; }
   /// Returns why a run cannot resume with the optimizer state in the files. Empty if it can, or if they have none.
-  const std::string& optimizer_problem() const;
+  const std::string& optimizer_problem() const { return reader_->optimizer_problem; }
   /// Loads the update rule's states for the elements that this rank owns. Throws Error(bad_data) if has_optimizer() is
   /// false.
   void load_optimizer(ParamMemory& params) const;
 
   /// Returns all stored tensors. A name consists of the kind and the canonical name: "param.NAME".
-  const std::vector<SavedTensor>& tensors() const;
+  const std::vector<SavedTensor>& tensors() const { return reader_->tensors; }
   /// Returns nullptr if no tensor has this name.
   const SavedTensor* find_tensor(const std::string& name) const;
   /// Reads a slice of a tensor, in the stored dtype, into `out`, which must have room for exactly slice.count()
@@ -94,7 +91,7 @@ class ModelSource {
   void verify() const;
   /// Returns how many bytes of tensors have been read from files so far. For a checkpoint, counts entire blocks, each
   /// block once.
-  std::uint64_t bytes_read() const;
+  std::uint64_t bytes_read() const { return reader_->bytes_read(); }
 
  private:
   struct Row;
