@@ -70,19 +70,15 @@ std::optional<std::int64_t> take_module_number(std::string_view& name) {
   return number;
 }
 
-DeepSpeedName named(std::string canonical, MegatronSplit split, bool is_neox) {
-  DeepSpeedName out;
-  out.canonical = std::move(canonical);
-  out.split = split;
-  out.is_neox = is_neox;
-  return out;
+DeepSpeedName named(const ModuleRow& row, bool is_neox) {
+  return {.canonical = std::string(row.canonical), .is_neox = is_neox, .split = row.split};
 }
 
 std::optional<DeepSpeedName> in_block(std::string_view name) {
-  if (const ModuleRow* row = find_module(kNeoxBlock, name)) return named(std::string(row->canonical), row->split, true);
+  if (const ModuleRow* row = find_module(kNeoxBlock, name)) return named(*row, true);
   const std::optional<MegatronName> megatron = parse_megatron_name(cat("layers.0.", name));
   if (!megatron) return std::nullopt;
-  return named(megatron->canonical, megatron->split, false);
+  return DeepSpeedName{.canonical = megatron->canonical, .split = megatron->split};
 }
 
 }  // namespace
@@ -98,15 +94,15 @@ std::optional<DeepSpeedName> parse_deepspeed_name(std::string_view name) {
     if (!number) {
       const std::optional<MegatronName> megatron = parse_megatron_name(name);
       if (!megatron) return std::nullopt;
-      DeepSpeedName out = named(megatron->canonical, megatron->split, false);
-      out.is_in_block = megatron->layer.has_value();
-      out.block = megatron->layer;
-      return out;
+      return DeepSpeedName{.canonical = megatron->canonical,
+                           .is_in_block = megatron->layer.has_value(),
+                           .block = megatron->layer,
+                           .split = megatron->split};
     }
   }
   for (const bool is_neox : {false, true}) {
     const ModuleRow* row = is_neox ? find_module(kNeoxModules, name) : find_module(kPipelineModules, name);
-    if (row != nullptr) return named(std::string(row->canonical), row->split, is_neox);
+    if (row != nullptr) return named(*row, is_neox);
   }
   std::optional<DeepSpeedName> out = number ? in_block(name) : std::nullopt;
   if (!out) return std::nullopt;

@@ -14,9 +14,9 @@
 namespace mtl {
 
 struct DeepSpeedName {
-  std::string canonical;              // "norm1.weight" in a block, otherwise "embedding.tokens.weight"
-  bool is_in_block = false;           // the name belongs to a transformer block
-  std::optional<std::int64_t> block;  // the block's number: counted from 0, or the number of the pipeline's module
+  std::string canonical;                   // "norm1.weight" in a block, otherwise "embedding.tokens.weight"
+  bool is_in_block = false;                // the name belongs to a transformer block
+  std::optional<std::int64_t> block = {};  // the block's number: counted from 0, or the number of the pipeline's module
   bool is_module_number = false;
   bool is_neox = false;  // only GPT-NeoX uses the name
   MegatronSplit split = MegatronSplit::none;
