@@ -21,13 +21,8 @@ namespace {
 constexpr std::string_view kDcpVersion = "1.0.0";
 constexpr std::size_t kMaxMetadataBytes = std::size_t{1} << 32;
 
-struct MetadataClass {
-  std::string_view module, name;
-  GlobalUse use;
-};
-
 /// The classes in .metadata files of PyTorch and megatron-core, as data.
-constexpr MetadataClass kMetadataClasses[] = {
+constexpr AllowedGlobal kMetadataClasses[] = {
     {"torch.distributed.checkpoint.metadata", "Metadata", GlobalUse::type},
     {"torch.distributed.checkpoint.metadata", "TensorStorageMetadata", GlobalUse::type},
     {"torch.distributed.checkpoint.metadata", "BytesStorageMetadata", GlobalUse::type},
@@ -53,9 +48,7 @@ constexpr MetadataClass kMetadataClasses[] = {
     {"collections", "defaultdict", GlobalUse::dictionary}};
 
 GlobalUse metadata_global_use(std::string_view module, std::string_view name) {
-  for (const MetadataClass& allowed : kMetadataClasses) {
-    if (allowed.module == module && allowed.name == name) return allowed.use;
-  }
+  if (const auto use = find_global(kMetadataClasses, module, name)) return *use;
   return module == "torch" && dtype_of_torch_global(cat("torch.", name)) ? GlobalUse::value : GlobalUse::refused;
 }
 

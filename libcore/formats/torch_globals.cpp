@@ -9,11 +9,6 @@ namespace mtl {
 
 namespace {
 
-struct AllowedGlobal {
-  std::string_view module, name;
-  GlobalUse use;
-};
-
 constexpr AllowedGlobal kAllowed[] = {
     {"torch._utils", "_rebuild_tensor", GlobalUse::function},
     {"torch._utils", "_rebuild_tensor_v2", GlobalUse::function},
@@ -77,19 +72,13 @@ constexpr TorchType kTorchTypes[] = {{"FloatStorage", "float32", StoredDType::f3
                                      {"", "float8_e4m3fn", StoredDType::f8_e4m3},
                                      {"", "float8_e5m2", StoredDType::f8_e5m2}};
 
-/// True for Megatron-LM classes, such as the enumerations and loss scalers in a run's arguments and state.
-bool is_megatron_class(std::string_view module, std::string_view name) {
-  const bool is_inside = module == "megatron" || starts_with(module, "megatron.");
+/// True for classes of Megatron-LM, DeepSpeed and GPT-NeoX's fork of it, such as the enumerations and loss scalers in a
+/// run's arguments and state, and the addresses of parameters in partitions.
+bool is_program_class(std::string_view module, std::string_view name) {
+  if (module == "deepspeed.utils.tensor_fragment") return name == "fragment_address" || name == "tensor_fragment";
+  const bool is_inside = module == "megatron" || starts_with(module, "megatron.") || starts_with(module, "deepspeed.");
   const bool is_class = !name.empty() && name[0] >= 'A' && name[0] <= 'Z';
   return is_inside && is_class && name.find('.') == std::string_view::npos;
-}
-
-/// True for classes of DeepSpeed, GPT-NeoX's fork of it and their wrappers, such as loss scalers, enumerations and the
-/// addresses of parameters in partitions.
-bool is_deepspeed_class(std::string_view module, std::string_view name) {
-  if (module == "deepspeed.utils.tensor_fragment") return name == "fragment_address" || name == "tensor_fragment";
-  const bool is_class = !name.empty() && name[0] >= 'A' && name[0] <= 'Z';
-  return starts_with(module, "deepspeed.") && is_class && name.find('.') == std::string_view::npos;
 }
 
 /// Returns a global's name without the module torch or torch.cuda, or "" for globals in other modules.
@@ -111,10 +100,16 @@ std::optional<StoredDType> dtype_named(std::string_view TorchType::*member, std:
 
 }  // namespace
 
-GlobalUse torch_global_use(std::string_view module, std::string_view name) {
-  for (const AllowedGlobal& allowed : kAllowed) {
+std::optional<GlobalUse> find_global(std::span<const AllowedGlobal> table, std::string_view module,
+                                     std::string_view name) {
+  for (const AllowedGlobal& allowed : table) {
     if (allowed.module == module && allowed.name == name) return allowed.use;
   }
+  return std::nullopt;
+}
+
+GlobalUse torch_global_use(std::string_view module, std::string_view name) {
+  if (const auto use = find_global(kAllowed, module, name)) return *use;
   if (module == "builtins" || module == "__builtin__") {
     const bool is_type = std::ranges::find(kBuiltinTypes, name) != std::end(kBuiltinTypes);
     return is_type ? GlobalUse::type : GlobalUse::refused;
@@ -122,16 +117,13 @@ GlobalUse torch_global_use(std::string_view module, std::string_view name) {
   if (module == "numpy" || starts_with(module, "numpy.")) {
     std::string_view inner = module.substr(std::min<std::size_t>(module.size(), 6));
     if (starts_with(inner, "_core")) inner.remove_prefix(1);
-    for (const AllowedGlobal& allowed : kNumpy) {
-      if (allowed.module == inner && allowed.name == name) return allowed.use;
-    }
+    if (const auto use = find_global(kNumpy, inner, name)) return *use;
   }
   if (module == "torch" || module == "torch.cuda") {
     const std::string global = cat(module, ".", name);
     if (dtype_of_storage(global) || dtype_of_torch_global(global)) return GlobalUse::value;
   }
-  const bool is_known = is_megatron_class(module, name) || is_deepspeed_class(module, name);
-  return is_known ? GlobalUse::type : GlobalUse::refused;
+  return is_program_class(module, name) ? GlobalUse::type : GlobalUse::refused;
 }
 
 std::optional<StoredDType> dtype_of_storage(std::string_view global) {

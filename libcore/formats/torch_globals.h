@@ -2,12 +2,21 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "formats/pickle.h"
 #include "formats/stored_dtype.h"
 
 namespace mtl {
+
+struct AllowedGlobal {
+  std::string_view module, name;
+  GlobalUse use;
+};
+/// Returns the use of a global in a table. Empty if it is not there.
+std::optional<GlobalUse> find_global(std::span<const AllowedGlobal> table, std::string_view module,
+                                     std::string_view name);
 
 /// The GlobalRule for files written by torch.save(). Allows globals for tensors, containers, NumPy arrays,
 /// argparse.Namespace, paths, dates, and classes of Megatron-LM and DeepSpeed, all as data. Rejects every other global.
