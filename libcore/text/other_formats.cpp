@@ -135,12 +135,6 @@ std::string_view after_value(std::string_view record) {
   return record.substr(std::min(cursor.offset(), record.size()));
 }
 
-bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
-  return text.size() >= lower.size() && std::equal(lower.begin(), lower.end(), text.begin(), [](char a, char b) {
-           return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
-         });
-}
-
 /// True for a header such as "id,text" or "id\ttext": at least two short cells, none of which starts with a blank.
 bool is_table_header(std::string_view line) {
   constexpr std::size_t kCellBytes = 40;
@@ -156,8 +150,7 @@ bool is_table_header(std::string_view line) {
 
 /// For a first line that does not begin like JSON.
 std::string describe_other_text(std::string_view line, std::string_view unpack, const std::string& key) {
-  if (starts_with_ignoring_case(line, "<!doctype") || starts_with_ignoring_case(line, "<html") ||
-      starts_with_ignoring_case(line, "<?xml") || starts_with(line, "<"))
+  if (starts_with(line, "<"))
     return "the file seems to be HTML or XML, not JSON lines; was a web page downloaded instead of the data?";
   if (is_table_header(line)) {
     return "the file seems to be a table (CSV or TSV), not JSON lines; convert it: python3 -c \"import pandas; "

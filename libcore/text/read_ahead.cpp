@@ -3,20 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/worker_thread.h"
+
 namespace mtl {
 
 ReadAhead::ReadAhead(std::unique_ptr<ByteSource> source) : source_(std::move(source)), stored_(source_->stored()) {
   thread_ = std::thread([this] { run(); });
 }
 
-ReadAhead::~ReadAhead() {
-  {
-    std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+ReadAhead::~ReadAhead() { end_thread(thread_, mutex_, changed_, stopped_); }
 
 PaddedText ReadAhead::empty_block() {
   std::lock_guard lock(mutex_);

@@ -115,7 +115,6 @@ void read_trainer(std::string_view message, SentencePieceModel& model) {
     if (field.is(24, WireReader::varint)) model.whitespace_as_suffix = field.value != 0;
     if (field.is(35, WireReader::varint)) model.byte_fallback = field.value != 0;
     if (field.is(44, WireReader::bytes)) model.unk_surface = field.bytes;
-    if (field.is(45, WireReader::bytes)) set_name(model.unk_piece, field.bytes);
     if (field.is(46, WireReader::bytes)) set_name(model.bos_piece, field.bytes);
     if (field.is(47, WireReader::bytes)) set_name(model.eos_piece, field.bytes);
     if (field.is(48, WireReader::bytes)) set_name(model.pad_piece, field.bytes);

@@ -51,7 +51,7 @@ struct SentencePieceModel {
   SentencePieceRules normalizer;
   SentencePieceRules denormalizer;
   std::string unk_surface = " \xE2\x81\x87 ";  // the text that <unk> decodes to
-  std::string unk_piece = "<unk>", bos_piece = "<s>", eos_piece = "</s>", pad_piece = "<pad>";
+  std::string bos_piece = "<s>", eos_piece = "</s>", pad_piece = "<pad>";
   // Ids, or -1 if the model does not have such a control piece. unk is always set.
   std::int32_t unk = -1, bos = -1, eos = -1, pad = -1;
   std::array<std::int32_t, 256> byte_ids{};  // only with byte_fallback

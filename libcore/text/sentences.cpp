@@ -1,9 +1,10 @@
 #include "text/sentences.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <span>
 
+#include "base/str.h"
 #include "base/utf8.h"
 
 namespace mtl {
@@ -13,48 +14,42 @@ namespace {
 // The lists are sorted, in lower case, without the last full stop.
 
 /// Abbreviations after which a sentence never ends.
-constexpr std::array kBeforeWord = std::to_array<std::string_view>(
-    {"adm",  "approx", "atty", "brig", "capt", "cf",  "cmdr",   "col",  "cpl", "dr",   "e.g", "eg", "fr", "gen",
-     "gov",  "hon",    "i.e",  "ie",   "lt",   "maj", "messrs", "mlle", "mme", "mr",   "mrs", "ms", "mt", "pres",
-     "prof", "pvt",    "rep",  "reps", "rev",  "sen", "sens",   "sgt",  "st",  "supt", "viz", "vs"});
+constexpr std::string_view kBeforeWord[] = {
+    "adm",  "approx", "atty", "brig", "capt", "cf",  "cmdr",   "col",  "cpl", "dr",   "e.g", "eg", "fr", "gen",
+    "gov",  "hon",    "i.e",  "ie",   "lt",   "maj", "messrs", "mlle", "mme", "mr",   "mrs", "ms", "mt", "pres",
+    "prof", "pvt",    "rep",  "reps", "rev",  "sen", "sens",   "sgt",  "st",  "supt", "viz", "vs"};
 
 /// Abbreviations that do not end a sentence before a number. Before anything else, they are ordinary words.
-constexpr std::array kBeforeNumber =
-    std::to_array<std::string_view>({"art", "ca", "ch",  "chap", "eq", "eqs", "fig",  "figs", "no",  "nos",
-                                     "nr",  "p",  "par", "pp",   "pt", "sec", "sect", "v",    "vol", "vols"});
+constexpr std::string_view kBeforeNumber[] = {"art", "ca", "ch",  "chap", "eq", "eqs", "fig",  "figs", "no",  "nos",
+                                              "nr",  "p",  "par", "pp",   "pt", "sec", "sect", "v",    "vol", "vols"};
 
 /// Abbreviations that may end a sentence, depending on the next word.
-constexpr std::array kAbbreviations = std::to_array<std::string_view>(
-    {"a.d",  "a.m",  "al",   "apr",  "assn", "aug",  "ave",  "b.c", "blvd", "bros", "calif", "co",
-     "conn", "corp", "d.c",  "dec",  "dept", "dist", "ed",   "eds", "est",  "etc",  "feb",   "fla",
-     "ft",   "hwy",  "inc",  "intl", "jan",  "jr",   "jul",  "jun", "ltd",  "mar",  "mass",  "md",
-     "mich", "min",  "minn", "nov",  "oct",  "okla", "op",   "p.m", "penn", "ph.d", "plc",   "rd",
-     "resp", "sep",  "sept", "sq",   "sr",   "tenn", "univ", "va",  "vt",   "wash", "wis"});
+constexpr std::string_view kAbbreviations[] = {
+    "a.d",  "a.m",  "al",   "apr",  "assn", "aug",  "ave",  "b.c", "blvd", "bros", "calif", "co",
+    "conn", "corp", "d.c",  "dec",  "dept", "dist", "ed",   "eds", "est",  "etc",  "feb",   "fla",
+    "ft",   "hwy",  "inc",  "intl", "jan",  "jr",   "jul",  "jun", "ltd",  "mar",  "mass",  "md",
+    "mich", "min",  "minn", "nov",  "oct",  "okla", "op",   "p.m", "penn", "ph.d", "plc",   "rd",
+    "resp", "sep",  "sept", "sq",   "sr",   "tenn", "univ", "va",  "vt",   "wash", "wis"};
 
 /// Words that, if capitalized, most likely start a sentence.
-constexpr std::array kStarters = std::to_array<std::string_view>(
-    {"a",     "after",   "all",     "also",         "although", "an",      "and",   "another",   "are",    "as",
-     "at",    "because", "before",  "both",         "but",      "by",      "can",   "did",       "do",     "does",
-     "each",  "even",    "every",   "finally",      "for",      "from",    "had",   "has",       "have",   "he",
-     "her",   "here",    "his",     "how",          "however",  "i",       "if",    "in",        "indeed", "instead",
-     "is",    "it",      "its",     "last",         "later",    "many",    "maybe", "meanwhile", "more",   "moreover",
-     "most",  "my",      "neither", "nevertheless", "no",       "not",     "now",   "of",        "on",     "once",
-     "one",   "only",    "or",      "other",        "our",      "perhaps", "she",   "since",     "so",     "some",
-     "still", "such",    "that",    "the",          "their",    "then",    "there", "therefore", "these",  "they",
-     "this",  "those",   "though",  "through",      "thus",     "to",      "today", "under",     "until",  "was",
-     "we",    "were",    "what",    "when",         "where",    "whether", "which", "while",     "who",    "why",
-     "will",  "with",    "without", "would",        "yes",      "yet",     "you",   "your"});
+constexpr std::string_view kStarters[] = {
+    "a",     "after",   "all",     "also",         "although", "an",      "and",   "another",   "are",    "as",
+    "at",    "because", "before",  "both",         "but",      "by",      "can",   "did",       "do",     "does",
+    "each",  "even",    "every",   "finally",      "for",      "from",    "had",   "has",       "have",   "he",
+    "her",   "here",    "his",     "how",          "however",  "i",       "if",    "in",        "indeed", "instead",
+    "is",    "it",      "its",     "last",         "later",    "many",    "maybe", "meanwhile", "more",   "moreover",
+    "most",  "my",      "neither", "nevertheless", "no",       "not",     "now",   "of",        "on",     "once",
+    "one",   "only",    "or",      "other",        "our",      "perhaps", "she",   "since",     "so",     "some",
+    "still", "such",    "that",    "the",          "their",    "then",    "there", "therefore", "these",  "they",
+    "this",  "those",   "though",  "through",      "thus",     "to",      "today", "under",     "until",  "was",
+    "we",    "were",    "what",    "when",         "where",    "whether", "which", "while",     "who",    "why",
+    "will",  "with",    "without", "would",        "yes",      "yet",     "you",   "your"};
 
-template <std::size_t N>
-bool holds(const std::array<std::string_view, N>& words, std::string_view word) {
+bool holds(std::span<const std::string_view> words, std::string_view word) {
   return std::ranges::binary_search(words, word);
 }
-template <std::size_t N>
-constexpr bool is_sorted_list(const std::array<std::string_view, N>& words) {
-  return std::ranges::is_sorted(words);
-}
-static_assert(is_sorted_list(kBeforeWord) && is_sorted_list(kBeforeNumber) && is_sorted_list(kAbbreviations) &&
-              is_sorted_list(kStarters));
+static_assert(std::ranges::is_sorted(kBeforeWord) && std::ranges::is_sorted(kBeforeNumber) &&
+              std::ranges::is_sorted(kAbbreviations) && std::ranges::is_sorted(kStarters));
 
 /// True for whitespace as in Python's str.split. Tests the likeliest character first.
 bool is_space(std::uint32_t c) {
@@ -72,10 +67,9 @@ bool is_opener(std::uint32_t c) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_end(char c) { return c == '.' || c == '?' || c == '!'; }
-char to_lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_letter(char c) { return is_lower(to_lower_ascii(c)); }
+bool is_letter(char c) { return is_lower(c) || is_upper(c); }
 
 class SentenceSplitter {
  public:
@@ -133,8 +127,7 @@ class SentenceSplitter {
     std::size_t word_begin = at;
     while (word_begin > begin_ && at - word_begin < kLongestWord && !is_break(text_[word_begin - 1])) --word_begin;
     std::string_view word = text_.substr(word_begin, at - word_begin);
-    std::string lower(word);
-    std::transform(lower.begin(), lower.end(), lower.begin(), to_lower_ascii);
+    const std::string lower = lowered(word);
     if (holds(kBeforeWord, lower)) return false;
     if (holds(kBeforeNumber, lower) && is_digit(first)) return false;
     if (holds(kAbbreviations, lower) || is_initial(word)) return is_starter(next_word);
@@ -168,12 +161,8 @@ class SentenceSplitter {
   /// True if `next` starts with a capitalized word in kStarters.
   static bool is_starter(std::string_view next) {
     if (next.empty() || !is_upper(next[0])) return false;
-    std::string word;
-    for (char c : next.substr(0, kLongestWord)) {
-      if (!is_letter(c)) break;
-      word += to_lower_ascii(c);
-    }
-    return holds(kStarters, word);
+    const std::string_view longest = next.substr(0, kLongestWord);
+    return holds(kStarters, lowered({longest.begin(), std::ranges::find_if_not(longest, is_letter)}));
   }
 
   static constexpr std::size_t kLongestWord = 16;  // longer words are not in any list
