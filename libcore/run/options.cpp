@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/enum_index.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "layout/schedule.h"
@@ -321,9 +322,9 @@ Layout resolve_stages(const ParallelOptions& options, std::optional<std::int64_t
   layout.schedule = options.schedule_kind(num_layers);
   layout.chunks = static_cast<int>(options.chunks(num_layers));
   layout.group = static_cast<int>(options.group.value_or(0));
-  const auto exchange = std::ranges::find(kContextExchangeNames, options.cp_comm_type);
-  require(exchange != kContextExchangeNames.end(), "--cp-comm-type ", options.cp_comm_type, " is unknown");
-  layout.context_exchange = static_cast<ContextExchange>(exchange - kContextExchangeNames.begin());
+  const auto exchange = enum_named<ContextExchange>(kContextExchangeNames, options.cp_comm_type);
+  require(exchange.has_value(), "--cp-comm-type ", options.cp_comm_type, " is unknown");
+  layout.context_exchange = *exchange;
   return layout;
 }
 
