@@ -229,12 +229,9 @@ class DcpLlamaReader : public DcpReader {
           moments.push_back(read_tensor(cat(kind, "."), one, prefix, cat(".", kind)));
       }
       TrainState read;
-      read.optimizer_steps = read_step(cat(prefix, kTokensKey, ".step"));
-      read.iteration = dcp().find("train_state.step") != nullptr ? read_step("train_state.step") : read.optimizer_steps;
-      if (read.optimizer_steps > read.iteration)
-        fail_at(Exit::bad_data, folder, "the optimizer has taken ", read.optimizer_steps, " steps in ", read.iteration,
-                " iterations");
-      read.skipped_iterations = read.iteration - read.optimizer_steps;
+      const std::int64_t steps = read_step(cat(prefix, kTokensKey, ".step"));
+      read.iteration = dcp().find("train_state.step") != nullptr ? read_step("train_state.step") : steps;
+      with_where(folder, [&] { set_optimizer_steps(read, steps); });
       read.extra.set("consumed_samples_unknown", true);
       state = std::move(read);
     } catch (const Error& error) {

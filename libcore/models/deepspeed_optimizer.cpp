@@ -10,11 +10,7 @@ namespace mtl {
 namespace {
 
 std::int64_t count_or_zero(const std::optional<PickleValue>& value, const char* what) {
-  const std::int64_t count = value && value->is(PickleKind::integer) ? value->as_int() : 0;
-  constexpr std::int64_t kMost = std::int64_t{1} << 53;
-  if (count < 0 || count > kMost)
-    fail(Exit::bad_data, "the checkpoint's ", what, " is ", count, ", but must be from 0 to ", kMost);
-  return count;
+  return checked_progress(value && value->is(PickleKind::integer) ? value->as_int() : 0, what);
 }
 
 /// Reads the training state. Iterations whose gradients overflowed count as skipped.
@@ -29,13 +25,9 @@ TrainState train_state_of(const DeepSpeedModel& model, std::int64_t optimizer_st
   state.consumed_samples = count_or_zero(consumed ? consumed : model.find("global_samples"), "number of samples");
   state.consumed_valid_samples =
       count_or_zero(args ? args->find("consumed_valid_samples") : std::nullopt, "number of validation samples");
-  state.optimizer_steps = optimizer_steps != 0
-                              ? optimizer_steps
-                              : state.iteration - count_or_zero(model.find("skipped_steps"), "number of skipped steps");
-  if (state.optimizer_steps < 0 || state.optimizer_steps > state.iteration)
-    fail(Exit::bad_data, "the optimizer has taken ", state.optimizer_steps, " steps in ", state.iteration,
-         " iterations");
-  state.skipped_iterations = state.iteration - state.optimizer_steps;
+  if (optimizer_steps == 0)
+    optimizer_steps = state.iteration - count_or_zero(model.find("skipped_steps"), "number of skipped steps");
+  set_optimizer_steps(state, optimizer_steps);
   return state;
 }
 

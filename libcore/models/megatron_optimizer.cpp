@@ -89,11 +89,7 @@ struct RankState : RankStates<MegatronModel> {
 };
 
 std::int64_t count_at(const std::optional<PickleValue>& value, const char* what) {
-  const std::int64_t count = value ? value->as_int() : 0;
-  constexpr std::int64_t kMostSamples = std::int64_t{1} << 53;
-  if (count < 0 || count > kMostSamples)
-    fail(Exit::bad_data, "the checkpoint's ", what, " is ", count, ", but must be from 0 to ", kMostSamples);
-  return count;
+  return checked_progress(value ? value->as_int() : 0, what);
 }
 
 }  // namespace
@@ -101,17 +97,12 @@ std::int64_t count_at(const std::optional<PickleValue>& value, const char* what)
 TrainState megatron_train_state(PickleValue root, const std::optional<PickleValue>& args,
                                 std::int64_t optimizer_steps) {
   TrainState state;
-  state.optimizer_steps = optimizer_steps;
   if (!args || !root.find("iteration"))
     fail(Exit::bad_data, "the checkpoint has no args or no iteration to continue from");
   state.iteration = count_at(root.find("iteration"), "iteration");
   state.consumed_samples = count_at(args->find("consumed_train_samples"), "consumed_train_samples");
   state.consumed_valid_samples = count_at(args->find("consumed_valid_samples"), "consumed_valid_samples");
-  if (state.optimizer_steps == 0) state.optimizer_steps = state.iteration;
-  if (state.optimizer_steps < 0 || state.optimizer_steps > state.iteration)
-    fail(Exit::bad_data, "the optimizer has taken ", state.optimizer_steps, " steps in ", state.iteration,
-         " iterations");
-  state.skipped_iterations = state.iteration - state.optimizer_steps;
+  set_optimizer_steps(state, optimizer_steps == 0 ? state.iteration : optimizer_steps);
   for (const char* name : {"opt_param_scheduler", "lr_scheduler"}) {
     const std::optional<PickleValue> scheduler = root.find(name);
     const std::optional<PickleValue> scheduled = scheduler ? scheduler->find("num_steps") : std::nullopt;

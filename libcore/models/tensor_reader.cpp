@@ -8,6 +8,20 @@
 
 namespace mtl {
 
+std::int64_t checked_progress(std::int64_t number, const char* what) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  if (number < 0 || number > kMost)
+    fail(Exit::bad_data, "the checkpoint's ", what, " is ", number, ", but must be from 0 to ", kMost);
+  return number;
+}
+
+void set_optimizer_steps(TrainState& state, std::int64_t steps) {
+  if (steps < 0 || steps > state.iteration)
+    fail(Exit::bad_data, "the optimizer has taken ", steps, " steps in ", state.iteration, " iterations");
+  state.optimizer_steps = steps;
+  state.skipped_iterations = state.iteration - steps;
+}
+
 void fail_problems(const std::string& where, std::vector<std::string> problems) {
   std::size_t more = problems.size() > 8 ? problems.size() - 8 : 0;
   problems.resize(problems.size() - more);

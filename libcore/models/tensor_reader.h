@@ -29,6 +29,12 @@ struct TrainState {
   bool operator==(const TrainState&) const = default;
 };
 
+/// Returns a number of iterations or samples. Throws Error(bad_data) unless it is from 0 to 2^53; `what` names it.
+std::int64_t checked_progress(std::int64_t number, const char* what);
+/// Sets the number of updates in state.iteration iterations, of which the others were skipped. Throws Error(bad_data)
+/// if there are fewer iterations.
+void set_optimizer_steps(TrainState& state, std::int64_t steps);
+
 /// A stored tensor's name, dtype and shape. Its elements may be stored in multiple pieces.
 struct SavedTensor {
   std::string name;  // "param.embedding.tokens.weight"
