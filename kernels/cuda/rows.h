@@ -17,7 +17,7 @@ template <int n_, int packs_, bool by_warp_>
 struct RowKind {
   static constexpr int n = n_, packs = packs_;
   static constexpr bool by_warp = by_warp_;
-  static constexpr int most_threads = packs > 0 && !by_warp ? 512 : 256;  // that share a row, or in a block of warps
+  static constexpr int most_threads = packs > 1 && !by_warp ? 512 : 256;  // that share a row, or in a block of warps
   /// So many of the groups exist in all rows that the lists below give this kind.
   static constexpr int sure = by_warp ? packs - (packs > 4 ? 2 : 1) : packs / 2;
 
