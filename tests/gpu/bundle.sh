@@ -2,13 +2,14 @@
 # Packs everything that tests/gpu/run needs into one archive, for a machine that has only a GPU, its driver and a C
 # library: programs, operator tests built for the device, fixtures, and the shared libraries they load, including Open
 # MPI. The driver's libraries and CUDA's (cuBLASLt) come from the machine.
-# Usage: bundle.sh BUILD ARCHIVE.tar.xz
+# Usage: bundle.sh BUILD ARCHIVE.tar.xz; kernels are for the architectures that BUILD was configured for.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 bin=$(cd "$1/bin" && pwd)
 archive=$2
-limit=$((55 << 20))  # maximum archive size in bytes
+archs=$(sed -n 's/^MTL_CUDA_ARCHS:[A-Z]*=//p' "$1/CMakeCache.txt")
+case $archs in *';'*) limit=$((55 << 20)) ;; *) limit=$((28 << 20)) ;; esac  # maximum archive size in bytes
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle=$work/mtl-gpu
@@ -25,7 +26,7 @@ cp -Lr /usr/share/openmpi "$bundle/mpi/share/openmpi"
 for tool in mpirun orted; do cp -L "$(command -v $tool)" "$bundle/mpi/bin/"; done
 bash "$root/packaging/relocatable.sh" "$bin" "$bundle" bin "${programs[@]}" -- "$bundle"/mpi/bin/* "$bundle"/mpi/lib/openmpi/*.so
 
-mkdir "$bundle/share" "$bundle/tests"
+mkdir -p "$bundle/share" "$bundle/tests"
 cp -r "$root/share/gpt2" "$bundle/share/"
 cp "$root/share/demo/tinyshakespeare.txt.xz" "$root/share/demo/documents.awk" "$bundle/share/"
 xz -dc "$root/share/demo/tinyshakespeare.txt.xz" |
@@ -39,8 +40,9 @@ cp "$root"/share/bench/{gpu.sh,lib.sh,pytorch_peer.py} "$bundle/share/bench/"
 cp "$root/VERSION" "$bundle/"
 
 mkdir -p "$(dirname "$archive")"
-XZ_OPT=-T0 tar -C "$work" -cJf "$archive.tmp" mtl-gpu
+# Nearly the same kernels are in every program: a dictionary that spans several of them halves the archive.
+XZ_OPT=--lzma2=preset=6,dict=128MiB tar -C "$work" -cJf "$archive.tmp" mtl-gpu
 size=$(stat -c %s "$archive.tmp")
 [ "$size" -le $limit ] || { echo "bundle.sh: the archive has $size bytes, more than $limit" >&2; exit 1; }
 mv "$archive.tmp" "$archive"
-echo "$archive: $((size >> 10)) KiB; on the machine: tar -xJf $(basename "$archive") && mtl-gpu/run"
+echo "$archive: $((size >> 10)) KiB; for sm_${archs//;/, sm_}; on the machine: tar -xJf $(basename "$archive") && mtl-gpu/run"
