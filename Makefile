@@ -61,7 +61,7 @@ $(PACKAGE)/build.ninja: deps
 	@test -f '$@' || cmake --preset release -B '$(PACKAGE)' '-DMTL_CUDA_ARCHS=80;90a;100' $(CONFIGURE)
 
 gpu-bundle: $(PACKAGE)/build.ninja  ## pack the tests for a machine with a GPU (tests/gpu/README.md) into build/mtl-gpu.tar.xz
-	@ninja -j$(JOBS) -C '$(PACKAGE)' tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks mtl_older_glibc mtl_arc4random
+	@ninja -j$(JOBS) -C '$(PACKAGE)' gpu-programs
 	@bash tests/gpu/bundle.sh '$(PACKAGE)' build/mtl-gpu.tar.xz
 
 tar: STEPS = tar

@@ -1,5 +1,6 @@
 // Times attention on this machine: forward, backward and one decoded token, in each dtype. Reports the fastest run.
 //   mtl_bench_attention [THREADS]
+//   mtl_bench_attention cuda|cpu [all|attention [tiny]]    as a GPU runs it (attention_on_device.h)
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "tests/bench/attention_on_device.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -130,6 +132,9 @@ void time_decoding(const Sizes& s, int threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (names_device(argc, argv))
+    return run_on_device(argc, argv, {"attention"},
+                         [](DeviceBench& bench, const std::string&) { bench_attention(bench); });
   int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   for (float dropout : {0.0f, 0.1f}) {
     for (const Sizes& s : {Sizes{.batch = 1, .heads = 12, .length = 1024, .dim = 64},

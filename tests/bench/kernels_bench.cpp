@@ -2,6 +2,8 @@
 // data and prints one line per operator and shape: the median time, the best time, and the GFLOP/s or GB/s at the best
 // time, using the operator's own count. If other processes load the machine, only the best time is meaningful. Set
 // ONEDNN_MAX_CPU_ISA=AVX512_CORE to run bf16 GEMMs as on a CPU without AVX-512 BF16.
+//   mtl_bench_kernels cuda|cpu [all|GROUP [tiny]]
+// times a training step's operators as a GPU runs them instead (kernels_on_device.h).
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +23,7 @@
 #include "kernels/residual.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/rotary.h"
+#include "tests/bench/kernels_on_device.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -234,6 +237,8 @@ std::string cpu_name() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (names_device(argc, argv))
+    return run_on_device(argc, argv, {std::begin(kDeviceGroups), std::end(kDeviceGroups)}, bench_group);
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   Bench bench(threads, argc > 2 ? argv[2] : "");
   std::printf("%s, %s, %d threads\n", cpu_name().c_str(), name_of(best_instruction_set()), threads);

@@ -14,7 +14,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle=$work/mtl-gpu
 
-programs=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks)
+programs=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks
+  mtl_bench_kernels mtl_bench_attention)
 
 # Open MPI finds its components and texts in OPAL_PREFIX. Omits network components, which need many libraries.
 mpi=$(dirname "$(readlink -f "$(ldd "$bin/mtl-train" | awk '/libmpi\./ {print $3}')")")

@@ -6,7 +6,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cmake --build "$1" --target tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks mtl_older_glibc mtl_arc4random >"$work/log" 2>&1 ||
+cmake --build "$1" --target gpu-programs >"$work/log" 2>&1 ||
   { cat "$work/log"; exit 1; }
 bash "$here/bundle.sh" "$1" "$work/mtl-gpu.tar.xz"
 [ "$(id -u)" = 0 ] || { echo "skipped: rehearse.sh needs root for its chroot"; exit 77; }
