@@ -7,6 +7,7 @@
 #
 # MTL_BENCH_MODELS  models to measure, by the names below
 # MTL_BENCH_STEPS   200; MTL_BENCH_ROUNDS 3, each of STEPS steps of every program
+# MTL_BENCH_LAUNCHES=1  also measures a run without CUDA graphs
 # MTL_BENCH_DEVICE  cuda; cpu rehearses the script with the model "tiny"
 # MTL_BENCH_ROOFLINE=H100  without a GPU: only the prediction for that one
 set -euo pipefail
@@ -133,6 +134,12 @@ for model_name in $models; do
   rate=$(median <"$work/tokens_per_second") a=$(median <"$work/mfu_a") b=$(median <"$work/mfu_b")
   awk -v rate="$rate" -v a="$a" -v b="$b" -v peak="$peak" \
     'BEGIN { printf "  mtl      %9.0f tok/s, MFU A %.1f %%, B %.1f %% of %g TFLOP/s\n", rate, 100 * a, 100 * b, peak }'
+  if [ -n "${MTL_BENCH_LAUNCHES:-}" ]; then
+    rm -f "$work/tokens_per_second"
+    ours --peak-tflops "$peak" --no-cuda-graphs
+    awk -v rate="$rate" -v launches="$(median <"$work/tokens_per_second")" \
+      'BEGIN { printf "  without CUDA graphs %.0f tok/s; ratio %.3f\n", launches, launches / rate }'
+  fi
   theirs_rate=null
   if [ -s "$work/peer" ]; then
     theirs_rate=$(median <"$work/peer")

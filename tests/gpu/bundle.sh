@@ -35,10 +35,11 @@ xz -dc "$root/share/demo/tinyshakespeare.txt.xz" |
 rm "$bundle/share/tinyshakespeare.txt.xz" "$bundle/share/documents.awk"
 mkdir -p "$bundle/tests/golden"
 cp -r "$root"/tests/golden/{gpt2_model,llama_model,family_model,train_trajectory} "$bundle/tests/golden/"
-cp -r "$here"/{run,environment.sh,README.md,parts,curve} "$bundle/"
+cp -r "$here"/{run,measure.sh,environment.sh,README.md,parts,curve} "$bundle/"
 mkdir -p "$bundle/share/bench"
 cp "$root"/share/bench/{gpu.sh,lib.sh,pytorch_peer.py} "$bundle/share/bench/"
 cp "$root/VERSION" "$bundle/"
+git -C "$root" describe --always --dirty >"$bundle/COMMIT" 2>/dev/null || echo "unknown" >"$bundle/COMMIT"
 
 mkdir -p "$(dirname "$archive")"
 # Nearly the same kernels are in every program: a dictionary that spans several of them halves the archive.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Rehearses the archive from `make gpu-bundle` on a machine without a GPU. Uses a chroot with the archive, bash, the
 # tools that tests/gpu/run calls, and the C and C++ libraries they load. Every program must start with a C library as old
-# as Ubuntu 22.04's, and `run` must end with "no CUDA device". Needs root. Usage: rehearse.sh ARCHIVE.tar.xz|FOLDER
+# as Ubuntu 22.04's, `run` must end with "no CUDA device", and `measure.sh` must measure the CPU. Needs root.
+# Usage: rehearse.sh ARCHIVE.tar.xz|FOLDER
 set -euo pipefail
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
@@ -15,7 +16,7 @@ copy_with_libraries() {
     mkdir -p "$room$(dirname "$library")" && cp -Lu "$library" "$room$library"
   done
 }
-for tool in env bash sed grep awk sort tail head cut tr mktemp mkdir rm cp cat nl wc timeout dirname paste sleep; do
+for tool in env bash sed grep awk sort tail head cut tr mktemp mkdir rm cp cat nl wc timeout dirname paste sleep date seq nproc; do
   copy_with_libraries "$(command -v $tool)"
 done
 for library in libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libgcc_s.so.1 libstdc++.so.6; do
@@ -46,4 +47,12 @@ if [ $code -ne 1 ] || ! grep -q '^no CUDA device: no NVIDIA driver is installed 
   echo "rehearse.sh: exit $code, without 'no CUDA device'"
   exit 1
 fi
-echo "rehearsed: every program starts"
+for call in first second; do
+  chroot "$room" /bin/env MTL_GPU_TEST_DEVICE=cpu OUT=/tmp/measured /mtl-gpu/measure.sh $call ||
+    { tail -n 20 "$room"/tmp/measured/*; echo "rehearse.sh: measure.sh $call fails"; exit 1; }
+done
+for part in rows attention cross_entropy memory gemm training; do
+  grep -qE '(us |mtl +[0-9])' "$room/tmp/measured/$part.txt" || { echo "rehearse.sh: $part.txt has no time"; exit 1; }
+done
+[ -s "$room/tmp/measured/training/tiny/rank0.json" ] || { echo "rehearse.sh: no profile"; exit 1; }
+echo "rehearsed: every program starts, and measure.sh runs to its end"
