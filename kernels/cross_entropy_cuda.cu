@@ -147,7 +147,8 @@ struct GradientRow {
   const float* z;
   RowStats stats;
   float weight, target;
-  std::int64_t row, width, label, valid;
+  std::int64_t row;
+  int width, label, valid;
 };
 
 /// Called by the whole block.
@@ -162,7 +163,7 @@ __device__ void write_gradient(const GradientRow<T>& g) {
     store_streaming(g.dlogits + i, z);
   });
 #pragma unroll 1
-  for (std::int64_t i = g.valid + thread_in_block(); i < g.width; i += threads_in_block()) g.dlogits[i] = T{};
+  for (int i = g.valid + thread_in_block(); i < g.width; i += threads_in_block()) g.dlogits[i] = T{};
   __syncthreads();  // the label's probability is written
   if (thread_in_block() == 0 && g.label >= 0 && g.label < g.valid)
     g.dlogits[g.label] = from_float<T>(fmaf(exp_relative_to(base, g.target), factor, -g.weight));
@@ -182,9 +183,9 @@ __global__ void find_gradients(T* dlogits, const float* logits, const float* sta
                                                    scaled_weight(state, weights[row]),
                                                    stats[3 * row + 2],
                                                    row,
-                                                   width,
-                                                   labels[row] - slice.begin,
-                                                   slice.valid});
+                                                   static_cast<int>(width),
+                                                   static_cast<int>(labels[row] - slice.begin),
+                                                   static_cast<int>(slice.valid)});
 }
 
 /// Returns how much shared memory find_losses_and_gradients() needs to keep a row. The row is aligned to 16 bytes as in
@@ -193,19 +194,22 @@ std::size_t shared_with_row(std::int64_t width) {
   return kShared + static_cast<std::size_t>(width + 3) * sizeof(float);
 }
 
-/// If it `keeps` the row in shared memory, reads logits once. Otherwise, the gradient pass begins at the end of the
-/// row, which was read last. dlogits can be logits.
+/// If it `keeps` the row in shared memory, reads logits once; of more than 28,000 columns, one block fits at a time.
+/// Otherwise, the gradient pass begins at the end of the row, which was read last. dlogits can be logits.
 template <int n, bool keeps, class T>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, keeps ? 1 : 2)
     find_losses_and_gradients(float* losses, T* dlogits, const float* logits, const std::int32_t* labels,
                               const float* weights, std::int64_t valid, const StepState* state, std::int64_t width) {
-  const std::int64_t row = blockIdx.x, begin = row * width, label = labels[row];
-  const float target = threadIdx.x == 0 ? target_of(logits + begin, label, valid) : 0;  // dlogits may be logits
+  const std::int64_t row = blockIdx.x, begin = row * width;
+  const int label = labels[row];
+  float target = 0;
+  if (!keeps && threadIdx.x == 0) target = target_of(logits + begin, label, valid);  // dlogits may be logits
   float* const kept = keeps ? shared_memory<float>() + kShared / sizeof(float) + begin % 4 : nullptr;
   const RowStats stats = stats_of_row<n>(logits + begin, row, width, valid, kept);
+  if (keeps && threadIdx.x == 0) target = target_of(kept, label, valid);
   write_gradient<n, keeps ? Order::forward : Order::backward>(
       GradientRow<T>{dlogits + begin, keeps ? kept : logits + begin, stats, scaled_weight(state, weights[row]), target,
-                     row, width, label, valid});
+                     row, static_cast<int>(width), label, static_cast<int>(valid)});
   if (threadIdx.x == 0) losses[row] = loss_of(stats.max, stats.sum, target);
 }
 
