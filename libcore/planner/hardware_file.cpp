@@ -46,6 +46,9 @@ class HardwareFile {
     return out;
   }
 
+  /// True if this object is in the file.
+  bool has(const std::string& path) const { return object_lines_.contains(path); }
+
   /// Removes and returns a quantity in this unit (empty: an integer). Its source must be given.
   double take_quantity(const std::string& path, std::string_view unit, const Bounds& bounds) {
     const Entry entry = take(path + ".value");
@@ -135,33 +138,37 @@ Machine parse_hardware(std::string_view text, const std::string& where) {
     file.fail_line(name.line, "\"name\" has characters that cannot be printed, such as a line break; remove them");
   out.device.name = name.text;
   out.device.source = where;
-  constexpr Bounds kRate = kRateBounds, kLatency = kLatencyBounds, kPercent{.least = 1e-6, .most = 100};
+  constexpr Bounds kRate = kRateBounds, kLatency = kLatencyBounds;
   double devices = 0;
   struct Quantity {
     const char* path;
     const char* unit;
     Bounds bounds;
     double& value;
-    double scale = 1;
   };
-  for (const Quantity& each :
-       std::initializer_list<Quantity>{{"peak.bf16", "TFLOP/s", kRate, out.device.tflops_16},
-                                       {"peak.tf32", "TFLOP/s", kRate, out.device.tflops_tf32},
-                                       {"peak.fp32", "TFLOP/s", kRate, out.device.tflops_f32},
-                                       {"memory.size", "GB", kRate, out.device_gb},
-                                       {"memory.bandwidth", "GB/s", kRate, out.device.dram_gbs},
-                                       {"efficiency.gemm", "%", kPercent, out.gemm, 0.01},
-                                       {"efficiency.attention_forward", "%", kPercent, out.attention_forward, 0.01},
-                                       {"efficiency.attention_backward", "%", kPercent, out.attention_backward, 0.01},
-                                       {"efficiency.memory", "%", kPercent, out.memory, 0.01},
-                                       {"launch", "us", kLatency, out.launch_us},
-                                       {"links.inside.bandwidth", "GB/s", kRate, out.links.inside_gbs},
-                                       {"links.inside.latency", "us", kLatency, out.links.inside_us},
-                                       {"links.between.bandwidth", "GB/s", kRate, out.links.between_gbs},
-                                       {"links.between.latency", "us", kLatency, out.links.between_us},
-                                       {"links.host.bandwidth", "GB/s", kRate, out.links.host_gbs},
-                                       {"devices_per_node", "", {.least = 1, .most = 1024}, devices}})
-    each.value = each.scale * file.take_quantity(each.path, each.unit, each.bounds);
+  const auto take_all = [&](std::initializer_list<Quantity> quantities) {
+    for (const Quantity& each : quantities) each.value = file.take_quantity(each.path, each.unit, each.bounds);
+  };
+  const auto take_efficiency = [&](const std::string& path, Efficiency& shares) {
+    for (const auto& [name, share] :
+         {std::pair("gemm", &shares.gemm), std::pair("attention_forward", &shares.attention_forward),
+          std::pair("attention_backward", &shares.attention_backward), std::pair("memory", &shares.memory)})
+      *share = 0.01 * file.take_quantity(cat(path, ".", name), "%", {.least = 1e-6, .most = 100});
+  };
+  take_all({{"peak.bf16", "TFLOP/s", kRate, out.device.tflops_16},
+            {"peak.tf32", "TFLOP/s", kRate, out.device.tflops_tf32},
+            {"peak.fp32", "TFLOP/s", kRate, out.device.tflops_f32},
+            {"memory.size", "GB", kRate, out.device_gb},
+            {"memory.bandwidth", "GB/s", kRate, out.device.dram_gbs}});
+  take_efficiency("efficiency", out.efficiency);
+  if (file.has("efficiency.mtl")) take_efficiency("efficiency.mtl", out.mtl_efficiency.emplace());
+  take_all({{"launch", "us", kLatency, out.launch_us},
+            {"links.inside.bandwidth", "GB/s", kRate, out.links.inside_gbs},
+            {"links.inside.latency", "us", kLatency, out.links.inside_us},
+            {"links.between.bandwidth", "GB/s", kRate, out.links.between_gbs},
+            {"links.between.latency", "us", kLatency, out.links.between_us},
+            {"links.host.bandwidth", "GB/s", kRate, out.links.host_gbs},
+            {"devices_per_node", "", {.least = 1, .most = 1024}, devices}});
   out.devices_per_node = static_cast<int>(devices);
   out.sources = file.sources();
   file.expect_all_taken();

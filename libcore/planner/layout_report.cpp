@@ -115,9 +115,10 @@ std::string machine_text(const PlanRequest& request, const std::set<std::string>
     out += cat("\n  operators: ", machine.origin, "\n");
   else
     out += format(
-        "\n  shares of peak rates: gemm %.4g %%, attention %.4g %% forward and %.4g %% backward, memory %.4g %% (%s)\n",
-        100 * machine.gemm, 100 * machine.attention_forward, 100 * machine.attention_backward, 100 * machine.memory,
-        machine.origin.c_str());
+        "\n  %s shares of peak rates: gemm %.4g %%, attention %.4g %% forward and %.4g %% backward, memory %.4g %% "
+        "(%s)\n",
+        machine.efficiency_of.c_str(), 100 * machine.efficiency.gemm, 100 * machine.efficiency.attention_forward,
+        100 * machine.efficiency.attention_backward, 100 * machine.efficiency.memory, machine.origin.c_str());
   if (!unmeasured.empty())
     out += cat("  not in the profile, timed by their bytes: ",
                join(unmeasured, ", ", [](const std::string& name) { return name; }), "\n");
@@ -134,6 +135,7 @@ void set_machine(Json& out, const PlanRequest& request, const std::set<std::stri
   out.set("node_size", request.node_size);
   out.set("hardware", machine.device.name);
   out.set("hardware_file", machine.origin);
+  out.set("efficiency", machine.efficiency_of);
   out.set("sources", Json::Array(machine.sources.begin(), machine.sources.end()));
   out.set("unmeasured", Json::Array(unmeasured.begin(), unmeasured.end()));
   out.set("device_bytes", request.device_bytes);

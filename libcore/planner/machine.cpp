@@ -18,27 +18,30 @@ constexpr HardwareText kHardwareTexts[] = {
 #include "planner/hardware_files.inc"
 };
 
-double share_of(const Machine& machine, OperatorClass operator_class) {
-  if (operator_class == OperatorClass::attention_forward) return machine.attention_forward;
-  if (operator_class == OperatorClass::attention_backward) return machine.attention_backward;
-  return machine.gemm;
+double share_of(const Efficiency& efficiency, OperatorClass operator_class) {
+  if (operator_class == OperatorClass::attention_forward) return efficiency.attention_forward;
+  if (operator_class == OperatorClass::attention_backward) return efficiency.attention_backward;
+  return efficiency.gemm;
 }
 
 }  // namespace
 
-double Machine::best_share() const { return std::max({gemm, attention_forward, attention_backward}); }
+double Machine::best_share() const {
+  return std::max({efficiency.gemm, efficiency.attention_forward, efficiency.attention_backward});
+}
 
 void Machine::use(std::shared_ptr<const OperatorTimes> times, DType compute, bool tf32) {
   measured = std::move(times);
-  gemm = attention_forward = attention_backward = measured->most_flops_per_ms() / (device.tflops(compute, tf32) * 1e9);
-  memory = measured->most_bytes_per_ms() / (device.dram_gbs * 1e6);
+  const double flops = measured->most_flops_per_ms() / (device.tflops(compute, tf32) * 1e9);
+  efficiency = {flops, flops, flops, measured->most_bytes_per_ms() / (device.dram_gbs * 1e6)};
+  efficiency_of = "profile";
 }
 
 double Machine::work_ms(const TraceEvent& event, bool tf32) const {
   if (measured != nullptr) return measured->ms(event.name, event.operands, event.work) + measured->between_ms();
   const double compute =
-      event.work.flops / (share_of(*this, event.operator_class) * device.tflops(event.dtype, tf32) * 1e9);
-  return std::max(compute, event.work.bytes / (memory * device.dram_gbs * 1e6)) + launch_us * 1e-3;
+      event.work.flops / (share_of(efficiency, event.operator_class) * device.tflops(event.dtype, tf32) * 1e9);
+  return std::max(compute, event.work.bytes / (efficiency.memory * device.dram_gbs * 1e6)) + launch_us * 1e-3;
 }
 
 const std::vector<Machine>& known_machines() {

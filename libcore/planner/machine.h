@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,18 +13,24 @@
 
 namespace mtl {
 
+/// The share of the peak rates that kernels of a class reach: of FLOP/s for gemm and attention, of device memory's
+/// bandwidth (`memory`) for all classes.
+struct Efficiency {
+  double gemm = 1, attention_forward = 1, attention_backward = 1, memory = 1;
+};
+
 struct Machine {
   Hardware device;
-  /// The share of the peak rates that kernels of a class reach: of FLOP/s for gemm and attention, of device memory's
-  /// bandwidth (`memory`) for all classes.
-  double gemm = 1, attention_forward = 1, attention_backward = 1, memory = 1;
-  double launch_us = 0;  // of every operator
+  Efficiency efficiency = {};
+  std::optional<Efficiency> mtl_efficiency = {};  // of mtl's own kernels, where they were measured
+  std::string efficiency_of = "published";        // whose kernels reach `efficiency`: published, mtl or profile
+  double launch_us = 0;                           // of every operator
   Links links = {};
   double device_gb = 0;  // 10^9 bytes of device memory
   int devices_per_node = 8;
   std::vector<std::string> sources = {};  // "QUANTITY VALUE: SOURCE", of every quantity
   std::string origin = "";                // the file that states the rates of operators
-  /// Replace the shares and launch_us, and add what a step does outside of operators.
+  /// Replace `efficiency` and launch_us, and add what a step does outside of operators.
   std::shared_ptr<const OperatorTimes> measured = nullptr;
 
   /// Takes the operators' times from a profile. The shares of peak rates become those of its fastest operators, of the

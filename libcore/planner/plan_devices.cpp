@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/str.h"
 #include "planner/hardware_file.h"
 
@@ -18,13 +19,31 @@ const Machine* known_machine(const PlanDevices& devices) {
                                     : nullptr;
 }
 
+/// Chooses the shares of peak rates, and keeps only their sources.
+void choose_efficiency(Machine& machine, const std::optional<std::string>& given) {
+  const bool is_mtl = given ? *given == "mtl" : machine.mtl_efficiency.has_value();
+  if (is_mtl && !machine.mtl_efficiency)
+    fail_at(Exit::usage, "--efficiency mtl", machine.origin,
+            " does not have \"efficiency.mtl\", the shares that mtl's kernels reach; use --efficiency published");
+  if (is_mtl) {
+    machine.efficiency = *machine.mtl_efficiency;
+    machine.efficiency_of = "mtl";
+  }
+  std::erase_if(machine.sources, [&](const std::string& source) {
+    return starts_with(source, "efficiency.") && starts_with(source, "efficiency.mtl.") != is_mtl;
+  });
+}
+
 Machine machine_of(const PlanDevices& devices, const TrainOptions& run) {
   Machine out = devices.is_on_cpu() ? Machine{.device = devices.times->device(),
                                               .devices_per_node = static_cast<int>(run.parallel.world),
                                               .sources = {"links: as given"}}
                 : has_file(devices) ? read_hardware(*devices.hardware)
                                     : *known_machine(devices);
-  if (devices.times == nullptr) return out;
+  if (devices.times == nullptr) {
+    choose_efficiency(out, devices.efficiency);
+    return out;
+  }
   std::erase_if(out.sources, [](const std::string& source) {
     return starts_with(source, "efficiency.") || starts_with(source, "launch ");
   });

@@ -13,6 +13,7 @@ namespace mtl {
 
 struct PlanDevices {
   std::optional<std::string> hardware = {};       // a name in machine_names(), or a FILE.json
+  std::optional<std::string> efficiency = {};     // "published" or "mtl"; absent: mtl's where it is known
   std::optional<std::string> profile = {};        // rankN.json, whose device the run has
   std::optional<std::string> device_memory = {};  // "80GB" or "80"
   std::optional<std::string> host_memory = {};    // likewise; absent: no limit
@@ -22,6 +23,7 @@ struct PlanDevices {
 
   bool is_on_cpu() const;
   /// Returns the run with these devices. Without `device_memory`, they have their GPU's, or on CPUs none is known: 0.
+  /// Throws what read_hardware() throws, and Error(usage) if the efficiency of mtl's kernels is not known.
   PlanRequest request(const TrainOptions& run, const GptConfig& config) const;
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares what mtl-topo time says of published runs with what was published: published.txt has the runs and their sources.
 # Usage: plan.sh BIN. It needs no GPU and takes less than a minute. The residual is the planned time minus the published
-# one, in percent of the published: below 0, the plan is faster. Efficiencies are those of share/hardware, from kernels'
+# one, in percent of the published: below 0, the plan is faster. Efficiencies are those of share/hardware from kernels'
 # published rates, and are not fitted to any row, so the residuals say what a plan leaves out.
 #
 # Then it prints both numbers of two statements about Megatron-LM's GPT-2 345M on two GPUs: tensor parallelism saves more
@@ -35,7 +35,7 @@ while IFS='|' read -r run published unit devices flags; do
   case $run in '#'* | '') continue ;; esac
   read -r published unit <<< "$published $unit"
   read -ra words <<< "$devices $flags"
-  "$bin/mtl-topo" time "${words[@]}" --json > "$work/timed.json" 2> "$work/err" ||
+  "$bin/mtl-topo" time "${words[@]}" --efficiency published --json > "$work/timed.json" 2> "$work/err" ||
     { echo "plan.sh: $run" >&2; cat "$work/err" >&2; exit 1; }
   rate=$(first tokens_per_second | awk -v n="$(value --world-size "${words[@]}")" '{ print $1 / n }')
   case $unit in
@@ -58,7 +58,7 @@ model=(--model gpt2-345m --world-size 2 --bf16 --micro-batch-size 4 --global-bat
 for gpu in A100-40GB A100-PCIe; do
   for kind in tensor pipeline; do
     layout=("${model[@]}" "--$kind-model-parallel-size" 2)
-    "$bin/mtl-topo" time "${layout[@]}" --hardware $gpu --json > "$work/timed.json"
+    "$bin/mtl-topo" time "${layout[@]}" --hardware $gpu --efficiency published --json > "$work/timed.json"
     bytes=$(sed -n '/"layout"/,$p' "$work/timed.json" | field device_bytes | awk "NR == 1")
     sent=$("$bin/mtl-topo" "${layout[@]}" --format json | grep -oE '"sent_bytes_per_step": \{[^}]*\}' |
       sed -E 's/[^0-9.:]//g; s/:/ /g' | awk '{ sum = 0; for (i = 1; i <= NF; ++i) sum += $i; print sum }' | most)

@@ -72,6 +72,7 @@ check() {
 check "$TESTS/../docs/topo.md" 13
 cmp -s step.svg "$TESTS/../docs/step.svg" || fail 'docs/step.svg is not the picture that its command draws'
 check "$TESTS/../docs/parallel.md" 1
+check "$TESTS/../docs/benchmarks.md" 1
 check "$TESTS/../man/mtl-topo.1.scd" 3
 
 # What must not pass: another number, another word, a line that is left out or added.

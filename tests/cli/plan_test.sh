@@ -127,7 +127,9 @@ cpus=(mtl-topo plan "${small[@]}" --profile profile/rank0.json --global-batch-si
 expect_exit 0 "${cpus[@]}" --inside-gbs 5 --inside-us 3
 expect_text out '^plan for 2 ranks on 1 node of 2 CPU, 1 thread with 4 GB'
 expect_text out '^  operators: profile/rank0.json$'
-expect_exit 0 "${cpus[@]}" --inside-gbs 5 --inside-us 3 --json
+expect_exit 0 "${cpus[@]}" --inside-gbs 5 --inside-us 3 --json --efficiency published
+expect_text err '--efficiency has no effect with --profile'
+expect_text out '"efficiency": "profile"'
 sed -nE 's/.*"step_ms": ([0-9.e+-]+).*/\1/p' out | head -1 >quick
 expect_exit 0 "${cpus[@]}" --inside-gbs 5e-4 --inside-us 3 --json
 sed -nE 's/.*"step_ms": ([0-9.e+-]+).*/\1/p' out | head -1 | paste - quick | awk '{ exit !($1 > $2) }' || fail 'slow links cost no time'
@@ -250,7 +252,14 @@ hardware=$SHARE/hardware
 sed 's/"name": "H100"/"name": "mine"/; s/450 GB/45 GB/' "$hardware/H100.json" >mine.json
 expect_exit 0 "${plan[@]/H100/mine.json}" --world-size 2
 expect_text out '^plan for 2 ranks on 1 node of 8 mine with 80 GB'
-expect_text out 'shares of peak rates: gemm 80 %, attention 37.5 % forward and 42.7 % backward, memory 90 % \(mine.json\)$'
+expect_text out '^  published shares of peak rates: gemm 80 %, attention 37.5 % forward and 42.7 % backward, memory 90 % \(mine.json\)$'
+expect_exit 2 "${plan[@]/H100/mine.json}" --world-size 2 --efficiency mtl
+expect_text err '--efficiency mtl: mine.json does not have "efficiency.mtl", .*; use --efficiency published$'
+expect_exit 0 "${plan[@]/H100/H200}" --world-size 2 --json
+expect_text out '"efficiency": "mtl"'
+expect_exit 0 "${plan[@]/H100/H200}" --world-size 2 --efficiency published
+expect_text out '^  published shares of peak rates: gemm 80 %'
+expect_exit 0 "${plan[@]/H100/mine.json}" --world-size 2
 expect_text out 'links in GB/s: 45 inside a node, 50 between nodes'
 sed -i 's/45 GB/0.045 TB/' mine.json
 expect_exit 65 "${plan[@]/H100/mine.json}" --world-size 2

@@ -31,7 +31,7 @@ TEST_CASE("hardware: the program has the files of share/hardware, under their na
     CHECK(each.origin == "share/hardware/" + each.device.name + ".json");
     const Machine now = parse_hardware(read_file("../" + each.origin), each.origin);
     CHECK(now.sources == each.sources);
-    CHECK(each.sources.size() == 16);
+    CHECK(each.sources.size() == (each.mtl_efficiency ? 20 : 16));
     CHECK(find_machine(each.device.name) == &each);
   }
   CHECK(find_machine("l40s")->device.name == "L40S");
@@ -54,11 +54,11 @@ TEST_CASE("hardware: the profiler's peak rates are those of the files") {
 TEST_CASE("hardware: every quantity reaches its member, in its unit") {
   const std::string text = read_file("../share/hardware/H100.json");
   const Machine machine = parse_hardware(text, "mine.json");
-  CHECK(machine.gemm == doctest::Approx(0.80));
-  CHECK(machine.attention_forward == doctest::Approx(0.375));
-  CHECK(machine.attention_backward == doctest::Approx(0.427));
+  CHECK(machine.efficiency.gemm == doctest::Approx(0.80));
+  CHECK(machine.efficiency.attention_forward == doctest::Approx(0.375));
+  CHECK(machine.efficiency.attention_backward == doctest::Approx(0.427));
   CHECK(machine.best_share() == doctest::Approx(0.80));
-  CHECK(machine.memory == doctest::Approx(0.90));
+  CHECK(machine.efficiency.memory == doctest::Approx(0.90));
   CHECK(machine.launch_us == 0);
   CHECK(machine.device_gb == 80);
   CHECK(machine.links.inside_gbs == 450);
@@ -68,8 +68,38 @@ TEST_CASE("hardware: every quantity reaches its member, in its unit") {
   CHECK(machine.links.host_gbs == 64);
   CHECK(machine.devices_per_node == 8);
   CHECK(parse_hardware(replaced(text, "\"8\"", "\"4\""), "mine.json").devices_per_node == 4);
+  CHECK(machine.efficiency_of == "published");
+  CHECK_FALSE(machine.mtl_efficiency);
   CHECK(machine.device.source == "mine.json");
   CHECK(machine.sources.at(1) == "peak.tf32 494.7 TFLOP/s: NVIDIA H100 SXM data sheet, dense");
+}
+
+TEST_CASE("hardware: the efficiency of mtl's kernels is beside that of published ones") {
+  const std::string text = read_file("../share/hardware/H200.json");
+  const Machine machine = parse_hardware(text, "mine.json");
+  CHECK(machine.efficiency.gemm == doctest::Approx(0.80));
+  REQUIRE(machine.mtl_efficiency);
+  CHECK(machine.mtl_efficiency->gemm == doctest::Approx(0.727));
+  CHECK(machine.mtl_efficiency->attention_forward == doctest::Approx(0.231));
+  CHECK(machine.mtl_efficiency->attention_backward == doctest::Approx(0.175));
+  CHECK(machine.mtl_efficiency->memory == doctest::Approx(0.589));
+  for (const std::string& source : machine.sources)
+    if (starts_with(source, "efficiency.mtl.")) CHECK(source.find(": mtl 0cb9e992 on one H200, ") != std::string::npos);
+
+  const auto with = [&](const std::string& from, const std::string& to) {
+    return refusal_of(replaced(text, from, to));
+  };
+  for (const char* share : {"100.1 %", "0 %", "-1 %"})
+    CHECK(with("58.9 %", share) ==
+          cat("mine.json: line 22: \"efficiency.mtl.memory\" is \"", share, "\"; it must be from 1e-06 to 100"));
+  CHECK(with("58.9 %", "nan %").starts_with("mine.json: line 22: \"efficiency.mtl.memory\" is \"nan %\"; "));
+  CHECK(with("58.9 %", "0.589") == "mine.json: line 22: \"efficiency.mtl.memory\" is \"0.589\"; write it in %");
+  CHECK(with("\"gemm\": {\"value\": \"72.7", "\"norm\": {\"value\": \"72.7") ==
+        "mine.json: line 18: \"efficiency.mtl.gemm.value\" is missing");
+  CHECK(with("\"mtl\": {", "\"mtl\": {\"norm\": {\"value\": \"50 %\", \"source\": \"a guess\"},") ==
+        "mine.json: line 18: \"efficiency.mtl.norm.source\" is not known; remove it or correct its name");
+  CHECK(with("\"mtl\": {", "\"mtl\": \"as published\", \"theirs\": {")
+            .starts_with("mine.json: line 18: \"efficiency.mtl\" is not known; "));
 }
 
 TEST_CASE("hardware: mistakes are refused with their line") {

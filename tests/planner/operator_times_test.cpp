@@ -80,18 +80,17 @@ TEST_CASE("no operator is faster than the fastest in the profile, so bounds hold
   CHECK(times.ms("gemm", "64x64x64 float32, B^T", {2e6, 8e5}) == doctest::Approx(4));  // by its bytes
   Machine machine{.device = times.device()};
   machine.use(std::make_shared<const OperatorTimes>(times), DType::f32, false);
-  CHECK(machine.gemm * machine.device.tflops_f32 * 1e9 == doctest::Approx(1e6));
-  CHECK(machine.memory * machine.device.dram_gbs * 1e6 == doctest::Approx(2e5));
+  CHECK(machine.efficiency_of == "profile");
+  CHECK(machine.efficiency.gemm * machine.device.tflops_f32 * 1e9 == doctest::Approx(1e6));
+  CHECK(machine.efficiency.memory * machine.device.dram_gbs * 1e6 == doctest::Approx(2e5));
 }
 
 TEST_CASE("operators take their FLOPs at the share of their class, or their bytes") {
   // In ms: 1 GFLOP, 1 MB.
-  const Machine machine{.device = {.name = "test", .dram_gbs = 1, .tflops_16 = 4, .tflops_tf32 = 2, .tflops_f32 = 1},
-                        .gemm = 0.5,
-                        .attention_forward = 0.25,
-                        .attention_backward = 0.125,
-                        .memory = 0.5,
-                        .launch_us = 10};
+  const Machine machine{
+      .device = {.name = "test", .dram_gbs = 1, .tflops_16 = 4, .tflops_tf32 = 2, .tflops_f32 = 1},
+      .efficiency = {.gemm = 0.5, .attention_forward = 0.25, .attention_backward = 0.125, .memory = 0.5},
+      .launch_us = 10};
   const auto ms = [&](OperatorClass kind, Counters work, DType dtype = DType::f32, bool tf32 = false) {
     return machine.work_ms({.operator_class = kind, .dtype = dtype, .work = work}, tf32) - 0.01;
   };
@@ -108,7 +107,7 @@ TEST_CASE("operators take their FLOPs at the share of their class, or their byte
   Machine measured = machine;
   measured.use(std::make_shared<const OperatorTimes>(times_of(kProfile)), DType::bf16, false);
   CHECK(measured.outside_ms() == doctest::Approx(3));
-  CHECK(measured.attention_backward * 4e9 == doctest::Approx(1e6));
+  CHECK(measured.efficiency.attention_backward * 4e9 == doctest::Approx(1e6));
   CHECK(measured.work_ms({.name = "gemm", .operands = "64x64x64 float32, B^T", .work = {2e6, 25e3}}, false) ==
         doctest::Approx(2 + 0.5));
 }

@@ -23,9 +23,9 @@ PlanRequest request_of(std::int64_t world = 16) {
   out.machine.origin = "mine.json";
   out.machine.sources = {"peak 1: a test"};
   out.machine.links = {.inside_gbs = 400, .between_gbs = 40, .inside_us = 3, .between_us = 7, .host_gbs = 60};
-  out.machine.attention_forward = 0.5;
-  out.machine.attention_backward = 0.25;
-  out.machine.memory = 0.75;
+  out.machine.efficiency.attention_forward = 0.5;
+  out.machine.efficiency.attention_backward = 0.25;
+  out.machine.efficiency.memory = 0.75;
   out.run.batch.global_batch_size = 32;
   out.run.data.seq_length = 512;
   out.run.threads = 2;
@@ -167,12 +167,14 @@ TEST_CASE("plan reports: the machine") {
   request.device_bytes = 0;
   CHECK(machine_text(request, {}) ==
         "12 ranks on 2 nodes of 8 test\n"
-        "  shares of peak rates: gemm 100 %, attention 50 % forward and 25 % backward, memory 75 % (mine.json)\n"
+        "  published shares of peak rates: gemm 100 %, attention 50 % forward and 25 % backward, memory 75 % "
+        "(mine.json)\n"
         "  links in GB/s: 400 inside a node, 40 between nodes; latency in us: 3, 7\n");
   request.machine.links.disk_gbs = 0.5;
   Json machine = Json::object();
   set_machine(machine, request, {});
   CHECK(machine.at("links").at("disk_gbs").as_number() == 0.5);
+  CHECK(machine.at("efficiency").as_string() == "published");
   request.machine.measured = std::make_shared<OperatorTimes>(times_of(kProfile));
   request.run.parallel.world = 8;
   CHECK(machine_text(request, {"a", "b"}) ==

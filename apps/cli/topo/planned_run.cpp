@@ -18,6 +18,10 @@ void add_device_flags(Flags& flags, PlannedRun& run) {
   add_world_size_flag(flags, run.options.parallel, "number of ranks", required);
   add_node_size_flag(flags, run.options.parallel, "ranks per node (default: 8)");
   flags.add("--hardware", &devices.hardware, "GPU", "the GPUs' model, or a FILE.json", suggest(machine_names()));
+  flags.add("--efficiency", &devices.efficiency, "NAME",
+            "shares of the peak rates: those of published kernels, or of mtl's (default: mtl's where they are known)",
+            one_of({"published", "mtl"}),
+            only_with("with --profile, which has the operators' times", [&devices] { return !devices.profile; }));
   flags.add("--profile", &devices.profile, "FILE",
             "rankN.json of mtl-train --profile on one rank: operators take as long as there");
   flags.add("--device-memory", &devices.device_memory, "SIZE", "memory of one GPU that the run may use, as in 80GB");
