@@ -34,8 +34,9 @@ struct MemorySources {
 /// Returns all limits it can find, in no particular order.
 std::vector<MemoryLimit> memory_limits(const MemorySources& sources = MemorySources::own());
 
-/// Memory that a program without ranks uses beside its buffers: of libraries and threads, as measured twice over.
-inline constexpr std::uint64_t kProgramBytes = 16 << 20;
+/// Memory that a program without ranks uses beside its buffers: of libraries and threads. Half of it is resident; with
+/// limited address space, oneDNN failed with 17 MiB.
+inline constexpr std::uint64_t kProgramBytes = 20 << 20;
 
 /// True if this process can allocate `bytes` and kProgramBytes under all limits.
 bool has_memory(std::uint64_t bytes, const MemorySources& sources = MemorySources::own());
