@@ -12,7 +12,7 @@
 #include "ckpt/model_formats.h"
 #include "cli/flags/architecture_flags.h"
 #include "cli/flags/model_flags.h"
-#include "cli/flags/tokenizer_flags.h"
+#include "cli/flags/model_tokenizer.h"
 #include "cli/single_process.h"
 #include "device/device_choice.h"
 #include "eval/compare_models.h"

@@ -3,6 +3,7 @@
 #include "base/heartbeat.h"
 #include "ckpt/open_model.h"
 #include "cli/flags/model_flags.h"
+#include "cli/flags/model_tokenizer.h"
 #include "cli/flags/tokenizer_flags.h"
 #include "cli/run_main.h"
 #include "device/device_choice.h"

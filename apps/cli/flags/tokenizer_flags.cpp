@@ -4,7 +4,6 @@
 
 #include "base/str.h"
 #include "cli/share_files.h"
-#include "models/companion_files.h"
 #include "text/tiktoken.h"
 #include "text/tokenizer_kinds.h"
 
@@ -124,16 +123,6 @@ void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
   } catch (const Error& error) {
     flags.problem(error.where(), error.message());
   }
-}
-
-std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizerOptions& given, const std::string& model_folder) {
-  if (given.names_tokenizer()) return load_tokenizer(given);
-  std::optional<TokenizerOptions> stored;
-  if (!model_folder.empty()) {
-    check_companion_files(model_folder);
-    stored = find_tokenizer(model_folder);
-  }
-  return stored ? load_tokenizer(*stored) : nullptr;
 }
 
 }  // namespace mtl

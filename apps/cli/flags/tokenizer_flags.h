@@ -20,8 +20,4 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options);
 /// needs but lacks, and for each flag it refuses.
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options);
 
-/// Chooses a tool's tokenizer: the one that flags name, or else the one stored with the model. Returns null if no flag
-/// names a tokenizer and `model_folder`, which may be empty, does not contain one.
-std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizerOptions& given, const std::string& model_folder);
-
 }  // namespace mtl

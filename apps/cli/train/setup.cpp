@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "base/hub_cache.h"
+#include "cli/flags/model_tokenizer.h"
 #include "cli/flags/tokenizer_flags.h"
 
 namespace mtl {
