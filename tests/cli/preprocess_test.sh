@@ -243,7 +243,7 @@ expect_nothing p_
 
 # It links no model and no kernel, and so starts without their libraries, in little memory.
 expect_exit 0 mtl-preprocess --version --verbose
-expect_text out '^oneDNN .* not loaded by this program$'
+expect_text "$WORK/out" '^oneDNN .* not loaded by this program$'
 
 # It is not an error if --help's reader closes the pipe early.
 mtl-preprocess --help | head -1 >"$WORK/out" 2>"$WORK/err"
