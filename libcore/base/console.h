@@ -6,11 +6,11 @@
 
 namespace mtl {
 
-/// The main program creates the console and passes it down. On ranks whose messages another rank prints, it is silent.
-/// Threads may print at the same time.
 /// Returns monotonic time in seconds.
 double now_seconds();
 
+/// The main program creates the console and passes it down. On ranks whose messages another rank prints, it is silent.
+/// Threads may print at the same time.
 class Console {
  public:
   /// With `is_silent`, prints nothing.
