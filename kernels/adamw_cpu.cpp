@@ -1,5 +1,5 @@
-// Passes over the arrays once, memory-bound: 28 bytes per parameter in fp32. Step factors are computed in fp64,
-// elements in fp32. Narrower arrays are widened in L1, one stretch at a time.
+// Passes over the arrays once, memory-bound: 28 bytes per parameter in fp32. Elements are
+// computed in fp32. Narrower arrays are widened in L1, one stretch at a time.
 #include <atomic>
 #include <cmath>
 
@@ -44,10 +44,10 @@ class Stretch {
 };
 
 /// Updates the moments, and writes what to subtract from the parameters to `updates`.
-void find_updates(const AdamWRange& range, const AdamWFactors& f, std::int64_t begin, std::size_t size,
+void find_updates(const UpdateRange& range, const AdamWFactors& f, std::int64_t begin, std::size_t size,
                   float* updates) {
   Stretch param(range.param, begin, size), grads(range.grad, begin, size);
-  Stretch first(range.exp_avg, begin, size), second(range.exp_avg_sq, begin, size);
+  Stretch first(range.states[0], begin, size), second(range.states[1], begin, size);
   const float *p = param.open(), *grad = grads.open();
   float *exp_avg = first.open(), *exp_avg_sq = second.open();
   sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
@@ -121,7 +121,7 @@ void refresh_copy(C* copy, const P* p, const float* before, std::size_t size, cp
 }
 
 template <bool counted>
-cpu::UpdateCounts update_range(const AdamWRange& range, const AdamWFactors& f, std::uint64_t step, Range elements) {
+cpu::UpdateCounts update_range(const UpdateRange& range, const AdamWFactors& f, std::uint64_t step, Range elements) {
   cpu::UpdateCounts counts;
   HWY_ALIGN float updates[kStretch], before[kStretch];
   HWY_ALIGN std::uint16_t random[kStretch + 64];  // room for a vector read past the end
@@ -143,7 +143,7 @@ cpu::UpdateCounts update_range(const AdamWRange& range, const AdamWFactors& f, s
   return counts;
 }
 
-cpu::UpdateCounts adamw_range(const AdamWRange& range, const AdamWFactors& f, std::uint64_t step, bool counted,
+cpu::UpdateCounts adamw_range(const UpdateRange& range, const AdamWFactors& f, std::uint64_t step, bool counted,
                               Range elements) {
   return counted ? update_range<true>(range, f, step, elements) : update_range<false>(range, f, step, elements);
 }
@@ -153,14 +153,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-UpdateFactors factors_of(const StepState& state, const AdamWOptions& options) {
-  const auto step = double(state.step);
-  return {.grad = static_cast<float>(state.clip_scale / state.loss_scale),
-          .rate = static_cast<float>(state.lr / (1 - std::pow(options.beta1, step))),
-          .root = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, step))),
-          .decay = static_cast<float>(state.lr * state.weight_decay)};
-}
-
 namespace {
 
 /// Adds atomically. Deterministic, because integer sums do not depend on the order.
@@ -169,9 +161,11 @@ void add_count(std::int64_t& total, std::int64_t count) {
 }
 }  // namespace
 
-void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state, bool counted) {
+void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state, bool counted) {
   if (state->found_inf != 0) return;
-  AdamWFactors factors(state->factors, options);
+  AdamWFactors factors(options);
+  static_cast<UpdateFactors&>(factors) = state->factors;
+  factors.grad = state->grad_factor;
   if (!range.decays) factors.decay = 0;
   Blocks blocks{range.param.numel(), kSerialElements};
   parallel_for(stream.threads(), blocks.number(), range.param.numel(), [&](std::int64_t block) {
@@ -184,7 +178,7 @@ void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& opt
   });
 }
 
-void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state) {
+void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state) {
   adamw_step(stream, range, options, state, true);
 }
 

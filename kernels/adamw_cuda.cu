@@ -109,6 +109,7 @@ __global__ void update_elements(const __grid_constant__ Update u) {
   if (u.state->found_inf != 0) return;
   AdamWFactors f = u.factors;
   static_cast<UpdateFactors&>(f) = u.state->factors;
+  f.grad = u.state->grad_factor;
   if (!u.decays) f.decay = 0;
   Counts counts;
   const std::int64_t end = u.begin + u.count;
@@ -133,24 +134,24 @@ void launch_update(Stream& stream, Update update, std::int64_t begin, std::int64
 
 }  // namespace
 
-void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state) {
+void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state) {
   const std::int64_t count = range.param.numel();
   const Update update{AnyArray(range.param),
                       AnyArray(range.grad),
-                      AnyArray(range.exp_avg),
-                      AnyArray(range.exp_avg_sq),
+                      AnyArray(range.states[0]),
+                      AnyArray(range.states[1]),
                       AnyArray(range.copy),
                       range.decays,
                       range.rounding.has_value(),
                       range.rounding.value_or(PhiloxKey{}),
                       range.elements,
-                      AdamWFactors({}, options),
+                      AdamWFactors(options),
                       state,
                       0,
                       0};
   constexpr std::int64_t kWide = 8;
   std::int64_t wide = 0;  // elements in packs of 8; the rest are done singly
-  with_pack_size(0, {range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy},
+  with_pack_size(0, {range.param, range.grad, range.states[0], range.states[1], range.copy},
                  [&]<int n>(std::integral_constant<int, n>) { wide = n == kWide ? count / kWide * kWide : 0; });
   launch_update<kWide>(stream, update, 0, wide);
   launch_update<1>(stream, update, wide, count - wide);

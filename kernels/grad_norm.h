@@ -5,16 +5,17 @@
 //
 // Before the call, found_inf still has its value from the previous step. If that value is set and the step assumes that
 // the previous update was made (assumes_update), found_inf remains set. If max_norm <= 0, gradients are not clipped.
-// The update counts are reset to 0. The factors of the AdamW step that follows are computed here, because this operator
-// runs once per step and one thread is enough for them.
+// The update counts are reset to 0.
 #pragma once
 
-#include "kernels/adamw.h"
+#include "device/step_state.h"
+#include "device/stream.h"
+#include "device/tensor.h"
 
 namespace mtl {
 
-/// `sum` (1) f64 is the sum of squares over all ranks. Writes all of the StepReport in `state` except loss_sum, and the
-/// UpdateFactors.
-void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm, const AdamWOptions& options);
+/// `sum` (1) f64 is the sum of squares over all ranks. Writes all of the StepReport in `state` except loss_sum, and
+/// grad_factor.
+void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm);
 
 }  // namespace mtl

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/adamw_cpu.h"
+#include "kernels/cpu.h"
 
 namespace mtl::cpu {
 
-void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm, const AdamWOptions& options) {
+void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm) {
   double norm = std::sqrt(*sum.data<double>()) / state->loss_scale;
   state->grad_norm = norm;
   // found_inf still has its value from the previous step.
@@ -14,7 +14,7 @@ void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm, co
   state->clip_scale = 1;
   state->nonzero_updates = state->lost_updates = state->lost_copies = 0;
   if (max_norm > 0) state->clip_scale = std::min(1.0, max_norm / (norm + 1e-6));
-  state->factors = factors_of(*state, options);
+  state->grad_factor = static_cast<float>(state->clip_scale / state->loss_scale);
 }
 
 }  // namespace mtl::cpu

@@ -6,7 +6,7 @@ namespace mtl::cuda {
 
 namespace {
 
-__global__ void finish_norm(StepState* state, const double* sum, double max_norm, AdamWOptions options) {
+__global__ void finish_norm(StepState* state, const double* sum, double max_norm) {
   if (threadIdx.x != 0) return;
   const double norm = sqrt(*sum) / state->loss_scale, limited = max_norm / (norm + 1e-6);
   state->grad_norm = norm;
@@ -15,17 +15,13 @@ __global__ void finish_norm(StepState* state, const double* sum, double max_norm
   state->found_inf = norm < INFINITY && !lacks_update ? 0 : 1;  // false for a NaN, too
   state->clip_scale = max_norm > 0 && limited < 1 ? limited : 1.0;
   state->nonzero_updates = state->lost_updates = state->lost_copies = 0;
-  const auto step = static_cast<double>(state->step);
-  state->factors = {.grad = static_cast<float>(state->clip_scale / state->loss_scale),
-                    .rate = static_cast<float>(state->lr / (1 - pow(options.beta1, step))),
-                    .root = static_cast<float>(1 / sqrt(1 - pow(options.beta2, step))),
-                    .decay = static_cast<float>(state->lr * state->weight_decay)};
+  state->grad_factor = static_cast<float>(state->clip_scale / state->loss_scale);
 }
 
 }  // namespace
 
-void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm, const AdamWOptions& options) {
-  launch(stream, finish_norm, {1, kWarp}, state, sum.data<double>(), max_norm, options);
+void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm) {
+  launch(stream, finish_norm, {1, kWarp}, state, sum.data<double>(), max_norm);
 }
 
 }  // namespace mtl::cuda

@@ -12,6 +12,11 @@
 
 namespace mtl {
 
+/// What an update rule multiplies by in this step. The rule says what the numbers mean.
+struct UpdateFactors {
+  float rate = 0, root = 0, decay = 0;
+};
+
 /// Sent from host to device once per step.
 struct StepInputs {
   std::int64_t step = 0;    // this update's number, from 1 (AdamW's t); steps without an update are not counted
@@ -21,6 +26,7 @@ struct StepInputs {
   // Nonzero if the other values assume that the previous step makes its update. The host has not read that step's
   // report yet. If the previous step makes no update, neither does this step.
   std::int32_t assumes_update = 0;
+  UpdateFactors factors = {};  // which the update rule computes from the values above (optim/update_rule.h)
 };
 
 /// Sent from device to host once per step.
@@ -38,16 +44,8 @@ struct StepReport {
   std::int64_t nonzero_updates = 0, lost_updates = 0, lost_copies = 0;
 };
 
-/// What kernels/adamw.h multiplies by in this step. finish_grad_norm() computes them.
-struct UpdateFactors {
-  float grad = 0;   // clip_scale / loss_scale
-  float rate = 0;   // lr / (1 - beta1^step)
-  float root = 0;   // 1 / sqrt(1 - beta2^step)
-  float decay = 0;  // lr weight_decay
-};
-
 struct StepState : StepInputs, StepReport {
-  UpdateFactors factors = {};
+  float grad_factor = 0;  // clip_scale / loss_scale; finish_grad_norm() computes it
 };
 
 /// A run's StepState. On cuda, inputs and reports are copied through pinned memory, which does not block the host.

@@ -122,7 +122,7 @@ std::size_t MemoryPlan::index_of(Category category) const {
 
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                        const StepSchedule& of_rank) {
-  MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
+  MetaModel model(config, dropout, shape);
   ParamTraffic traffic(model.params, model.stream, model.groups, {});
   Pipeline pipeline = model.pipeline(traffic, shape, of_rank);
   RunShape two = shape;
@@ -149,7 +149,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
 }
 
 void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape) {
-  MetaModel model(config, {}, shape, AdamW::states(shape.precision));
+  MetaModel model(config, {}, shape);
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
   Arena scratch(Device::meta, "scratch", 0);
   // Mark all gradients as written, as backward would.

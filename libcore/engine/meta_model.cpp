@@ -2,13 +2,12 @@
 
 namespace mtl {
 
-MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-                     const std::optional<std::vector<StateSpec>>& states)
+MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape)
     : stream(Device::meta, shape.threads, shape.device),
       groups(meta_groups(shape.layout)),
       stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual)),
       params(
-          Device::meta, shape.precision, states, [&](const ParamVisitor& visit) { stage.params(visit); },
+          Device::meta, shape.precision, shape.rule, [&](const ParamVisitor& visit) { stage.params(visit); },
           shape.layout) {}
 
 std::size_t MetaModel::hidden_bytes(const RunShape& shape) const {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "comm/groups.h"
@@ -29,9 +28,7 @@ struct MetaModel {
   ParamMemory params;
   StepMemory step{Device::meta};
 
-  /// Without `states` (evaluation), parameters have no gradients.
-  MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-            const std::optional<std::vector<StateSpec>>& states);
+  MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 
   /// Calls `run` and returns the work and traffic of this call.
   template <class Run>

@@ -42,8 +42,7 @@ std::vector<ActionDurations> place_durations(const GptConfig& config, const Drop
     for (int chunk = 0; chunk < places.chunks; ++chunk) {
       const auto [at, is_new] = known.try_emplace(kinds[chunk]);
       if (is_new) {
-        if (model == nullptr)
-          model = std::make_unique<MetaModel>(config, dropout, shape, AdamW::states(shape.precision));
+        if (model == nullptr) model = std::make_unique<MetaModel>(config, dropout, shape);
         at->second = chunk_durations(*model, model->stage.chunks[chunk], shape);
       }
       out[places.position_of({stage, chunk})] = at->second;

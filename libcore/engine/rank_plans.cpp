@@ -74,8 +74,7 @@ struct Passes {
   std::map<OwnedKey, std::size_t> plans;  // indices into plan_ranks()'s result
 
   Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, const StepSchedule& schedule)
-      : plan(plan_passes(config, dropout, shape, schedule)),
-        model(config, dropout, shape, AdamW::states(shape.precision)) {
+      : plan(plan_passes(config, dropout, shape, schedule)), model(config, dropout, shape) {
     for (int param = 0; param < model.params.size(); ++param) is_counted.push_back(model.params.counts(param));
   }
 

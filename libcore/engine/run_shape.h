@@ -7,6 +7,7 @@
 #include "device/stream.h"
 #include "kernels/row_map.h"
 #include "layout/layout.h"
+#include "optim/update_rule.h"
 
 namespace mtl {
 
@@ -22,6 +23,7 @@ struct RunShape {
   Layout layout;           // of this rank
   Device device = Device::cpu;
   Precision precision = {};
+  RulePtr rule = std::make_shared<AdamW>();  // null: evaluation
 
   /// The positions of each sequence that this rank holds, and their number.
   SequencePart part() const { return {layout.coordinate(Axis::context), layout.size(Axis::context)}; }

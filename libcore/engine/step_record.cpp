@@ -49,8 +49,8 @@ StepRecord record_step(const GptConfig& config, const DropoutOptions& dropout, c
   RunShape few = shape;
   few.micro_batches = out.micro_batches;
   const StepSchedule schedule = counting_schedule(shape.layout, out.micro_batches);
-  MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
-  Optimizer optimizer(model.params, {.rule = {}, .overlap = overlap}, model.stream, model.groups);
+  MetaModel model(config, dropout, shape);
+  Optimizer optimizer(model.params, {.overlap = overlap}, model.stream, model.groups);
   Pipeline pipeline = model.pipeline(optimizer.traffic(), shape, schedule);
   const BatchBuffers buffers(Device::meta, few);
   Arena scratch(Device::meta, "scratch", 0);

@@ -63,16 +63,17 @@ std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config) {
 
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds) {
   std::vector<std::string> kinds = {kParamKind};
-  for (const std::vector<StateSpec>& states : known_rule_states()) {
+  for (const RulePtr& rule : known_rules()) {
+    const std::vector<StateSpec> states = rule->states(kPrecisionFp32);
     if (std::ranges::none_of(states, [&](const StateSpec& state) { return holds(state.name); })) continue;
     for (const StateSpec& state : states) kinds.push_back(state.name);
   }
   return kinds;
 }
 
-std::int64_t checkpoint_bytes(const GptConfig& config, DType weights, const std::vector<StateSpec>& states) {
-  std::size_t element = size_of(weights);
-  for (const StateSpec& state : states) element += size_of(state.dtype);
+std::int64_t checkpoint_bytes(const GptConfig& config, const Precision& precision, const UpdateRule& rule) {
+  std::size_t element = size_of(precision.main_params);
+  for (const StateSpec& state : rule.states(precision)) element += size_of(state.dtype);
   return parameter_count(config) * static_cast<std::int64_t>(element);
 }
 

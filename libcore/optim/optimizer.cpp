@@ -32,7 +32,7 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   }
   sum_of_squares(stream_, scratch, sum, gradients);
   for (const AxisSet axes : counted_over(params_.owners())) groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
-  finish_grad_norm(stream_, state, sum, options_.clip_grad, options_.rule.options);
+  finish_grad_norm(stream_, state, sum, options_.clip_grad);
 }
 
 /// Returns what one call of the rule updates: parameters that follow each other without a gap, or with stochastic
@@ -88,7 +88,7 @@ std::unique_ptr<StateRing> Optimizer::make_ring() const {
 }
 
 void Optimizer::update_range(const UpdateRange& range, StepState* state) {
-  const auto rule = [&](const UpdateRange& part) { options_.rule.update(stream_, part, state); };
+  const auto rule = [&](const UpdateRange& part) { params_.rule()->update(stream_, part, state); };
   ring_ != nullptr ? ring_->update(stream_, range, rule) : rule(range);
 }
 

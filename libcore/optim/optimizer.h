@@ -14,7 +14,6 @@ namespace mtl {
 class Optimizer {
  public:
   struct Options {
-    AdamW rule;
     double clip_grad = 1.0;  // maximum global gradient norm; 0: no clipping
     ParamTraffic::Overlap overlap;
     std::uint32_t seed = 0;  // for stochastic rounding
@@ -22,6 +21,8 @@ class Optimizer {
 
   Optimizer(ParamMemory& params, Options options, Stream& stream, const ProcessGroups& groups);
 
+  /// Sets the factors of a step, which its other inputs determine.
+  void set_factors(StepInputs& inputs) const { inputs.factors = params_.rule()->factors(inputs); }
   /// Must be called before the first micro-batch of a step.
   void begin_step() { traffic_.begin_step(); }
   /// Layers lease parameters from this ParamOwner.

@@ -31,29 +31,29 @@ std::int64_t sum(const std::vector<std::int64_t>& numbers) {
 
 }  // namespace
 
-std::vector<Storage> storage_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states,
-                                   const Layout& layout) {
+std::vector<Storage> storage_table(const Precision& precision, const RulePtr& rule, const Layout& layout) {
   // Rows that only the optimizer accesses may be in host memory or in files.
   const Space place = !layout.optimizer_folder.empty() ? Space::file
                       : layout.optimizer_on_host       ? Space::host
                                                        : Space::device;
-  const bool has_main = states && precision.has_main_params();
+  const bool has_main = rule != nullptr && precision.has_main_params();
   const auto extent = [](bool is_sharded) { return is_sharded ? Extent::owned : Extent::whole; };
-  std::vector<Storage> table = {
-      {StorageRole::values, has_main ? "" : kParamKind, precision.compute, extent(states && layout.shards_values())}};
-  if (!states) return table;
+  std::vector<Storage> table = {{StorageRole::values, has_main ? "" : kParamKind, precision.compute,
+                                 extent(rule != nullptr && layout.shards_values())}};
+  if (rule == nullptr) return table;
   table.push_back({StorageRole::gradients, "", precision.main_grads, extent(layout.shards_gradients())});
-  for (const StateSpec& state : *states)
+  for (const StateSpec& state : rule->states(precision))
     table.push_back({StorageRole::states, state.name, state.dtype, Extent::owned, place});
   if (has_main) table.push_back({StorageRole::main_weights, kParamKind, precision.main_params, Extent::owned, place});
   return table;
 }
 
-ParamMemory::ParamMemory(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
+ParamMemory::ParamMemory(Device device, Precision precision, RulePtr rule,
                          const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
     : device_(device),
       precision_(precision),
-      table_(storage_table(precision, states, layout)),
+      rule_(std::move(rule)),
+      table_(storage_table(precision, rule_, layout)),
       main_row_(table_.back().role == StorageRole::main_weights ? table_.size() - 1 : kValues),
       layout_(std::move(layout)) {
   require(!precision.stochastic_rounding || !precision.has_main_params(),

@@ -31,16 +31,15 @@
 namespace mtl {
 
 /// Returns the rows that a ParamMemory with these arguments stores for every parameter.
-std::vector<Storage> storage_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states,
-                                   const Layout& layout);
+std::vector<Storage> storage_table(const Precision& precision, const RulePtr& rule, const Layout& layout);
 
 class ParamMemory {
  public:
   /// Allocates memory for every parameter that `visit_all` visits, and binds the layers' views. Parameters are numbered
   /// in the order they are visited; a tied embedding may be visited twice, by the embedding and by the head. All values
-  /// are 0 until initialize() or the checkpoint loader sets them. `states` lists the update rule's states. Without
-  /// `states` (evaluation), there are no gradients and no main weights either.
-  ParamMemory(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
+  /// are 0 until initialize() or the checkpoint loader sets them. Without a rule (evaluation), there are no states, no
+  /// gradients and no main weights.
+  ParamMemory(Device device, Precision precision, RulePtr rule,
               const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
   ParamMemory(const ParamMemory&) = delete;
 
@@ -54,6 +53,7 @@ class ParamMemory {
   /// Returns the memory that holds a table row. The host needs it to copy the row (HostView).
   Location location_of(std::size_t row) const;
   const Precision& precision() const { return precision_; }
+  const RulePtr& rule() const { return rule_; }
   /// Returns the row that the optimizer updates, and that checkpoints store as the parameters: the main weights if
   /// there are any, otherwise the values.
   std::size_t main_row() const { return main_row_; }
@@ -127,6 +127,7 @@ class ParamMemory {
 
   Device device_;
   Precision precision_;
+  RulePtr rule_;
   std::vector<Storage> table_;
   std::size_t main_row_;
   Layout layout_;

@@ -53,7 +53,7 @@ PrecisionRow precision_row(const Precision& precision) {
           .optimizer = moments};
 }
 
-std::vector<PrecisionRole> precision_roles(const Precision& precision) {
+std::vector<PrecisionRole> precision_roles(const Precision& precision, const RulePtr& rule) {
   const auto name = [](const Storage& row) -> std::string {
     if (row.role == StorageRole::values) return "weights";
     if (row.role == StorageRole::gradients) return "main gradients";
@@ -61,7 +61,7 @@ std::vector<PrecisionRole> precision_roles(const Precision& precision) {
     return row.kind == "exp_avg" ? "first moments" : row.kind == "exp_avg_sq" ? "second moments" : row.kind;
   };
   std::vector<PrecisionRole> roles;
-  for (const Storage& row : storage_table(precision, AdamW::states(precision), {}))
+  for (const Storage& row : storage_table(precision, rule, {}))
     roles.push_back({name(row), row.dtype,
                      row.role == StorageRole::values      ? 3
                      : row.role == StorageRole::gradients ? 2

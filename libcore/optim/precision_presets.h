@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "device/precision.h"
+#include "optim/update_rule.h"
 
 namespace mtl {
 
@@ -51,6 +52,6 @@ struct PrecisionRole {
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };
-std::vector<PrecisionRole> precision_roles(const Precision& precision);
+std::vector<PrecisionRole> precision_roles(const Precision& precision, const RulePtr& rule);
 
 }  // namespace mtl

@@ -1,10 +1,11 @@
-// Update rules. A rule declares the states it keeps for every parameter, and uses them to update ranges of elements.
-// Parameter stores, checkpoints and memory plans know only the states, which they are given. Whoever gives them names
-// AdamW, the only rule, by type, and so does the optimizer.
+// Update rules: how a step changes the parameters. A rule declares the states it keeps for every parameter, and uses
+// them to update ranges of elements. A run's rule is chosen once, in its RunShape. Parameter memory, checkpoints, plans
+// and the optimizer ask it, and name no rule themselves.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/precision.h"
@@ -21,25 +22,35 @@ struct StateSpec {
   DType dtype = DType::f32;
 };
 
-/// An update's operands: flat ranges of equal length.
-struct UpdateRange {
-  Tensor param, grad;
-  std::vector<Tensor> states;  // in the order of the rule's states()
-  Tensor copy{};               // a copy of param in the dtype that layers read; absent if layers read param
-  bool decays = true;
-  std::optional<PhiloxKey> rounding{};  // see AdamWRange::rounding
-  ElementMap elements{};
-};
-
-struct AdamW {
-  AdamWOptions options = {};
-
-  static std::vector<StateSpec> states(const Precision& precision = kPrecisionFp32);
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+  /// Returns the states, with the dtypes that a run in this precision gives them. No other rule has a state of these
+  /// names.
+  virtual std::vector<StateSpec> states(const Precision& precision) const = 0;
+  /// Returns what update() multiplies by in a step.
+  virtual UpdateFactors factors(const StepInputs& step) const = 0;
   /// Updates a range in place.
-  void update(Stream& stream, const UpdateRange& range, StepState* step) const;
+  virtual void update(Stream& stream, const UpdateRange& range, StepState* step) const = 0;
 };
 
-/// Returns the states of every rule that may have written a checkpoint, one list per rule.
-std::vector<std::vector<StateSpec>> known_rule_states();
+/// Null in evaluation, which updates nothing.
+using RulePtr = std::shared_ptr<const UpdateRule>;
+
+class AdamW : public UpdateRule {
+ public:
+  explicit AdamW(const AdamWOptions& options = {}) : options_(options) {}
+  std::vector<StateSpec> states(const Precision& precision) const override;
+  UpdateFactors factors(const StepInputs& step) const override { return adamw_factors(step, options_); }
+  void update(Stream& stream, const UpdateRange& range, StepState* step) const override {
+    adamw_step(stream, range, options_, step);
+  }
+
+ private:
+  AdamWOptions options_;
+};
+
+/// Returns every rule that may have written a checkpoint.
+const std::vector<RulePtr>& known_rules();
 
 }  // namespace mtl

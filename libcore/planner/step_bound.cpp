@@ -59,7 +59,7 @@ struct ElementBytes {
 };
 
 /// Returns them for a choice whose `replicas` share what the ZeRO stage says.
-ElementBytes bytes_per_element(const LayoutChoice& choice, const Precision& precision, std::int64_t replicas) {
+ElementBytes bytes_per_element(const LayoutChoice& choice, const TrainOptions& run, std::int64_t replicas) {
   Layout layout;
   layout.grid = RankGrid({.data = static_cast<int>(replicas)});
   layout.zero = choice.zero;
@@ -67,7 +67,7 @@ ElementBytes bytes_per_element(const LayoutChoice& choice, const Precision& prec
   if (choice.has(Saving::offload_to_files)) layout.optimizer_folder = "DIR";
   const double owners = layout.owners().empty() ? 1 : double(replicas);
   ElementBytes out;
-  for (const Storage& row : storage_table(precision, AdamW::states(precision), layout)) {
+  for (const Storage& row : storage_table(precision_of(run.precision), run_rule(run), layout)) {
     const double bytes = double(size_of(row.dtype)) / (row.extent == Extent::owned ? owners : 1);
     if (row.space == Space::device) out.device += bytes;
     if (row.space == Space::host) out.host += bytes;
@@ -168,7 +168,7 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
     cost_of(unit) = {.forward = pass_of(unit, ActionKind::forward),
                      .backward = pass_of(unit, ActionKind::backward),
                      .weight = pass_of(unit, ActionKind::weight)};
-  const MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
+  const MetaModel model(config, dropout, shape);
   for (int param = 0; param < model.params.size(); ++param) {
     const double count = double(model.params.slice(param).count());
     cost_of(model.params.specs()[param].unit).elements += count;
@@ -244,7 +244,7 @@ double StepBounds::least_bytes(const LayoutChoice& choice) {
   const std::vector<PlaceCost> costs = place_costs(choice);
   const Places places = pipeline_of(choice).places();
   const std::int64_t steps = micro_batches(choice);
-  const double per_element = bytes_per_element(choice, precision_of(request_.run.precision), replicas(choice)).device;
+  const double per_element = bytes_per_element(choice, request_.run, replicas(choice)).device;
   double out = 0;
   for (int stage = 0; stage < places.stages; ++stage) {
     double elements = 0, slots = 0;
@@ -263,7 +263,7 @@ double StepBounds::least_bytes(const LayoutChoice& choice) {
 
 double StepBounds::least_host_bytes(const LayoutChoice& choice) {
   const ModelCosts& model = costs_of(choice);
-  const ElementBytes bytes = bytes_per_element(choice, precision_of(request_.run.precision), replicas(choice));
+  const ElementBytes bytes = bytes_per_element(choice, request_.run, replicas(choice));
   double elements = 0;
   for (const PlaceCost& place : place_costs(choice)) elements = std::max(elements, place.cost.elements);
   const auto learned = learned_host_.find(host_key_of(choice));

@@ -12,6 +12,12 @@ DropoutOptions run_dropout(const TrainOptions& options) {
           .seed = static_cast<std::uint32_t>(options.seed)};
 }
 
+RulePtr run_rule(const TrainOptions& options) {
+  const OptimizerOptions& given = options.optimizer;
+  return std::make_shared<AdamW>(
+      AdamWOptions{.beta1 = given.adam_beta1, .beta2 = given.adam_beta2, .eps = given.adam_eps});
+}
+
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank) {
   RunShape shape;
   shape.micro_batch = options.batch.micro_batch_size;
@@ -28,6 +34,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
     shape.layout.offloaded_layers = 0;
   }
   shape.precision = precision_of(options.precision);
+  shape.rule = run_rule(options);
   if (options.parallel.balances_stages())
     shape.layout.split.layer_counts = balanced_layer_counts(config, run_dropout(options), shape);
   if (defers_weights(shape.layout.schedule))

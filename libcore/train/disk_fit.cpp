@@ -40,9 +40,8 @@ bool on_same_disk(const std::string& a, const std::string& b) {
 SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
                      std::int64_t present) {
   SpaceNeed need;
-  const Precision precision = precision_of(options.precision);
   need.checkpoint_bytes =
-      static_cast<std::uint64_t>(checkpoint_bytes(config, precision.main_params, AdamW::states(precision)));
+      static_cast<std::uint64_t>(checkpoint_bytes(config, precision_of(options.precision), *run_rule(options)));
   const std::int64_t end = options.train_iters();
   if (iteration >= end) return need;
   const std::int64_t given = options.checkpoint.save_interval.value_or(0), interval = given > 0 ? given : end;
@@ -85,7 +84,7 @@ void check_shard_size(const TrainOptions& options, const GptConfig& config, std:
   const auto limit = file_size_limit();
   if (!limit || options.checkpoint.save.empty() || iteration >= options.train_iters()) return;
   const RunShape shape = run_shape(options, config, rank);
-  const MetaModel model(config, {}, shape, AdamW::states(shape.precision));
+  const MetaModel model(config, {}, shape);
   std::uint64_t bytes = 0;
   for (const TensorToSave& item : tensors_to_save(model.params))
     bytes += static_cast<std::uint64_t>(item.slice.count() * bits_of(item.tensor.dtype) / 8);

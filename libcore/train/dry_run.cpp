@@ -48,7 +48,7 @@ std::string describe_precision(const TrainOptions& options) {
                     cells("mode", "load", "mixed precision", "local preparation", "training", "optimizer") +
                     cells(precision_mode(options.precision), row.load.c_str(), row.mixed.c_str(),
                           row.preparation.c_str(), row.training.c_str(), row.optimizer.c_str());
-  const std::vector<PrecisionRole> roles = precision_roles(precision);
+  const std::vector<PrecisionRole> roles = precision_roles(precision, run_rule(options));
   for (const PrecisionRole& role : roles) {
     const std::int64_t ranks = ranks_of(role, options);
     out += plan_line(role.role.c_str(), cat(short_name(role.dtype), ", ", role.bytes(), " bytes per parameter",
@@ -60,7 +60,7 @@ std::string describe_precision(const TrainOptions& options) {
 Json precision_json(const TrainOptions& options) {
   const Precision precision = precision_of(options.precision);
   const PrecisionRow row = precision_row(precision);
-  const std::vector<PrecisionRole> roles = precision_roles(precision);
+  const std::vector<PrecisionRole> roles = precision_roles(precision, run_rule(options));
   Json listed = Json::array();
   for (const PrecisionRole& role : roles) {
     listed.push(Json::object({{"role", role.role},
@@ -88,7 +88,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
   std::optional<std::int64_t> savings;
   if (recompute_of(options.parallel) != Recompute{}) savings = recompute_savings(options, config, plan);
-  std::int64_t saved_bytes = checkpoint_bytes(config, shape.precision.main_params, AdamW::states(shape.precision));
+  std::int64_t saved_bytes = checkpoint_bytes(config, shape.precision, *shape.rule);
   std::optional<Roofline> roofline;
   if (options.roofline) roofline = predict_step(options, config, *find_hardware(*options.roofline));
   if (options.json) {

@@ -13,10 +13,8 @@ namespace {
 
 Optimizer::Options optimizer_options(const TrainOptions& options) {
   const OptimizerOptions& given = options.optimizer;
-  return {.rule = {{.beta1 = given.adam_beta1, .beta2 = given.adam_beta2, .eps = given.adam_eps}},
-          .clip_grad = given.clip_grad,
-          .overlap = run_overlap(options),
-          .seed = static_cast<std::uint32_t>(options.seed)};
+  return {
+      .clip_grad = given.clip_grad, .overlap = run_overlap(options), .seed = static_cast<std::uint32_t>(options.seed)};
 }
 
 }  // namespace
@@ -27,8 +25,8 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
       shape_(run_shape(options, config, rank)),
       stage_(make_stage(config, run_dropout(options), shape_.layout, shape_.padded_vocab, shape_.precision.residual)),
       params_(
-          shape_.device, shape_.precision, AdamW::states(shape_.precision),
-          [&](const ParamVisitor& visit) { stage_.params(visit); }, shape_.layout),
+          shape_.device, shape_.precision, shape_.rule, [&](const ParamVisitor& visit) { stage_.params(visit); },
+          shape_.layout),
       plan_(plan_run(options, config, rank)),
       stream_(shape_.device, shape_.threads),
       memory_(shape_.device),
@@ -69,9 +67,14 @@ std::string StepRunner::graphs_text() const {
          ", because a graph cannot wait for communication that began outside of it";
 }
 
+void StepRunner::send(StepInputs inputs) {
+  optimizer_.set_factors(inputs);
+  memory_.send(stream_, inputs);
+}
+
 void StepRunner::begin(const EnqueuedStep& step) {
   progress_.iteration = step.iteration;
-  memory_.send(stream_, step.inputs);
+  send(step.inputs);
   fill_zero(stream_, memory_.loss_sum());
   optimizer_.begin_step();
 }
@@ -125,7 +128,7 @@ void StepRunner::update() {
 
 std::vector<std::string> StepRunner::nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain) {
   if (groups_.world().size() > 1 || !gradients_remain) {
-    memory_.send(stream_, step.inputs);
+    send(step.inputs);
     optimizer_.traffic().begin_repetition(pipeline_.scratch());
     compute_gradients(*step.batch);
   }

@@ -71,6 +71,7 @@ class StepRunner {
 
  private:
   void compute_gradients(const StepBatch& batch);
+  void send(StepInputs inputs);
   void update();
   bool counts_losses() const;
   bool counts_tokens() const;

@@ -46,19 +46,20 @@ void measure(const Setting& setting, int threads) {
   const Owned param = random_values(setting.param, 0.02), grad = random_values(DType::f32, 1e-3),
               copy = random_values(DType::bf16, 0.02);
   const Owned exp_avg({kParameters}), exp_avg_sq({kParameters});
-  AdamWRange range{param, grad, exp_avg, exp_avg_sq};
+  UpdateRange range{param, grad, {exp_avg, exp_avg_sq}};
   if (setting.has_copy) range.copy = copy;
   if (setting.rounds_stochastically) range.rounding = PhiloxKey{1, 2};
   range.elements.inner = range.elements.pitch = kParameters;
   StepState state;
   state.lr = 1e-4;
+  state.grad_factor = 1;
   std::vector<double> plain, difference;
   for (int round = 0; round < kRounds; ++round) {
     double seconds[2] = {};
     for (int turn = 0; turn < 2; ++turn) {
       const bool counts = (turn + round) % 2 == 0;  // alternates which runs first
       ++state.step;
-      state.factors = cpu::factors_of(state, {});
+      state.factors = adamw_factors(state, {});
       const auto begin = std::chrono::steady_clock::now();
       cpu::adamw_step(stream, range, {}, &state, counts);
       seconds[counts] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -35,7 +35,7 @@ class Updated {
     layout.optimizer_folder = folder;
     const Precision precision{.compute = DType::bf16, .residual = DType::bf16};
     store_ = std::make_unique<ParamMemory>(
-        Device::cpu, precision, AdamW::states(precision),
+        Device::cpu, precision, std::make_shared<AdamW>(),
         [&](const ParamVisitor& visit) { visit(param_, ParamSpec{.name = "weight", .shape = {count}}); }, layout);
     const Tensor grad = store_->grad(0);
     for (std::int64_t i = 0; i < grad.numel(); ++i) grad.data<float>()[i] = float(i % 1000) * 1e-6f;
@@ -46,13 +46,15 @@ class Updated {
                          .copy = bucket.owned_values()});
     if (!folder.empty()) ring_ = std::make_unique<StateRing>(*store_, ranges_, Device::cpu);
     state_.lr = 1e-4;
+    state_.grad_factor = 1;
   }
 
   /// Returns the seconds until all state is updated and, with files, on the disk.
   double update() {
     ++state_.step;
+    state_.factors = AdamW().factors(state_);
     return seconds_of([&] {
-      const auto rule = [&](const UpdateRange& part) { AdamW{}.update(stream_, part, &state_); };
+      const auto rule = [&](const UpdateRange& part) { AdamW().update(stream_, part, &state_); };
       if (ring_ == nullptr) {
         for (const UpdateRange& range : ranges_) rule(range);
         return;

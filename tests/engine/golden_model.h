@@ -145,8 +145,7 @@ struct GoldenModel {
         shape(on_device(run_shape)),
         dropout(dropout_options),
         stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual)),
-        params(shape.device, shape.precision, AdamW::states(shape.precision),
-               [&](const ParamVisitor& visit) { stage.params(visit); }),
+        params(shape.device, shape.precision, shape.rule, [&](const ParamVisitor& visit) { stage.params(visit); }),
         plan(plan_training(config, dropout, shape)),
         stream(shape.device, shape.threads),
         step(shape.device),
@@ -184,6 +183,7 @@ struct GoldenModel {
 
   /// Runs the optimizer's part of a step and stores the report in `state`.
   void update(Optimizer& optimizer) {
+    optimizer.set_factors(state);
     step.send(stream, state);
     optimizer.step(pipeline.scratch(), step.on_device());
     static_cast<StepReport&>(state) = step.receive(stream);

@@ -167,11 +167,11 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   MemoryPlan plan = plan_training(layout.config, layout_dropout(layout.config), shape);
   Stage stage = make_stage(layout.config, layout_dropout(layout.config), shape.layout, shape.padded_vocab);
   ParamMemory params(
-      Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); },
+      Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
       shape.layout);
   params.initialize(1234);
   Stream stream(Device::cpu, 1);
-  Optimizer optimizer(params, {{}, 1.0, layout.overlap}, stream, groups);
+  Optimizer optimizer(params, {1.0, layout.overlap}, stream, groups);
   Pipeline pipeline(stage, stream, groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), plan,
                     &optimizer.traffic());
   BatchBuffers buffers(Device::cpu, shape);
@@ -182,6 +182,7 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
     state.lr = 1e-3;
     stream.reset_counters();
     groups.take_traffic();
+    optimizer.set_factors(state);
     optimizer.begin_step();
     fill(buffers, shape, step);
     pipeline.train(buffers);

@@ -44,7 +44,7 @@ TEST_CASE("a plan lists each buffer once, in its category and space") {
       RunShape shape = plan_shape(2, stages, 2);
       shape.layout.rank = rank;
       MemoryPlan plan = plan_training(planned_gpt(), {}, shape);
-      MetaModel model(planned_gpt(), {}, shape, AdamW::states());
+      MetaModel model(planned_gpt(), {}, shape);
       CHECK(count(plan, Category::parameters) == 1);
       CHECK(count(plan, Category::gradients) == 1);
       CHECK(count(plan, Category::optimizer) == 2);

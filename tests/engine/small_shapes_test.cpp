@@ -140,11 +140,11 @@ std::vector<std::string> differences_on(int rank, SmallRun run, const ProcessGro
   const std::size_t before = buffer_use().bytes;
   Stage stage = make_stage(run.config, run.dropout, shape.layout, shape.padded_vocab, shape.precision.residual);
   ParamMemory params(
-      Device::cpu, shape.precision, AdamW::states(shape.precision),
-      [&](const ParamVisitor& visit) { stage.params(visit); }, shape.layout);
+      Device::cpu, shape.precision, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
+      shape.layout);
   params.initialize(1234);
   Stream stream(Device::cpu, shape.threads);
-  Optimizer optimizer(params, {.rule = {}, .overlap = run.overlap}, stream, groups);
+  Optimizer optimizer(params, {.overlap = run.overlap}, stream, groups);
   Pipeline pipeline(stage, stream, groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), plan,
                     &optimizer.traffic());
   const BatchBuffers buffers(Device::cpu, shape);

@@ -93,6 +93,7 @@ TEST_CASE("a non-finite gradient changes no parameter") {
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
   model.state.step = 1;
   model.state.lr = 0.1;
+  optimizer.set_factors(model.state);
   std::vector<float> before = copy_of(model.params.buckets()[0].values());
   for (float bad : {INFINITY, -INFINITY, NAN}) {
     model.train_step();

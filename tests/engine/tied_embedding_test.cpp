@@ -42,8 +42,8 @@ struct RankStage {
       : stage(make_stage(gpt_of_size({.vocab = 41, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}), {}, layout,
                          48)),
         store(
-            Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); },
-            layout) {
+            Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(),
+            [&](const ParamVisitor& visit) { stage.params(visit); }, layout) {
     store.initialize(7);
   }
 };
@@ -90,13 +90,13 @@ Results results_of(ScheduleKind kind, bool shards, bool overlap) {
   Results results;
   run_ranks(layout_of(kind, 0), [&](int number, const ProcessGroups& groups) {
     RankStage rank(layout_of(kind, number, shards));
-    Optimizer optimizer(rank.store, {.rule = {}, .overlap = {.reduce = overlap, .gather = overlap && shards}},
-                        rank.stream, groups);
+    Optimizer optimizer(rank.store, {.overlap = {.reduce = overlap, .gather = overlap && shards}}, rank.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     StepState state;
     state.lr = 0.1;
     for (int step = 1; step <= kUpdates; ++step) {
       state.step = step;
+      optimizer.set_factors(state);
       optimizer.begin_step();
       run_backward(rank, optimizer.traffic());
       optimizer.step(scratch, &state);
@@ -172,11 +172,12 @@ TEST_CASE("tied embedding: a head's gradient that is not finite is attributed to
   std::map<int, std::vector<std::string>> named;
   run_ranks(layout_of(ScheduleKind::zero_bubble_v, 0), [&](int number, const ProcessGroups& groups) {
     RankStage rank(layout_of(ScheduleKind::zero_bubble_v, number, true));
-    Optimizer optimizer(rank.store, {.rule = {}, .overlap = {.reduce = true}}, rank.stream, groups);
+    Optimizer optimizer(rank.store, {.overlap = {.reduce = true}}, rank.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     StepState state;
     state.step = 1;
     const float bad = number == 1 ? INFINITY : 0;
+    optimizer.set_factors(state);
     optimizer.begin_step();
     run_backward(rank, optimizer.traffic(), bad);
     optimizer.step(scratch, &state);

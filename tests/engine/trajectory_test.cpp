@@ -57,14 +57,16 @@ class Run {
       : tokens_(read_tensor(batches_, "tokens")),
         mask_(read_tensor(batches_, "loss_mask")),
         hyper_(Json::read("golden/train_trajectory/hyper.json")),
-        model("gpt2_model/a", {.micro_batch = kRows,
-                               .seq_length = static_cast<std::int64_t>(batches_.find("tokens")->shape[3]) - 1,
-                               .micro_batches = kMicroBatches,
-                               .padded_vocab = 512,
-                               .documents = false,
-                               .threads = 2,
-                               .layout = {},
-                               .precision = precision}),
+        model("gpt2_model/a",
+              {.micro_batch = kRows,
+               .seq_length = static_cast<std::int64_t>(batches_.find("tokens")->shape[3]) - 1,
+               .micro_batches = kMicroBatches,
+               .padded_vocab = 512,
+               .documents = false,
+               .threads = 2,
+               .layout = {},
+               .precision = precision,
+               .rule = std::make_shared<AdamW>(AdamWOptions{number("beta1"), number("beta2"), number("eps")})}),
         optimizer_(model.params, options(), model.stream, model.groups),
         lr_scale_(lr_scale) {
     LrScheduleFlags flags;
@@ -101,11 +103,7 @@ class Run {
 
  private:
   double number(const char* key) const { return hyper_.at(key).as_number(); }
-  Optimizer::Options options() const {
-    return {.rule = {{.beta1 = number("beta1"), .beta2 = number("beta2"), .eps = number("eps")}},
-            .clip_grad = number("clip_grad"),
-            .overlap = {}};
-  }
+  Optimizer::Options options() const { return {.clip_grad = number("clip_grad"), .overlap = {}}; }
   double share(std::int64_t count) const {
     const std::int64_t all = model.state.nonzero_updates;
     return all == 0 ? 0 : static_cast<double>(count) / static_cast<double>(all);

@@ -14,9 +14,7 @@ namespace {
 struct Parameters {
   std::int64_t n;
   Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2), m = filled({n}, 0), v = filled({n}, 0);
-  AdamWRange range(bool decays = true) const {
-    return {.param = p, .grad = grad, .exp_avg = m, .exp_avg_sq = v, .decays = decays};
-  }
+  UpdateRange range(bool decays = true) const { return {.param = p, .grad = grad, .states = {m, v}, .decays = decays}; }
 };
 
 const AdamWOptions kOptions{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
@@ -25,7 +23,8 @@ const AdamWOptions kOptions{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
 struct OnDevice {
   Owned memory{DType::u8, {sizeof(StepState)}};
   explicit OnDevice(StepState state, const AdamWOptions& options = kOptions) {
-    state.factors = cpu::factors_of(state, options);
+    state.factors = adamw_factors(state, options);
+    state.grad_factor = static_cast<float>(state.clip_scale / state.loss_scale);
     std::memcpy(memory.host<std::uint8_t>(), &state, sizeof state);
   }
   StepState* state() const { return static_cast<StepState*>(memory.tensor().raw()); }
@@ -80,8 +79,8 @@ struct MixedStep {
     v = rounded(squares, types.exp_avg_sq);
   }
   bool has_copy() const { return types.copy != types.param; }
-  AdamWRange range() const {
-    return {.param = p, .grad = grad, .exp_avg = m, .exp_avg_sq = v, .copy = has_copy() ? copy.tensor() : Tensor()};
+  UpdateRange range() const {
+    return {.param = p, .grad = grad, .states = {m, v}, .copy = has_copy() ? copy.tensor() : Tensor()};
   }
 };
 
@@ -141,13 +140,8 @@ struct Ones {
     Stream stream(kDevice, 2);
     constexpr AdamWOptions kGradientOnly{.beta1 = 0, .beta2 = 0, .eps = 0};
     const OnDevice state({{.step = number, .lr = 0x1p-12}, {}}, kGradientOnly);
-    const AdamWRange range{.param = p,
-                           .grad = grad,
-                           .exp_avg = m,
-                           .exp_avg_sq = v,
-                           .decays = false,
-                           .rounding = PhiloxKey{5, 6},
-                           .elements = elements};
+    const UpdateRange range{
+        .param = p, .grad = grad, .states = {m, v}, .decays = false, .rounding = PhiloxKey{5, 6}, .elements = elements};
     adamw_step(stream, range, kGradientOnly, state.state());
   }
 };
@@ -220,6 +214,17 @@ TEST_CASE("adamw: a step with a non-finite norm changes no parameter and no mome
   CHECK(x.m.values() == std::vector<double>(100, 0.0));
 }
 
+TEST_CASE("adamw: the factors of a step correct the bias of the moments") {
+  for (const std::int64_t step : {1, 3, 100000}) {
+    const UpdateFactors factors = adamw_factors({.step = step, .lr = 3e-4, .weight_decay = 0.1}, kOptions);
+    const auto t = static_cast<double>(step);
+    const auto near = [](double expected) { return doctest::Approx(expected).epsilon(1e-7); };
+    CHECK(double{factors.rate} == near(3e-4 / (1 - std::pow(0.9, t))));
+    CHECK(double{factors.root} == near(1 / std::sqrt(1 - std::pow(0.95, t))));
+    CHECK(double{factors.decay} == near(3e-5));
+  }
+}
+
 TEST_CASE("adamw: one thread and four, and any division of the range, produce the same bits") {
   const OnDevice step({{.step = 3, .lr = 1e-2, .weight_decay = 0.1}, {}});
   Stream serial(kDevice, 1), parallel(kDevice, 4);
@@ -231,7 +236,7 @@ TEST_CASE("adamw: one thread and four, and any division of the range, produce th
   adamw_step(parallel, four.range(), kOptions, step.state());
   for (auto [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 33333}, {33333, 66670}}) {
     const auto part = [&, b = begin, c = count](const Owned& t) { return t.tensor().flat(b, c); };
-    adamw_step(serial, {part(cut.p), part(cut.grad), part(cut.m), part(cut.v)}, kOptions, step.state());
+    adamw_step(serial, {part(cut.p), part(cut.grad), {part(cut.m), part(cut.v)}}, kOptions, step.state());
   }
   CHECK(same_bits(one.p, four.p));
   CHECK(same_bits(one.p, cut.p));
@@ -245,16 +250,16 @@ TEST_CASE("adamw: one thread and four, and any division of the range, produce th
 
 TEST_CASE("adamw: counts 28 bytes per parameter on meta; wrong shapes throw") {
   Stream stream(Device::meta);
-  adamw_step(stream, {meta({10}), meta({10}), meta({10}), meta({10})}, kOptions, nullptr);
+  adamw_step(stream, {meta({10}), meta({10}), {meta({10}), meta({10})}}, kOptions, nullptr);
   CHECK(stream.counters().bytes == 280);
-  CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}), meta({9}), meta({10})}, kOptions, nullptr), Error);
+  CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}), {meta({9}), meta({10})}}, kOptions, nullptr), Error);
   stream.reset_counters();
-  AdamWRange mixed{meta({10}), meta({10}), meta({10}), meta({10})};
+  UpdateRange mixed{meta({10}), meta({10}), {meta({10}), meta({10})}};
   mixed.copy = meta({10}, DType::bf16);
   adamw_step(stream, mixed, kOptions, nullptr);
   CHECK(stream.counters().bytes == 320);
   mixed.rounding = PhiloxKey{};
   CHECK_THROWS_AS(adamw_step(stream, mixed, kOptions, nullptr), Error);
-  CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}, DType::f64), meta({10}), meta({10})}, kOptions, nullptr),
+  CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}, DType::f64), {meta({10}), meta({10})}}, kOptions, nullptr),
                   Error);
 }

@@ -47,7 +47,10 @@ struct Operands {
   void add(const LayerNormCache& cache) { add_all(cache.x, cache.mean, cache.rstd); }
   void add(const RmsNormCache& cache) { add_all(cache.x, cache.rstd); }
   void add(const LayerNormGrads& grads) { add_all(grads.dx, grads.dgamma, grads.dbeta); }
-  void add(const AdamWRange& range) { add_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy); }
+  void add(const UpdateRange& range) {
+    add_all(range.param, range.grad, range.copy);
+    for (const Tensor& state : range.states) add(state);
+  }
   // These arguments have no tensors.
   void add(VocabSlice) {}
   void add(GradMode) {}

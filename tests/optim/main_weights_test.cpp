@@ -62,11 +62,12 @@ Weights after_updates(const Precision& precision, const Grid& grid) {
   std::mutex mutex;
   run_ranks(layout_of(grid, 0).grid, [&](int rank, const ProcessGroups& groups) {
     RankParams own(layout_of(grid, rank), tiny_gpt(), precision);
-    Optimizer optimizer(own.store, {.rule = {}, .clip_grad = 0, .overlap = {}, .seed = 99}, own.stream, groups);
+    Optimizer optimizer(own.store, {.clip_grad = 0, .overlap = {}, .seed = 99}, own.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     StepState state;
     state.lr = 1e-4;
     for (state.step = 1; state.step <= 3; ++state.step) {
+      optimizer.set_factors(state);
       optimizer.begin_step();
       set_gradients(own);
       optimizer.step(scratch, &state);

@@ -22,21 +22,34 @@ Layout layout_of_shards(int ranks, int rank, std::int64_t bucket_elements = 600)
   return layout_of({.data = ranks, .zero = ranks > 1 ? 1 : 0}, rank, bucket_elements);
 }
 
-const std::vector<std::vector<StateSpec>> kRules = {
-    AdamW::states(), {}, {{"momentum"}}, {{"mean", DType::f32}, {"square", DType::f64}, {"count", DType::i32}}};
+/// A rule that declares any states.
+class AnyStates : public AdamW {
+ public:
+  explicit AnyStates(std::vector<StateSpec> states) : states_(std::move(states)) {}
+  std::vector<StateSpec> states(const Precision&) const override { return states_; }
+
+ private:
+  std::vector<StateSpec> states_;
+};
+
+const std::vector<std::vector<StateSpec>> kStates = {
+    AdamW().states(kPrecisionFp32),
+    {},
+    {{"momentum"}},
+    {{"mean", DType::f32}, {"square", DType::f64}, {"count", DType::i32}}};
 
 }  // namespace
 
 TEST_CASE("a store allocates once per row of its table, for update rules with any states") {
   for (int ranks : {1, 2, 3}) {
-    for (const auto& states : kRules) {
+    for (const auto& states : kStates) {
       for (bool trains : {false, true}) {
         CAPTURE(ranks);
         CAPTURE(states.size());
         CAPTURE(trains);
         const BufferUse before = buffer_use();
         RankParams own(layout_of_shards(ranks, ranks - 1), kThreeLayers, kPrecisionFp32,
-                       trains ? std::optional(states) : std::nullopt);
+                       trains ? std::make_shared<AnyStates>(states) : nullptr);
         const ParamMemory& store = own.store;
         std::size_t allocated = buffer_use().bytes - before.bytes, listed = 0, elements = 0;
         for (const Bucket& bucket : store.buckets()) elements += static_cast<std::size_t>(bucket.count);
@@ -79,15 +92,15 @@ TEST_CASE("values and gradients are whole on every rank, states only for owned r
 }
 
 TEST_CASE("checkpoints hold parameters and the rule's states, under the rule's names, and no gradients") {
-  for (const auto& states : kRules) {
-    RankParams own(layout_of({}, 0), kThreeLayers, kPrecisionFp32, states);
+  for (const auto& states : kStates) {
+    RankParams own(layout_of({}, 0), kThreeLayers, kPrecisionFp32, std::make_shared<AnyStates>(states));
     std::map<std::string, int> kinds;
     std::size_t bytes = 0;
     for (const TensorToSave& item : tensors_to_save(own.store)) {
       ++kinds[item.tensor.name.substr(0, item.tensor.name.find('.'))];
       bytes += item.bytes().size();
     }
-    CHECK(static_cast<std::size_t>(checkpoint_bytes(kThreeLayers, DType::f32, states)) == bytes);
+    CHECK(static_cast<std::size_t>(checkpoint_bytes(kThreeLayers, kPrecisionFp32, AnyStates(states))) == bytes);
     CHECK(kinds.size() == 1 + states.size());
     CHECK(kinds["param"] == own.store.size());
     for (const StateSpec& state : states) CHECK(kinds[state.name] == own.store.size());
@@ -104,8 +117,8 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
       Chunk chunk({.config = kThreeLayers, .padded_vocab = 48, .region = {sequence_parallel}},
                   {.first_layer = 0, .num_layers = 3});
       ParamMemory store(
-          Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
-          layout);
+          Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(),
+          [&](const ParamVisitor& visit) { chunk.params(visit); }, layout);
       // Groups consecutive units, starting with the last, until there are enough elements.
       std::map<int, int> group_of;  // by unit
       std::int64_t elements = 0;
@@ -153,7 +166,7 @@ TEST_CASE("every updated range begins on a cache line, in every dtype and on eve
         const GptConfig config = gpt_of_size({.vocab = 41, .layers = 2, .hidden = 6, .heads = 2, .positions = 7});
         Chunk chunk({.config = config, .padded_vocab = 43}, {.first_layer = 0, .num_layers = 2});
         const ParamMemory store(
-            Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { chunk.params(visit); },
+            Device::cpu, precision, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
             layout_of_shards(ranks, rank));
         for (const Bucket& bucket : store.buckets()) {
           CHECK(is_aligned(bucket.owned_main()));

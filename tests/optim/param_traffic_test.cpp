@@ -56,11 +56,11 @@ struct Setting {
 std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, Setting setting, StepState& state,
                                 float bad = 0) {
   const ParamTraffic::Overlap overlap{.reduce = setting.overlap, .gather = setting.overlap && setting.shard};
-  Optimizer optimizer(rank.store, {.rule = {}, .clip_grad = setting.clip_grad, .overlap = overlap}, rank.stream,
-                      groups);
+  Optimizer optimizer(rank.store, {.clip_grad = setting.clip_grad, .overlap = overlap}, rank.stream, groups);
   Arena scratch(Device::cpu, "scratch", 1 << 16);
   state.step = 1;
   state.lr = 0.1;
+  optimizer.set_factors(state);
   optimizer.begin_step();
   run_backward(rank, optimizer.traffic(), bad);
   optimizer.step(scratch, &state);
@@ -137,8 +137,7 @@ TEST_CASE("values that are gathered late are complete when a forward pass reads 
       std::mutex mutex;
       run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
         RankParams own(layout_of({.data = 2, .zero = 1}, rank), tiny_gpt(2, bias));
-        Optimizer optimizer(own.store, {.rule = {}, .overlap = {.reduce = overlap, .gather = overlap}}, own.stream,
-                            groups);
+        Optimizer optimizer(own.store, {.overlap = {.reduce = overlap, .gather = overlap}}, own.stream, groups);
         Arena slot(Device::cpu, "slot", 1 << 20), scratch(Device::cpu, "scratch", 1 << 20);
         std::vector<std::int32_t> tokens = {1, 2, 3, 4}, positions = {0, 1, 2, 3}, labels = {2, 3, 4, 5};
         std::vector<float> weights(4, 0.25f), losses(4);
@@ -154,6 +153,7 @@ TEST_CASE("values that are gathered late are complete when a forward pass reads 
         for (int step = 1; step <= 2; ++step) {
           state.step = step;
           slot.clear();
+          optimizer.set_factors(state);
           optimizer.begin_step();
           Ctx ctx{own.stream, &slot, scratch, groups, true, &optimizer.traffic()};
           ctx.ends_gradients = true;
@@ -257,9 +257,10 @@ TEST_CASE("lost updates are counted alike with each ZeRO stage, and after a rest
               }
             }
           }
-          Optimizer optimizer(own->store, {.rule = {}, .clip_grad = 0, .overlap = {}}, own->stream, groups);
+          Optimizer optimizer(own->store, {.clip_grad = 0, .overlap = {}}, own->stream, groups);
           Arena scratch(Device::cpu, "scratch", 1 << 16);
           state.step = step;
+          optimizer.set_factors(state);
           optimizer.begin_step();
           for (int m = 0; m < kMicroBatches; ++m) {  // integers, so that every order gives the same sum
             run_units(*own, optimizer.traffic(), m + 1 == kMicroBatches, [&](int param, std::int64_t i) {
@@ -287,9 +288,9 @@ TEST_CASE("a lease waits for the values of its unit only") {
     RankParams reference(layout_of(grid, rank));
     StepState state;
     update(reference, groups, {.shard = true, .overlap = false, .clip_grad = 0}, state);
-    Optimizer optimizer(own.store, {.rule = {}, .clip_grad = 0, .overlap = {.reduce = true, .gather = true}},
-                        own.stream, groups);
+    Optimizer optimizer(own.store, {.clip_grad = 0, .overlap = {.reduce = true, .gather = true}}, own.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
+    optimizer.set_factors(state);
     optimizer.begin_step();
     run_backward(own, optimizer.traffic(), 0);
     optimizer.step(scratch, &state);

@@ -1,7 +1,6 @@
 // One rank's parameters of a tiny GPT, shared by the optimizer's tests.
 #pragma once
 
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -36,17 +35,15 @@ struct RankParams {
 
   explicit RankParams(const Layout& layout, const GptConfig& config = tiny_gpt(),
                       const Precision& precision = kPrecisionFp32)
-      : RankParams(layout, config, precision, AdamW::states(precision)) {
+      : RankParams(layout, config, precision, std::make_shared<AdamW>()) {
     store.initialize(7);
   }
-  /// Parameters that are not initialized. They have no gradients if `states` is empty.
-  RankParams(const Layout& layout, const GptConfig& config, const Precision& precision,
-             std::optional<std::vector<StateSpec>> states)
+  /// Parameters that are not initialized. They have no gradients without a rule.
+  RankParams(const Layout& layout, const GptConfig& config, const Precision& precision, RulePtr rule)
       : chunk({.config = config, .padded_vocab = 48, .residual = precision.residual},
               {.first_layer = 0, .num_layers = config.num_layers}),
         store(
-            Device::cpu, precision, std::move(states), [&](const ParamVisitor& visit) { chunk.params(visit); },
-            layout) {}
+            Device::cpu, precision, std::move(rule), [&](const ParamVisitor& visit) { chunk.params(visit); }, layout) {}
 };
 
 inline int unit_of(const ParamMemory& store, int param) { return store.specs()[static_cast<std::size_t>(param)].unit; }

@@ -68,11 +68,11 @@ Result train(const Run& run, int rank, const ProcessGroups& groups) {
   config.tied_embeddings = run.tied;
   Chunk chunk({.config = config, .padded_vocab = 48, .recompute = run.recompute}, {.first_layer = 0, .num_layers = 4});
   ParamMemory store(
-      Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
+      Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
       layout_of({.data = kRanks, .zero = run.zero}, rank, run.bucket_elements));
   store.initialize(7);
   Stream stream(Device::cpu);
-  Optimizer optimizer(store, {.rule = {}, .overlap = {}}, stream, groups);
+  Optimizer optimizer(store, {.overlap = {}}, stream, groups);
   NanOutsideLeases hiding(optimizer.traffic(), store);
   Arena slot(Device::cpu, "slot", 1 << 20), scratch(Device::cpu, "scratch", 1 << 20);
   Result out;
@@ -90,6 +90,7 @@ Result train(const Run& run, int rank, const ProcessGroups& groups) {
   state.lr = 0.1;
   for (int step = 1; step <= 2; ++step) {
     state.step = step;
+    optimizer.set_factors(state);
     optimizer.begin_step();
     ParamOwner& owner = run.hides ? static_cast<ParamOwner&>(hiding) : optimizer.traffic();
     Ctx ctx{stream, &slot, scratch, groups, true, &owner};
@@ -146,8 +147,8 @@ TEST_CASE("working memory is two buffers for the largest groups, and one for a t
       config.tied_embeddings = tied;
       Chunk chunk({.config = config, .padded_vocab = 4000}, {.first_layer = 0, .num_layers = layers});
       const ParamMemory store(
-          Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
-          layout_of({.data = 2, .zero = 3}, 0, 1));
+          Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(),
+          [&](const ParamVisitor& visit) { chunk.params(visit); }, layout_of({.data = 2, .zero = 3}, 0, 1));
       std::vector<std::int64_t> sizes;  // from the head, which is the first group, to the embedding
       for (const UnitGroup& group : store.groups()) sizes.push_back(group.elements);
       REQUIRE(sizes.size() == static_cast<std::size_t>(layers + 2));

@@ -53,12 +53,13 @@ std::vector<std::vector<std::byte>> saved_after_updates(const Precision& precisi
     Layout layout = layout_of(grid, rank);
     layout.optimizer_folder = folder;
     RankParams own(layout, tiny_gpt(), precision);
-    Optimizer optimizer(own.store, {.rule = {}, .clip_grad = 1, .overlap = {}, .seed = 5}, own.stream, groups);
+    Optimizer optimizer(own.store, {.clip_grad = 1, .overlap = {}, .seed = 5}, own.stream, groups);
     CHECK((optimizer.ring() == nullptr) == folder.empty());
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     StepState state;
     state.lr = 0.1f;
     for (state.step = 1; state.step <= 3; ++state.step) {
+      optimizer.set_factors(state);
       optimizer.begin_step();
       write_gradients(own);
       optimizer.step(scratch, &state);
@@ -129,13 +130,15 @@ TEST_CASE("state in files: pieces take turns in the ring, and the page cache has
     StepState state;
     state.lr = 0.1f;
     state.step = 1;
-    const auto rule = [&](const UpdateRange& part) {
+    state.grad_factor = 1;
+    state.factors = AdamW().factors(state);
+    const auto update = [&](const UpdateRange& part) {
       CHECK(part.param.numel() <= (in_files ? kPiece : part.param.numel()));
-      AdamW{}.update(own.stream, part, &state);
+      AdamW().update(own.stream, part, &state);
     };
     if (!in_files) {
       for (int step = 0; step < 3; ++step)
-        for (const UpdateRange& range : ranges) rule(range);
+        for (const UpdateRange& range : ranges) update(range);
     } else {
       StateRing ring(own.store, ranges, Device::cpu, kPiece);
       std::atomic<bool> ended = false;
@@ -146,7 +149,7 @@ TEST_CASE("state in files: pieces take turns in the ring, and the page cache has
       });
       for (int step = 0; step < 3; ++step) {
         ring.begin(own.stream);
-        for (const UpdateRange& range : ranges) ring.update(own.stream, range, rule);
+        for (const UpdateRange& range : ranges) ring.update(own.stream, range, update);
         ring.end(own.stream);
       }
       ended = true;
@@ -178,6 +181,7 @@ TEST_CASE("state in files: a fault in any write is an error of the update or of 
         StepState state;
         state.lr = 0.1f;
         state.step = 1;
+        optimizer.set_factors(state);
         optimizer.begin_step();
         write_gradients(own);
         message = error_of([&] { optimizer.step(memory, &state); }, Exit::io);
