@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kernels/activation.h"
-#include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
@@ -15,3 +14,4 @@
 #include "kernels/residual.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/rotary.h"
+#include "kernels/update_rules.h"

@@ -21,6 +21,7 @@ struct UpdateRange {
   Tensor param, grad;
   std::vector<Tensor> states;           // in the order of the rule's states
   Tensor copy{};                        // param in the compute dtype; absent if layers read param itself
+  int factors = 0;                      // index into StepInputs::factors
   bool decays = true;                   // weight decay applies
   std::optional<PhiloxKey> rounding{};  // if given, rounds a bf16 param stochastically
   ElementMap elements{};                // for the rounding

@@ -21,12 +21,14 @@ struct UpdateFactors {
 struct StepInputs {
   std::int64_t step = 0;    // this update's number, from 1 (AdamW's t); steps without an update are not counted
   double lr = 0;            // for this step
+  double decoupled_lr = 0;  // that of the token tables, if they have their own
   double weight_decay = 0;  // for this step
   double loss_scale = 1;    // gradients are multiplied by it
   // Nonzero if the other values assume that the previous step makes its update. The host has not read that step's
   // report yet. If the previous step makes no update, neither does this step.
   std::int32_t assumes_update = 0;
-  UpdateFactors factors = {};  // which the update rule computes from the values above (optim/update_rule.h)
+  // Which the update rules compute from the values above, by UpdateTraits::factors() (optim/update_rule.h).
+  std::array<UpdateFactors, 4> factors = {};
 };
 
 /// Sent from device to host once per step.

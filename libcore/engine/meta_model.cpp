@@ -7,7 +7,7 @@ MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, con
       groups(meta_groups(shape.layout)),
       stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual)),
       params(
-          Device::meta, shape.precision, shape.rule, [&](const ParamVisitor& visit) { stage.params(visit); },
+          Device::meta, shape.precision, shape.rules, [&](const ParamVisitor& visit) { stage.params(visit); },
           shape.layout) {}
 
 std::size_t MetaModel::hidden_bytes(const RunShape& shape) const {

@@ -23,7 +23,7 @@ struct RunShape {
   Layout layout;           // of this rank
   Device device = Device::cpu;
   Precision precision = {};
-  RulePtr rule = std::make_shared<AdamW>();  // null: evaluation
+  RuleSet rules = single_rule<AdamW>();  // none: evaluation
 
   /// The positions of each sequence that this rank holds, and their number.
   SequencePart part() const { return {layout.coordinate(Axis::context), layout.size(Axis::context)}; }

@@ -35,7 +35,7 @@ std::size_t weight_bytes(const GptConfig& config, DType compute) {
 Model::Model(const ModelSource& source, int threads, DType compute, Device device)
     : config_(fitting_config(source.config(), compute, device)),
       stage_(whole_model(config_, {}, vocab_rows(config_), compute)),
-      params_(device, precision_of(compute), nullptr, [&](const ParamVisitor& visit) { stage_.params(visit); }),
+      params_(device, precision_of(compute), RuleSet(), [&](const ParamVisitor& visit) { stage_.params(visit); }),
       stream_(device, threads) {
   stream_.choices().set_measuring(false);  // every text length would need new measurements
   source.load_values(params_);
@@ -92,7 +92,7 @@ MetaModel::PassBytes Workspace::measure(const Model& model, const std::vector<Pa
   shape.threads = model.threads();
   shape.device = model.device();
   shape.precision = model.precision();
-  shape.rule = nullptr;
+  shape.rules = {};
   return MetaModel(model.config(), {}, shape).measure(passes);
 }
 

@@ -63,7 +63,7 @@ std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config) {
 
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds) {
   std::vector<std::string> kinds = {kParamKind};
-  for (const RulePtr& rule : known_rules()) {
+  for (const auto& rule : known_rules()) {
     const std::vector<StateSpec> states = rule->states(kPrecisionFp32);
     if (std::ranges::none_of(states, [&](const StateSpec& state) { return holds(state.name); })) continue;
     for (const StateSpec& state : states) kinds.push_back(state.name);
@@ -71,10 +71,14 @@ std::vector<std::string> tensor_kinds(const std::function<bool(const std::string
   return kinds;
 }
 
-std::int64_t checkpoint_bytes(const GptConfig& config, const Precision& precision, const UpdateRule& rule) {
-  std::size_t element = size_of(precision.main_params);
-  for (const StateSpec& state : rule.states(precision)) element += size_of(state.dtype);
-  return parameter_count(config) * static_cast<std::int64_t>(element);
+std::int64_t checkpoint_bytes(const GptConfig& config, const Precision& precision, const RuleSet& rules) {
+  std::int64_t bytes = 0;
+  for (const ParamSpec& spec : model_params(config)) {
+    std::size_t element = size_of(precision.main_params);
+    for (const StateSpec& state : rules.rule_of(spec).states(precision)) element += size_of(state.dtype);
+    bytes += spec.numel() * static_cast<std::int64_t>(element);
+  }
+  return bytes;
 }
 
 namespace {

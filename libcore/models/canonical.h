@@ -58,9 +58,9 @@ std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
 /// all states of every update rule for which `holds` returns true for at least one state.
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds);
 
-/// Returns the total size, in bytes, of the tensors in a training checkpoint: the main weights and the update rule's
+/// Returns the total size, in bytes, of the tensors in a training checkpoint: the main weights and the update rules'
 /// states.
-std::int64_t checkpoint_bytes(const GptConfig& config, const Precision& precision, const UpdateRule& rule);
+std::int64_t checkpoint_bytes(const GptConfig& config, const Precision& precision, const RuleSet& rules);
 
 /// Returns the configuration in the form that a checkpoint's manifest stores.
 Json config_to_json(const GptConfig& config);

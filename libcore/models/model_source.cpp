@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/files.h"
 #include "base/mapped_faults.h"
 #include "device/copy.h"
 #include "models/canonical.h"
 #include "models/tensor_reader.h"
+#include "nn/model_params.h"
 
 namespace mtl {
 
@@ -176,6 +178,20 @@ void ModelSource::load_initial_values(ParamMemory& params) const {
   const DType dtype = params.precision().load;
   if (dtype == DType::f32) return load_values(params);
   load_weights(params, {stored_dtype_of(dtype)});
+}
+
+std::string ModelSource::other_rules(const RuleSet& rules) const {
+  if (!has_optimizer()) return "";
+  std::set<std::string> stored;
+  for (const SavedTensor& tensor : reader_->tensors) stored.insert(tensor.name);
+  for (const ParamSpec& spec : model_params(config())) {
+    const UpdateRule& rule = rules.rule_of(spec);
+    for (const StateSpec& state : rule.states({}))
+      if (!stored.contains(cat(state.name, ".", spec.name)))
+        return cat(folder(), ": the optimizer state is of another --optimizer than ", rules.rules.back()->name(), ": ",
+                   spec.name, " has no ", state.name);
+  }
+  return "";
 }
 
 void ModelSource::load_optimizer(ParamMemory& params) const {

@@ -68,6 +68,9 @@ class ModelSource {
   /// the stored elements to it.
   void load_initial_values(ParamMemory& params) const;
   bool has_optimizer() const { return reader_->kinds().size() > 1; }
+  /// Returns how the stored optimizer state differs from what the rules keep; empty if it does not, or if there is
+  /// none.
+  std::string other_rules(const RuleSet& rules) const;
   /// Returns why a run cannot resume with the optimizer state in the files. Empty if it can, or if they have none.
   const std::string& optimizer_problem() const { return reader_->optimizer_problem; }
   /// Loads the update rule's states for the elements that this rank owns. Throws Error(bad_data) if has_optimizer() is

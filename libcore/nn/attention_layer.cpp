@@ -22,6 +22,7 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
   visit(qkv, {.name = prefix + ".qkv.weight",
               .shape = {config.num_query_groups, per_group, config.head_dim, config.hidden_size},
               .ownership = {.shards = {{0, Axis::tensor}}},
+              .use = ParamUse::qkv,
               .init_std = float(config.init_std)});
   if (config.bias.qkv)
     visit(qkv_bias, vector_spec(prefix + ".qkv.bias", {config.num_query_groups, per_group, config.head_dim},

@@ -7,6 +7,7 @@ ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_si
           .shape = {config.vocab_size, config.hidden_size},
           .ownership = {.shards = {{0, Axis::tensor}}, .on_end_stages = config.tied_embeddings},
           .padded_rows = padded_vocab_size,
+          .use = ParamUse::token_table,
           .init_std = static_cast<float>(config.init_std)};
 }
 
@@ -25,6 +26,7 @@ EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& op
   position_spec = {.name = "embedding.positions.weight",
                    .shape = {config.max_positions, config.hidden_size},
                    .ownership = region.outside(),
+                   .use = ParamUse::position_table,
                    .init_std = float(config.init_std)};
 }
 

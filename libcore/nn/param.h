@@ -19,17 +19,23 @@ enum class Role { values, gradients };
 /// Initial value of a parameter.
 enum class Init { zeros, ones, normal };
 
+/// What a parameter is, for the update rules: a linear's weight, that of queries, keys and values together, the token
+/// embedding or the output layer, the positions, or a bias or another vector.
+enum class ParamUse { matrix, qkv, token_table, position_table, vector };
+
 struct ParamSpec {
   std::string name;                 // canonical: "layers.3.attention.qkv.weight"
   std::vector<std::int64_t> shape;  // of the entire tensor, as checkpoints store it: without vocabulary padding
   Ownership ownership = {};         // layers leave `owners` to the ParamMemory
   std::int64_t padded_rows = 0;     // total size of axis 0 in memory over all ranks, if it exceeds shape[0]
-  bool decays = true;               // weight decay applies; false for biases and 1-D tensors
+  ParamUse use = ParamUse::matrix;
   Init init = Init::normal;
   float init_std = 0;
   int unit = 0;   // index in the model, in forward order: the embedding, then the layers, then the head
   int chunk = 0;  // index of the unit's chunk on its stage
 
+  /// Weight decay does not apply to biases and other vectors.
+  bool decays() const { return use != ParamUse::vector; }
   /// Returns the number of elements in the entire tensor, without padding.
   std::int64_t numel() const {
     std::int64_t product = 1;
@@ -44,7 +50,7 @@ inline ParamSpec vector_spec(std::string name, std::vector<std::int64_t> shape, 
   return {.name = std::move(name),
           .shape = std::move(shape),
           .ownership = std::move(ownership),
-          .decays = false,
+          .use = ParamUse::vector,
           .init = init};
 }
 

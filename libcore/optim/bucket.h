@@ -13,6 +13,7 @@
 #include "device/tensor.h"
 #include "layout/ranks.h"
 #include "nn/param.h"
+#include "optim/update_rule.h"
 
 namespace mtl {
 
@@ -47,18 +48,18 @@ struct Segment {
 /// A tied embedding has a bucket of its own.
 struct BucketKey {
   Ownership ownership;  // without shards: a bucket holds this rank's parts
-  bool decays = true;
+  UpdateTraits traits;
 
-  explicit BucketKey(const ParamSpec& spec) : ownership(spec.ownership), decays(spec.decays) {
+  BucketKey(const ParamSpec& spec, const UpdateTraits& of) : ownership(spec.ownership), traits(of) {
     ownership.shards.clear();
   }
   bool operator==(const BucketKey& other) const { return order() == other.order(); }
   bool operator<(const BucketKey& other) const { return order() < other.order(); }
 
  private:
-  std::tuple<bool, unsigned, unsigned, unsigned, bool> order() const {
+  std::tuple<bool, unsigned, unsigned, unsigned, UpdateTraits> order() const {
     return {ownership.on_end_stages, ownership.replicas.index(), ownership.partial.index(), ownership.owners.index(),
-            decays};
+            traits};
   }
 };
 

@@ -17,14 +17,14 @@ Bucket::Range range_within(const Segment& segment, std::int64_t begin, std::int6
 
 class BucketMaker {
  public:
-  BucketMaker(const std::vector<ParamSpec>& specs, std::int64_t alignment, const Layout& layout)
-      : specs_(specs), alignment_(alignment), layout_(layout) {
+  BucketMaker(const std::vector<ParamSpec>& specs, std::int64_t alignment, const Layout& layout, const RuleSet& rules)
+      : specs_(specs), alignment_(alignment), layout_(layout), rules_(rules) {
     out_.places.resize(specs.size());
   }
 
   /// Appends a parameter to its bucket in the current group.
   void add(int param, std::int64_t count) {
-    BucketKey key(specs_[param]);
+    BucketKey key(specs_[param], rules_.traits(specs_[param]));
     Bucket& bucket = group_.try_emplace(key, Bucket{key}).first->second;
     bucket.segments.push_back({.param = param, .begin = bucket.count, .count = count});
     bucket.count += round_up(count, alignment_);
@@ -88,6 +88,7 @@ class BucketMaker {
   const std::vector<ParamSpec>& specs_;
   std::int64_t alignment_;
   const Layout& layout_;
+  const RuleSet& rules_;
   std::map<BucketKey, Bucket> group_;
   std::int64_t elements_ = 0;
   BucketLayout out_;
@@ -116,8 +117,9 @@ std::vector<Bucket::Range> Bucket::owned_without_gaps() const {
 }
 
 BucketLayout lay_out_buckets(const std::vector<ParamSpec>& specs, const std::vector<Shape>& shapes,
-                             std::int64_t alignment, const Layout& layout, std::optional<int> head_unit) {
-  BucketMaker maker(specs, alignment, layout);
+                             std::int64_t alignment, const Layout& layout, const RuleSet& rules,
+                             std::optional<int> head_unit) {
+  BucketMaker maker(specs, alignment, layout, rules);
   for (std::size_t i = specs.size(); i-- > 0;) {
     const bool is_first = i + 1 == specs.size();
     const bool begins_unit = is_first || specs[i].unit != specs[i + 1].unit;

@@ -45,7 +45,8 @@ struct BucketLayout {
 /// a multiple of `alignment` elements. If gradients are sharded, groups also end where chunks do. `head_unit` is the
 /// head's unit if its use of the tied embedding needs a gradient of its own.
 BucketLayout lay_out_buckets(const std::vector<ParamSpec>& specs, const std::vector<Shape>& shapes,
-                             std::int64_t alignment, const Layout& layout, std::optional<int> head_unit);
+                             std::int64_t alignment, const Layout& layout, const RuleSet& rules,
+                             std::optional<int> head_unit);
 
 /// Returns the sizes of the buffers in working memory, in elements: each is as large as its largest group.
 std::vector<std::int64_t> buffer_elements(const std::vector<UnitGroup>& groups);

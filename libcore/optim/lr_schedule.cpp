@@ -46,6 +46,7 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
   LrScheduleOptions out;
   out.lr = flags.lr.value_or(0);
   out.min_lr = flags.min_lr;
+  if (flags.decoupled_lr) out.decoupled = {*flags.decoupled_lr, flags.decoupled_min_lr.value_or(flags.min_lr)};
   out.warmup_init = flags.lr_warmup_init;
   out.decay_style = by_name<LrDecayStyle>(kLrDecayStyles, "--lr-decay-style", flags.lr_decay_style);
   out.wsd_decay_style = by_name<WsdDecayStyle>(kWsdDecayStyles, "--lr-wsd-decay-style", flags.lr_wsd_decay_style);
@@ -110,6 +111,13 @@ double learning_rate(const LrScheduleOptions& schedule, std::int64_t consumed_sa
                        : schedule.decay_style == LrDecayStyle::cosine ? cosine_decay(ratio)
                                                                       : wsd_coefficient(schedule, consumed);
   return schedule.min_lr + coefficient * (schedule.lr - schedule.min_lr);
+}
+
+double decoupled_rate(LrScheduleOptions schedule, std::int64_t consumed_samples) {
+  if (!schedule.decoupled) return 0;
+  schedule.lr = schedule.decoupled->lr;
+  schedule.min_lr = schedule.decoupled->min_lr;
+  return learning_rate(schedule, consumed_samples);
 }
 
 double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_samples) {

@@ -41,10 +41,16 @@ inline constexpr std::array kLrDecayStyles = {"constant", "linear", "cosine", "i
 inline constexpr std::array kWsdDecayStyles = {"exponential", "linear", "cosine", "minus_sqrt"};
 inline constexpr std::array kWeightDecayStyles = {"constant", "linear", "cosine"};
 
+/// The learning rate of the token embedding and the output layer, if it is not the general one: its peak and its end.
+struct DecoupledRate {
+  double lr = 0, min_lr = 0;
+};
+
 /// A resolved schedule. Members whose names end in `_steps` count samples, as in Megatron-LM's scheduler.
 struct LrScheduleOptions {
   double lr = 0;
   double min_lr = 0;
+  std::optional<DecoupledRate> decoupled = {};
   double warmup_init = 0;
   LrDecayStyle decay_style = LrDecayStyle::linear;
   double warmup_steps = 0;  // may be fractional if given as a fraction of the decay
@@ -59,11 +65,14 @@ struct LrScheduleOptions {
 
 double learning_rate(const LrScheduleOptions& schedule, std::int64_t consumed_samples);
 double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_samples);
+/// Returns learning_rate() with the peak and the end of the decoupled rate, or 0 if there is none.
+double decoupled_rate(LrScheduleOptions schedule, std::int64_t consumed_samples);
 
 /// Schedule flags, with Megatron-LM's names and defaults. Tools parse their flags into these members.
 struct LrScheduleFlags {
   std::optional<double> lr;
   double min_lr = 0;
+  std::optional<double> decoupled_lr, decoupled_min_lr;
   double lr_warmup_init = 0;
   std::string lr_decay_style = "linear";
   std::optional<std::int64_t> lr_decay_iters;

@@ -41,7 +41,7 @@ std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket) const {
   std::vector<UpdateRange> ranges;
   if (params_.precision().stochastic_rounding) {
     for (const Segment& segment : bucket.segments) {
-      if (UpdateRange range = rounded_range(segment, bucket.key.decays); range.param.numel() > 0)
+      if (UpdateRange range = rounded_range(segment, bucket.key.traits); range.param.numel() > 0)
         ranges.push_back(std::move(range));
     }
     return ranges;
@@ -53,19 +53,21 @@ std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket) const {
     range.grad = part(bucket.owned_grads());
     for (const Tensor& state : bucket.states()) range.states.push_back(part(state));
     if (bucket.has_main_weights()) range.copy = part(bucket.owned_values());
-    range.decays = bucket.key.decays;
+    range.factors = bucket.key.traits.factors();
+    range.decays = bucket.key.traits.decays;
   }
   return ranges;
 }
 
 /// Returns the owned part of one parameter. With stochastic rounding, an element's random bits depend on its index in
 /// the entire tensor.
-UpdateRange Optimizer::rounded_range(const Segment& segment, bool decays) const {
+UpdateRange Optimizer::rounded_range(const Segment& segment, const UpdateTraits& traits) const {
   const int param = segment.param;
   UpdateRange range{.param = params_.owned(param, params_.main_row()),
                     .grad = params_.owned(param, kGradients),
                     .states = {},
-                    .decays = decays};
+                    .factors = traits.factors(),
+                    .decays = traits.decays};
   if (range.param.numel() == 0) return range;
   // Every row from kFirstState on is a state, because stochastic rounding has no main weights.
   for (std::size_t row = kFirstState; row < params_.table().size(); ++row)
@@ -87,9 +89,9 @@ std::unique_ptr<StateRing> Optimizer::make_ring() const {
   return std::make_unique<StateRing>(params_, ranges, stream_.target());
 }
 
-void Optimizer::update_range(const UpdateRange& range, StepState* state) {
-  const auto rule = [&](const UpdateRange& part) { params_.rule()->update(stream_, part, state); };
-  ring_ != nullptr ? ring_->update(stream_, range, rule) : rule(range);
+void Optimizer::update_range(const UpdateRule& rule, const UpdateRange& range, StepState* state) {
+  const auto update = [&](const UpdateRange& part) { rule.update(stream_, part, state); };
+  ring_ != nullptr ? ring_->update(stream_, range, update) : update(range);
 }
 
 void Optimizer::update(StepState* state) {
@@ -97,7 +99,8 @@ void Optimizer::update(StepState* state) {
   // Update the last bucket first: it holds the first layers, which the next forward needs first.
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {
     if (params_.buckets()[b].added_to) continue;  // it has no parameters
-    for (const UpdateRange& range : ranges_of(params_.buckets()[b])) update_range(range, state);
+    const UpdateRule& rule = *params_.rules().rules[params_.buckets()[b].key.traits.rule];
+    for (const UpdateRange& range : ranges_of(params_.buckets()[b])) update_range(rule, range, state);
     if (!params_.buckets()[b].value_buffer) traffic_.gather(b);
   }
   traffic_.forget_values();

@@ -21,8 +21,7 @@ class Optimizer {
 
   Optimizer(ParamMemory& params, Options options, Stream& stream, const ProcessGroups& groups);
 
-  /// Sets the factors of a step, which its other inputs determine.
-  void set_factors(StepInputs& inputs) const { inputs.factors = params_.rule()->factors(inputs); }
+  void set_factors(StepInputs& inputs) const { params_.rules().set_factors(inputs); }
   /// Must be called before the first micro-batch of a step.
   void begin_step() { traffic_.begin_step(); }
   /// Layers lease parameters from this ParamOwner.
@@ -45,9 +44,9 @@ class Optimizer {
   void gradient_norm(Arena& scratch, StepState* state);
   void update(StepState* state);
   std::vector<UpdateRange> ranges_of(const Bucket& bucket) const;
-  UpdateRange rounded_range(const Segment& segment, bool decays) const;
+  UpdateRange rounded_range(const Segment& segment, const UpdateTraits& traits) const;
   std::unique_ptr<StateRing> make_ring() const;
-  void update_range(const UpdateRange& range, StepState* state);
+  void update_range(const UpdateRule& rule, const UpdateRange& range, StepState* state);
 
   ParamMemory& params_;
   Options options_;

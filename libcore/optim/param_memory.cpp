@@ -31,29 +31,29 @@ std::int64_t sum(const std::vector<std::int64_t>& numbers) {
 
 }  // namespace
 
-std::vector<Storage> storage_table(const Precision& precision, const RulePtr& rule, const Layout& layout) {
+std::vector<Storage> storage_table(const Precision& precision, const RuleSet& rules, const Layout& layout) {
   // Rows that only the optimizer accesses may be in host memory or in files.
   const Space place = !layout.optimizer_folder.empty() ? Space::file
                       : layout.optimizer_on_host       ? Space::host
                                                        : Space::device;
-  const bool has_main = rule != nullptr && precision.has_main_params();
+  const bool has_main = !rules.empty() && precision.has_main_params();
   const auto extent = [](bool is_sharded) { return is_sharded ? Extent::owned : Extent::whole; };
   std::vector<Storage> table = {{StorageRole::values, has_main ? "" : kParamKind, precision.compute,
-                                 extent(rule != nullptr && layout.shards_values())}};
-  if (rule == nullptr) return table;
+                                 extent(!rules.empty() && layout.shards_values())}};
+  if (rules.empty()) return table;
   table.push_back({StorageRole::gradients, "", precision.main_grads, extent(layout.shards_gradients())});
-  for (const StateSpec& state : rule->states(precision))
+  for (const StateSpec& state : rules.rules.front()->states(precision))
     table.push_back({StorageRole::states, state.name, state.dtype, Extent::owned, place});
   if (has_main) table.push_back({StorageRole::main_weights, kParamKind, precision.main_params, Extent::owned, place});
   return table;
 }
 
-ParamMemory::ParamMemory(Device device, Precision precision, RulePtr rule,
+ParamMemory::ParamMemory(Device device, Precision precision, RuleSet rules,
                          const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
     : device_(device),
       precision_(precision),
-      rule_(std::move(rule)),
-      table_(storage_table(precision, rule_, layout)),
+      rules_(std::move(rules)),
+      table_(storage_table(precision, rules_, layout)),
       main_row_(table_.back().role == StorageRole::main_weights ? table_.size() - 1 : kValues),
       layout_(std::move(layout)) {
   require(!precision.stochastic_rounding || !precision.has_main_params(),
@@ -71,7 +71,7 @@ ParamMemory::ParamMemory(Device device, Precision precision, RulePtr rule,
     }
   });
   if (!has_gradients()) head_unit.reset();
-  parts_ = lay_out_buckets(specs_, shapes_, alignment(table_), layout_, head_unit);
+  parts_ = lay_out_buckets(specs_, shapes_, alignment(table_), layout_, rules_, head_unit);
   allocate();
   visit_all([&](Param& param, const ParamSpec& spec) {
     param.index = indices.at(spec.name);

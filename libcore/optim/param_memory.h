@@ -31,15 +31,15 @@
 namespace mtl {
 
 /// Returns the rows that a ParamMemory with these arguments stores for every parameter.
-std::vector<Storage> storage_table(const Precision& precision, const RulePtr& rule, const Layout& layout);
+std::vector<Storage> storage_table(const Precision& precision, const RuleSet& rules, const Layout& layout);
 
 class ParamMemory {
  public:
   /// Allocates memory for every parameter that `visit_all` visits, and binds the layers' views. Parameters are numbered
   /// in the order they are visited; a tied embedding may be visited twice, by the embedding and by the head. All values
-  /// are 0 until initialize() or the checkpoint loader sets them. Without a rule (evaluation), there are no states, no
+  /// are 0 until initialize() or the checkpoint loader sets them. Without rules (evaluation), there are no states, no
   /// gradients and no main weights.
-  ParamMemory(Device device, Precision precision, RulePtr rule,
+  ParamMemory(Device device, Precision precision, RuleSet rules,
               const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
   ParamMemory(const ParamMemory&) = delete;
 
@@ -53,7 +53,7 @@ class ParamMemory {
   /// Returns the memory that holds a table row. The host needs it to copy the row (HostView).
   Location location_of(std::size_t row) const;
   const Precision& precision() const { return precision_; }
-  const RulePtr& rule() const { return rule_; }
+  const RuleSet& rules() const { return rules_; }
   /// Returns the row that the optimizer updates, and that checkpoints store as the parameters: the main weights if
   /// there are any, otherwise the values.
   std::size_t main_row() const { return main_row_; }
@@ -127,7 +127,7 @@ class ParamMemory {
 
   Device device_;
   Precision precision_;
-  RulePtr rule_;
+  RuleSet rules_;
   std::vector<Storage> table_;
   std::size_t main_row_;
   Layout layout_;

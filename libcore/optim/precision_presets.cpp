@@ -43,25 +43,30 @@ const char* short_name(DType dtype) {
   return name_of(dtype);
 }
 
-PrecisionRow precision_row(const Precision& precision) {
-  std::string moments = short_name(precision.exp_avg);
-  if (precision.exp_avg_sq != precision.exp_avg) moments += cat(", ", short_name(precision.exp_avg_sq));
+PrecisionRow precision_row(const Precision& precision, const RuleSet& rules) {
+  std::vector<std::string> states;
+  for (const auto& rule : rules.rules)
+    for (const StateSpec& state : rule->states(precision)) states.emplace_back(short_name(state.dtype));
+  states.erase(std::unique(states.begin(), states.end()), states.end());
   return {.load = short_name(precision.load),
           .mixed = precision.has_main_params() ? short_name(precision.compute) : "none",
           .preparation = short_name(precision.main_params),
           .training = short_name(precision.compute),
-          .optimizer = moments};
+          .optimizer = join(states, ", ")};
 }
 
-std::vector<PrecisionRole> precision_roles(const Precision& precision, const RulePtr& rule) {
-  const auto name = [](const Storage& row) -> std::string {
+std::vector<PrecisionRole> precision_roles(const Precision& precision, const RuleSet& rules) {
+  const auto name = [&](const Storage& row) -> std::string {
     if (row.role == StorageRole::values) return "weights";
     if (row.role == StorageRole::gradients) return "main gradients";
     if (row.role == StorageRole::main_weights) return "main weights";
-    return row.kind == "exp_avg" ? "first moments" : row.kind == "exp_avg_sq" ? "second moments" : row.kind;
+    for (const auto& rule : rules.rules)
+      for (const StateSpec& state : rule->states(precision))
+        if (state.name == row.kind) return state.title;
+    return row.kind;
   };
   std::vector<PrecisionRole> roles;
-  for (const Storage& row : storage_table(precision, rule, {}))
+  for (const Storage& row : storage_table(precision, rules, {}))
     roles.push_back({name(row), row.dtype,
                      row.role == StorageRole::values      ? 3
                      : row.role == StorageRole::gradients ? 2

@@ -12,7 +12,7 @@
 // - `mixed precision`: the compute dtype if the optimizer keeps separate main weights, otherwise "none".
 // - `local preparation`: the weights that the optimizer updates.
 // - `training`: the weights that layers read, and their computations.
-// - `optimizer`: the moments.
+// - `optimizer`: the states of the update rule, in the table the moments of AdamW.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ const char* short_name(DType dtype);
 struct PrecisionRow {
   std::string load, mixed, preparation, training, optimizer;
 };
-PrecisionRow precision_row(const Precision& precision);
+PrecisionRow precision_row(const Precision& precision, const RuleSet& rules);
 
 /// A kind of data stored for every parameter, with one number per element.
 struct PrecisionRole {
@@ -52,6 +52,6 @@ struct PrecisionRole {
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };
-std::vector<PrecisionRole> precision_roles(const Precision& precision, const RulePtr& rule);
+std::vector<PrecisionRole> precision_roles(const Precision& precision, const RuleSet& rules);
 
 }  // namespace mtl

@@ -25,6 +25,8 @@ Json schedule_record(const LrScheduleOptions& schedule) {
   if (schedule.warmup_steps > 0) out.set("--lr-warmup-init", schedule.warmup_init);
   if (schedule.decay_style != LrDecayStyle::constant)
     out.set("--min-lr", schedule.min_lr).set("--lr-decay-samples", schedule.decay_steps);
+  if (schedule.decoupled)
+    out.set("--decoupled-lr", schedule.decoupled->lr).set("--decoupled-min-lr", schedule.decoupled->min_lr);
   if (schedule.decay_style == LrDecayStyle::wsd) {
     out.set("--lr-wsd-decay-style", kWsdDecayStyles[enum_index(schedule.wsd_decay_style)]);
     out.set("--lr-wsd-decay-samples", schedule.wsd_decay_steps);
@@ -49,6 +51,8 @@ LrScheduleOptions schedule_from_record(const Json& record) {
       fail(Exit::bad_data, "the checkpoint's --lr-warmup-samples is ", out.warmup_steps,
            ", which is not below --lr-decay-samples, ", out.decay_steps);
   }
+  if (const Json* lr = record.find("--decoupled-lr"))
+    out.decoupled = {lr->as_number(), record.at("--decoupled-min-lr").as_number()};
   if (out.decay_style == LrDecayStyle::wsd) {
     out.wsd_decay_style = style_at<WsdDecayStyle>(record, "--lr-wsd-decay-style", kWsdDecayStyles);
     out.wsd_decay_steps = record.at("--lr-wsd-decay-samples").as_int();

@@ -75,7 +75,9 @@ bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, const 
 
 struct OptimizerOptions {
   LrScheduleFlags schedule;
+  std::string name = "adam";  // UpdateRule::name()
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
+  double sgd_momentum = 0.9;
   double clip_grad = 1.0;
 };
 
@@ -183,7 +185,7 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
 
 /// Flags for which this version supports at most one value. We parse them only to check the values that scripts pass.
 struct FixedOptions {
-  std::string optimizer = "adam", rerun_mode = "disabled";
+  std::string rerun_mode = "disabled";
   std::int64_t ds_sequence_parallel = 1;
   bool no_pipeline_parallel = false, no_position_embedding = false, no_save_optim = false;
 };

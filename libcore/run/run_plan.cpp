@@ -12,10 +12,13 @@ DropoutOptions run_dropout(const TrainOptions& options) {
           .seed = static_cast<std::uint32_t>(options.seed)};
 }
 
-RulePtr run_rule(const TrainOptions& options) {
+RuleSet run_rules(const TrainOptions& options) {
   const OptimizerOptions& given = options.optimizer;
-  return std::make_shared<AdamW>(
-      AdamWOptions{.beta1 = given.adam_beta1, .beta2 = given.adam_beta2, .eps = given.adam_eps});
+  RuleSet out = given.name == "sgd" ? single_rule<Sgd>(given.sgd_momentum)
+                                    : single_rule<AdamW>(AdamWOptions{
+                                          .beta1 = given.adam_beta1, .beta2 = given.adam_beta2, .eps = given.adam_eps});
+  out.decouples = given.schedule.decoupled_lr.has_value();
+  return out;
 }
 
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank) {
@@ -34,7 +37,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
     shape.layout.offloaded_layers = 0;
   }
   shape.precision = precision_of(options.precision);
-  shape.rule = run_rule(options);
+  shape.rules = run_rules(options);
   if (options.parallel.balances_stages())
     shape.layout.split.layer_counts = balanced_layer_counts(config, run_dropout(options), shape);
   if (defers_weights(shape.layout.schedule))

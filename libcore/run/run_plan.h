@@ -14,8 +14,8 @@ namespace mtl {
 
 /// Returns the dropout of a run.
 DropoutOptions run_dropout(const TrainOptions& options);
-/// Returns the update rule of a run.
-RulePtr run_rule(const TrainOptions& options);
+/// Returns the update rules of a run.
+RuleSet run_rules(const TrainOptions& options);
 /// Returns the sizes of a step on one rank.
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
 /// Returns one rank's memory plan.

@@ -41,7 +41,7 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
                      std::int64_t present) {
   SpaceNeed need;
   need.checkpoint_bytes =
-      static_cast<std::uint64_t>(checkpoint_bytes(config, precision_of(options.precision), *run_rule(options)));
+      static_cast<std::uint64_t>(checkpoint_bytes(config, precision_of(options.precision), run_rules(options)));
   const std::int64_t end = options.train_iters();
   if (iteration >= end) return need;
   const std::int64_t given = options.checkpoint.save_interval.value_or(0), interval = given > 0 ? given : end;

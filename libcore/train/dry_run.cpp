@@ -39,7 +39,8 @@ double bytes_of_rank(const std::vector<PrecisionRole>& roles, const TrainOptions
 
 std::string describe_precision(const TrainOptions& options) {
   const Precision precision = precision_of(options.precision);
-  const PrecisionRow row = precision_row(precision);
+  const RuleSet rules = run_rules(options);
+  const PrecisionRow row = precision_row(precision, rules);
   const auto cells = [](const std::string& mode, const char* load, const char* mixed, const char* preparation,
                         const char* training, const char* optimizer) {
     return format("  %-20s %-6s %-17s %-19s %-10s %s\n", mode.c_str(), load, mixed, preparation, training, optimizer);
@@ -48,7 +49,7 @@ std::string describe_precision(const TrainOptions& options) {
                     cells("mode", "load", "mixed precision", "local preparation", "training", "optimizer") +
                     cells(precision_mode(options.precision), row.load.c_str(), row.mixed.c_str(),
                           row.preparation.c_str(), row.training.c_str(), row.optimizer.c_str());
-  const std::vector<PrecisionRole> roles = precision_roles(precision, run_rule(options));
+  const std::vector<PrecisionRole> roles = precision_roles(precision, rules);
   for (const PrecisionRole& role : roles) {
     const std::int64_t ranks = ranks_of(role, options);
     out += plan_line(role.role.c_str(), cat(short_name(role.dtype), ", ", role.bytes(), " bytes per parameter",
@@ -59,8 +60,9 @@ std::string describe_precision(const TrainOptions& options) {
 
 Json precision_json(const TrainOptions& options) {
   const Precision precision = precision_of(options.precision);
-  const PrecisionRow row = precision_row(precision);
-  const std::vector<PrecisionRole> roles = precision_roles(precision, run_rule(options));
+  const RuleSet rules = run_rules(options);
+  const PrecisionRow row = precision_row(precision, rules);
+  const std::vector<PrecisionRole> roles = precision_roles(precision, rules);
   Json listed = Json::array();
   for (const PrecisionRole& role : roles) {
     listed.push(Json::object({{"role", role.role},
@@ -88,7 +90,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
   std::optional<std::int64_t> savings;
   if (recompute_of(options.parallel) != Recompute{}) savings = recompute_savings(options, config, plan);
-  std::int64_t saved_bytes = checkpoint_bytes(config, shape.precision, *shape.rule);
+  std::int64_t saved_bytes = checkpoint_bytes(config, shape.precision, shape.rules);
   std::optional<Roofline> roofline;
   if (options.roofline) roofline = predict_step(options, config, *find_hardware(*options.roofline));
   if (options.json) {

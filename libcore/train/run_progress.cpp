@@ -81,6 +81,7 @@ EnqueuedStep RunProgress::next_step(const StepBatch& batch, const StepQueue& in_
           .iteration = state.iteration + std::ssize(in_flight) + 1,
           .inputs = {.step = state.optimizer_steps + std::ssize(in_flight) + 1,
                      .lr = learning_rate(lr_schedule_, scheduled),
+                     .decoupled_lr = decoupled_rate(lr_schedule_, scheduled),
                      .weight_decay = weight_decay(lr_schedule_, scheduled),
                      .loss_scale = scaler.scale(),
                      .assumes_update = !in_flight.empty()},

@@ -87,9 +87,6 @@ Json other_settings(const TrainOptions& options) {
   const ModelDropout dropout = options.dropout();
   Json out = Json::object({{"--global-batch-size", options.global_batch_size()},
                            {"--seq-length", options.data.seq_length},
-                           {"--adam-beta1", optimizer.adam_beta1},
-                           {"--adam-beta2", optimizer.adam_beta2},
-                           {"--adam-eps", optimizer.adam_eps},
                            {"--clip-grad", optimizer.clip_grad},
                            {"--hidden-dropout", dropout.hidden},
                            {"--attention-dropout", dropout.attention},
@@ -97,6 +94,14 @@ Json other_settings(const TrainOptions& options) {
                            {"--eod-mask-loss", options.data.eod_mask_loss},
                            {"--reset-position-ids", options.data.reset_position_ids},
                            {"--reset-attention-mask", options.data.reset_attention_mask}});
+  if (optimizer.name == "adam") {
+    out.set("--adam-beta1", optimizer.adam_beta1);
+    out.set("--adam-beta2", optimizer.adam_beta2);
+    out.set("--adam-eps", optimizer.adam_eps);
+  } else {
+    out.set("--optimizer", optimizer.name);
+    out.set("--sgd-momentum", optimizer.sgd_momentum);
+  }
   if (!options.batch.rampup.empty()) out.set("--rampup-batch-size", join(options.batch.rampup, " "));
   if (!options.batch.schedule.empty()) out.set("--step-batch-size-schedule", options.batch.schedule);
   // Ranks that share a permutation form other micro-batches of several samples than another number of ranks does.

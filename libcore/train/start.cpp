@@ -10,6 +10,7 @@
 #include "ckpt/model_formats.h"
 #include "comm/rank_outcome.h"
 #include "models/foreign_formats.h"
+#include "run/run_plan.h"
 
 namespace mtl {
 
@@ -78,6 +79,21 @@ void open_source(RunStart& start, const TrainOptions& options, const std::string
   if (start.state) start.point.iteration = start.state->iteration;
 }
 
+/// Throws if the model's optimizer state cannot be resumed, unless the flags say to start with moments of zero. A run
+/// must not lose its moments and its iteration without being told to.
+void check_optimizer(const RunStart& start, const TrainOptions& options, Console& console) {
+  std::string problem = start.source->optimizer_problem();
+  if (problem.empty()) problem = start.source->other_rules(run_rules(options));
+  if (problem.empty()) return;
+  if (start.point.is_own) fail(Exit::bad_data, problem, "; use its --optimizer, or another --save folder");
+  if (options.checkpoint.no_load_optim && start.state)
+    return console.warn(cat("starting with moments of zero: ", problem));
+  const std::string resume = start.state ? cat("use --no-load-optim to continue at iteration ", start.state->iteration,
+                                               " with moments of zero, or ")
+                                         : "";
+  fail(Exit::bad_data, problem, "; ", resume, "use --finetune to start at iteration 0 from the weights alone");
+}
+
 /// Opens the newest checkpoint in --save. If the flags request a rollback, opens that checkpoint instead, unless an
 /// earlier start of the same command has already rolled back and trained further.
 void open_own(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged, Console& console) {
@@ -90,6 +106,7 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
   if (const auto newest = newest_checkpoint(flags.save, console, damaged)) {
     open_source(start, options, *newest, true, console);
     start.point.is_own = true;
+    check_optimizer(start, options, console);
   }
   if (!target) return;
   if (start.state && start.state->iteration > *target) {
@@ -102,18 +119,6 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
   open_source(start, options, named_checkpoint(flags, flags.save, *target), true, console);
   start.point.is_own = false;
   start.point.is_named = start.point.is_rollback = true;
-}
-
-/// Throws if the model's optimizer state cannot be resumed, unless the flags say to start with moments of zero. A run
-/// must not lose its moments and its iteration without being told to.
-void check_optimizer(const RunStart& start, bool no_load_optim, Console& console) {
-  const std::string& problem = start.source->optimizer_problem();
-  if (problem.empty()) return;
-  if (no_load_optim && start.state) return console.warn(cat("starting with moments of zero: ", problem));
-  const std::string resume = start.state ? cat("use --no-load-optim to continue at iteration ", start.state->iteration,
-                                               " with moments of zero, or ")
-                                         : "";
-  fail(Exit::bad_data, problem, "; ", resume, "use --finetune to start at iteration 0 from the weights alone");
 }
 
 void open_load(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged,
@@ -129,7 +134,7 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
   }
   start.point.is_named = is_single || flags.ckpt_step.has_value();
   open_source(start, options, path, !flags.finetune, console);
-  if (!flags.finetune) check_optimizer(start, flags.no_load_optim, console);
+  if (!flags.finetune) check_optimizer(start, options, console);
 }
 
 /// Says which dropout a loaded model continues with, and where it comes from.

@@ -25,7 +25,7 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
       shape_(run_shape(options, config, rank)),
       stage_(make_stage(config, run_dropout(options), shape_.layout, shape_.padded_vocab, shape_.precision.residual)),
       params_(
-          shape_.device, shape_.precision, shape_.rule, [&](const ParamVisitor& visit) { stage_.params(visit); },
+          shape_.device, shape_.precision, shape_.rules, [&](const ParamVisitor& visit) { stage_.params(visit); },
           shape_.layout),
       plan_(plan_run(options, config, rank)),
       stream_(shape_.device, shape_.threads),

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "kernels/adamw_cpu.h"
+#include "kernels/update_rules_cpu.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -59,7 +59,7 @@ void measure(const Setting& setting, int threads) {
     for (int turn = 0; turn < 2; ++turn) {
       const bool counts = (turn + round) % 2 == 0;  // alternates which runs first
       ++state.step;
-      state.factors = adamw_factors(state, {});
+      state.factors[0] = adamw_factors(state, {});
       const auto begin = std::chrono::steady_clock::now();
       cpu::adamw_step(stream, range, {}, &state, counts);
       seconds[counts] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -12,8 +12,6 @@
 
 #include "base/instruction_set.h"
 #include "kernels/activation.h"
-#include "kernels/adamw.h"
-#include "kernels/adamw_cpu.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
@@ -23,6 +21,8 @@
 #include "kernels/residual.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/rotary.h"
+#include "kernels/update_rules.h"
+#include "kernels/update_rules_cpu.h"
 #include "tests/bench/kernels_on_device.h"
 #include "tests/kernels/reference.h"
 
@@ -220,7 +220,7 @@ void bench_parameters(Bench& bench, std::int64_t n) {
   Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2, 1e-3), m({n}), v({n}), sum(DType::f64, {1});
   Arena scratch(Device::cpu, "scratch", 1 << 20);
   StepState state{{.step = 10, .lr = 1e-4, .weight_decay = 0.1}, {}};
-  state.factors = adamw_factors(state, {});
+  state.factors[0] = adamw_factors(state, {});
   bench.run(cat("adamw                        ", n), [&](Stream& s) { adamw_step(s, {p, grad, {m, v}}, {}, &state); });
   bench.run(cat("sum_of_squares               ", n), [&](Stream& s) { sum_of_squares(s, scratch, sum, {grad}); });
   bench.run(cat("fill_zero                    ", n), [&](Stream& s) { fill_zero(s, grad); });

@@ -35,7 +35,7 @@ class Updated {
     layout.optimizer_folder = folder;
     const Precision precision{.compute = DType::bf16, .residual = DType::bf16};
     store_ = std::make_unique<ParamMemory>(
-        Device::cpu, precision, std::make_shared<AdamW>(),
+        Device::cpu, precision, single_rule<AdamW>(),
         [&](const ParamVisitor& visit) { visit(param_, ParamSpec{.name = "weight", .shape = {count}}); }, layout);
     const Tensor grad = store_->grad(0);
     for (std::int64_t i = 0; i < grad.numel(); ++i) grad.data<float>()[i] = float(i % 1000) * 1e-6f;
@@ -52,7 +52,7 @@ class Updated {
   /// Returns the seconds until all state is updated and, with files, on the disk.
   double update() {
     ++state_.step;
-    state_.factors = AdamW().factors(state_);
+    state_.factors[0] = AdamW().factors(state_);
     return seconds_of([&] {
       const auto rule = [&](const UpdateRange& part) { AdamW().update(stream_, part, &state_); };
       if (ring_ == nullptr) {

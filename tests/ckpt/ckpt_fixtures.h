@@ -50,7 +50,7 @@ struct TestParams {
   explicit TestParams(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0,
                       const Precision& precision = kPrecisionFp32)
       : handles(canonical_tensors(config).size()),
-        params(Device::cpu, precision, with_gradients ? std::make_shared<AdamW>() : nullptr,
+        params(Device::cpu, precision, with_gradients ? single_rule<AdamW>() : RuleSet(),
                [&](const ParamVisitor& visit) {
                  std::size_t next = 0;
                  for (const CanonicalTensor& tensor : canonical_tensors(config)) {

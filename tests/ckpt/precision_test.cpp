@@ -71,7 +71,7 @@ TEST_CASE("precision: tensors are saved in the run's dtypes, main weights instea
           bytes += stored_bytes(entry, piece);
         }
       }
-      CHECK(bytes == checkpoint_bytes(layouts_config(), writer.precision, AdamW()));
+      CHECK(bytes == checkpoint_bytes(layouts_config(), writer.precision, single_rule<AdamW>()));
     }
   }
 }

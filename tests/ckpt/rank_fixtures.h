@@ -52,7 +52,7 @@ class RankModel {
       : stage_(make_stage(config, {}, layout_of(layout, grid, rank),
                           padded_vocab_size(config.vocab_size, layout.vocab_multiple, layout.tensor))),
         params(
-            Device::cpu, precision, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { stage_.params(visit); },
+            Device::cpu, precision, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage_.params(visit); },
             layout_of(layout, grid, rank)) {}
 
  private:

@@ -145,7 +145,7 @@ struct GoldenModel {
         shape(on_device(run_shape)),
         dropout(dropout_options),
         stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual)),
-        params(shape.device, shape.precision, shape.rule, [&](const ParamVisitor& visit) { stage.params(visit); }),
+        params(shape.device, shape.precision, shape.rules, [&](const ParamVisitor& visit) { stage.params(visit); }),
         plan(plan_training(config, dropout, shape)),
         stream(shape.device, shape.threads),
         step(shape.device),

@@ -167,7 +167,7 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   MemoryPlan plan = plan_training(layout.config, layout_dropout(layout.config), shape);
   Stage stage = make_stage(layout.config, layout_dropout(layout.config), shape.layout, shape.padded_vocab);
   ParamMemory params(
-      Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
+      Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
       shape.layout);
   params.initialize(1234);
   Stream stream(Device::cpu, 1);

@@ -89,7 +89,7 @@ Journal journal_of(int stage, ScheduleKind kind) {
   ProcessGroups groups = groups_of(shape, journal);
   Stage own = make_stage(piped_gpt(), {}, shape.layout, shape.padded_vocab);
   ParamMemory params(
-      Device::meta, kPrecisionFp32, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { own.params(visit); },
+      Device::meta, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { own.params(visit); },
       shape.layout);
   Stream stream(Device::meta);
   MemoryPlan plan = plan_training(piped_gpt(), {}, shape);

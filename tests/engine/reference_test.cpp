@@ -139,7 +139,7 @@ void check_model(const GptConfig& config, std::mt19937& random, std::uint64_t se
                        .layout = {}};
   const DropoutOptions dropout;
   Stage stage = make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual);
-  ParamMemory params(Device::cpu, shape.precision, std::make_shared<AdamW>(),
+  ParamMemory params(Device::cpu, shape.precision, single_rule<AdamW>(),
                      [&](const ParamVisitor& visit) { stage.params(visit); });
   params.initialize(seed);
   for (int p = 0; p < params.size(); ++p) {  // initial norms and biases would hide faults

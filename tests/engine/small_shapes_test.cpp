@@ -140,7 +140,7 @@ std::vector<std::string> differences_on(int rank, SmallRun run, const ProcessGro
   const std::size_t before = buffer_use().bytes;
   Stage stage = make_stage(run.config, run.dropout, shape.layout, shape.padded_vocab, shape.precision.residual);
   ParamMemory params(
-      Device::cpu, shape.precision, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
+      Device::cpu, shape.precision, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
       shape.layout);
   params.initialize(1234);
   Stream stream(Device::cpu, shape.threads);

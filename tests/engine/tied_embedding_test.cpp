@@ -42,8 +42,8 @@ struct RankStage {
       : stage(make_stage(gpt_of_size({.vocab = 41, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}), {}, layout,
                          48)),
         store(
-            Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(),
-            [&](const ParamVisitor& visit) { stage.params(visit); }, layout) {
+            Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
+            layout) {
     store.initialize(7);
   }
 };

@@ -1,8 +1,5 @@
 // Thirty optimizer steps, compared with a float64 PyTorch run that follows Megatron's semantics.
-#include "base/json.h"
-#include "optim/lr_schedule.h"
-#include "optim/optimizer.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/golden_run.h"
 #include "tests/golden_lines.h"
 
 using namespace mtl;
@@ -10,117 +7,22 @@ using namespace mtl::test;
 
 namespace {
 
-constexpr int kMicroBatches = 2, kRows = 4;
-
-/// Fills the micro-batches for step `step`.
-void fill_step(GoldenModel& model, const std::vector<double>& tokens, const std::vector<double>& mask,
-               std::size_t step) {
-  auto length = static_cast<std::size_t>(model.shape.seq_length);
-  for (std::size_t m = 0; m < kMicroBatches; ++m) {
-    std::vector<double> inputs, labels, weights;
-    double unmasked = 0;
-    for (std::size_t row = 0; row < kRows; ++row) {
-      std::size_t at = (step * kMicroBatches + m) * kRows + row;
-      for (std::size_t t = 0; t < length; ++t) {
-        inputs.push_back(tokens[at * (length + 1) + t]);
-        labels.push_back(tokens[at * (length + 1) + t + 1]);
-        weights.push_back(mask[at * length + t]);
-        unmasked += weights.back();
-      }
-    }
-    for (double& weight : weights) weight /= unmasked * kMicroBatches;
-    model.fill(static_cast<int>(m), inputs, labels, weights);
-  }
-}
-
-/// Returns true for key bias elements, whose gradient is 0 up to rounding.
-bool is_key_bias(const std::string& name, std::size_t element, const GptConfig& config) {
-  auto width = static_cast<std::size_t>(config.head_dim);
-  return name.ends_with("qkv.bias") && element / width % 3 == 1;
-}
-
-void compare(const std::string& name, std::vector<float> actual, std::vector<double> expected, const GptConfig& config,
-             double max_limit, double rms_limit) {
-  REQUIRE(actual.size() >= expected.size());
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (is_key_bias(name, i, config)) actual[i] = 0, expected[i] = 0;
-  }
-  CAPTURE(name);
-  if (max_limit > 0) CHECK(max_relative(actual.data(), expected) < max_limit);
-  CHECK(rms_relative(actual.data(), expected) < rms_limit);
-}
-
-/// The golden run: the model, its optimizer and schedule, and every step's batches.
-class Run {
+/// The golden run in another precision, with scaled learning rates.
+class Run : public GoldenRun {
  public:
   explicit Run(const Precision& precision = kPrecisionFp32, double lr_scale = 1)
-      : tokens_(read_tensor(batches_, "tokens")),
-        mask_(read_tensor(batches_, "loss_mask")),
-        hyper_(Json::read("golden/train_trajectory/hyper.json")),
-        model("gpt2_model/a",
-              {.micro_batch = kRows,
-               .seq_length = static_cast<std::int64_t>(batches_.find("tokens")->shape[3]) - 1,
-               .micro_batches = kMicroBatches,
-               .padded_vocab = 512,
-               .documents = false,
-               .threads = 2,
-               .layout = {},
-               .precision = precision,
-               .rule = std::make_shared<AdamW>(AdamWOptions{number("beta1"), number("beta2"), number("eps")})}),
-        optimizer_(model.params, options(), model.stream, model.groups),
-        lr_scale_(lr_scale) {
-    LrScheduleFlags flags;
-    flags.lr = number("lr");
-    flags.min_lr = number("min_lr");
-    flags.lr_warmup_iters = hyper_.at("warmup_iters").as_int();
-    flags.lr_decay_iters = hyper_.at("decay_iters").as_int();
-    flags.lr_decay_style = hyper_.at("lr_decay_style").as_string();
-    flags.weight_decay = number("weight_decay");
-    global_batch_ = hyper_.at("global_batch_size").as_int();
-    schedule_ = resolve_schedule(flags, {hyper_.at("steps").as_int(), std::nullopt, global_batch_});
-  }
-
-  /// Runs the next step; returns the loss before the update.
-  double step() {
-    fill_step(model, tokens_, mask_, static_cast<std::size_t>(steps_));
-    model.state.step = steps_ + 1;
-    model.state.lr = lr_scale_ * learning_rate(schedule_, steps_ * global_batch_);
-    model.state.weight_decay = weight_decay(schedule_, steps_ * global_batch_);
-    model.train_step();
-    model.update(optimizer_);
-    ++steps_;
-    double loss = 0;
-    for (int m = 0; m < kMicroBatches; ++m) {
-      const std::vector<float> weights = on_host<float>(model.buffers.batch(m).loss_weights), losses = model.losses(m);
-      for (std::size_t i = 0; i < losses.size(); ++i)
-        loss += static_cast<double>(weights[i]) * static_cast<double>(losses[i]);
-    }
-    return loss;
-  }
-  /// Return which fraction of the nonzero updates is lost in the weights, and in their 16-bit copies.
-  double lost_share() const { return share(model.state.lost_updates); }
-  double lost_copy_share() const { return share(model.state.lost_copies); }
+      : Run(Json::read("golden/train_trajectory/hyper.json"), precision, lr_scale) {}
 
  private:
-  double number(const char* key) const { return hyper_.at(key).as_number(); }
-  Optimizer::Options options() const { return {.clip_grad = number("clip_grad"), .overlap = {}}; }
-  double share(std::int64_t count) const {
-    const std::int64_t all = model.state.nonzero_updates;
-    return all == 0 ? 0 : static_cast<double>(count) / static_cast<double>(all);
-  }
-
-  SafetensorsFile batches_{"golden/train_trajectory/batches.safetensors"};
-  std::vector<double> tokens_, mask_;
-  Json hyper_;
-
- public:
-  GoldenModel model;
-
- private:
-  Optimizer optimizer_;
-  double lr_scale_;
-  LrScheduleOptions schedule_;
-  std::int64_t global_batch_ = 0, steps_ = 0;
+  Run(const Json& hyper, const Precision& precision, double lr_scale)
+      : GoldenRun("gpt2_model/a", "golden/train_trajectory/batches.safetensors", hyper,
+                  {.padded_vocab = 512,
+                   .layout = {},
+                   .precision = precision,
+                   .rules = single_rule<AdamW>(AdamWOptions{.beta1 = hyper.at("beta1").as_number(),
+                                                            .beta2 = hyper.at("beta2").as_number(),
+                                                            .eps = hyper.at("eps").as_number()})},
+                  lr_scale) {}
 };
 
 }  // namespace

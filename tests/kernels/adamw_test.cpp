@@ -1,9 +1,9 @@
 // AdamW, compared with fp64 over several steps.
-#include "kernels/adamw.h"
+#include "kernels/update_rules.h"
 
 #include <cstring>
 
-#include "kernels/adamw_cpu.h"
+#include "kernels/update_rules_cpu.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -23,7 +23,7 @@ const AdamWOptions kOptions{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
 struct OnDevice {
   Owned memory{DType::u8, {sizeof(StepState)}};
   explicit OnDevice(StepState state, const AdamWOptions& options = kOptions) {
-    state.factors = adamw_factors(state, options);
+    state.factors[0] = adamw_factors(state, options);
     state.grad_factor = static_cast<float>(state.clip_scale / state.loss_scale);
     std::memcpy(memory.host<std::uint8_t>(), &state, sizeof state);
   }

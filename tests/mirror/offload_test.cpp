@@ -168,8 +168,8 @@ TEST_CASE("states updated in pieces equal states updated at once") {
       if (space == Space::file) layout.optimizer_folder = scratch.path();
       Chunk chunk({.config = config, .padded_vocab = 48}, {0, 2, true, true});
       ParamMemory store(
-          Device::cuda, kPrecisionFp32, std::make_shared<AdamW>(),
-          [&](const ParamVisitor& visit) { chunk.params(visit); }, layout);
+          Device::cuda, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
+          layout);
       store.initialize(7);
       REQUIRE(store.buckets()[0].count > 256);  // more pieces than ring slots
       Stream stream(Device::cuda);
@@ -178,7 +178,7 @@ TEST_CASE("states updated in pieces equal states updated at once") {
       copy_on_device(stream, bucket.grads(), bucket.values());
       StateRing ring(store, {update_of(bucket)}, Device::cuda, 64);
       for (int i = 1; i <= 3; ++i) {
-        step.send(stream, {.step = i, .lr = 0.1, .factors = AdamW().factors({.step = i, .lr = 0.1})});
+        step.send(stream, {.step = i, .lr = 0.1, .factors = {AdamW().factors({.step = i, .lr = 0.1})}});
         const UpdateRange range = update_of(bucket);
         const auto rule = [&](const UpdateRange& part) { AdamW().update(stream, part, step.on_device()); };
         if (space != Space::device) {

@@ -127,7 +127,7 @@ Tensor meta_dout(const Chunk& chunk, const Batch& batch) {
 void check_leases(const Plan& plan) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk({.config = config, .padded_vocab = 48, .recompute = recompute}, range);
-  ParamMemory store(Device::meta, kPrecisionFp32, std::make_shared<AdamW>(),
+  ParamMemory store(Device::meta, kPrecisionFp32, single_rule<AdamW>(),
                     [&](const ParamVisitor& visit) { chunk.params(visit); });
   REQUIRE(store.size() > 0);
   check_params(config, range, store);
@@ -182,7 +182,7 @@ struct BranchGradients {
 
   BranchGradients(const GptConfig& config, const DropoutOptions& dropout, ChunkRange range) {
     Chunk chunk({.config = config, .dropout = dropout, .padded_vocab = 48}, range);
-    ParamMemory store(Device::meta, kPrecisionFp32, std::make_shared<AdamW>(),
+    ParamMemory store(Device::meta, kPrecisionFp32, single_rule<AdamW>(),
                       [&](const ParamVisitor& visit) { chunk.params(visit); });
     store.begin_step();
     Stream stream(Device::meta);
@@ -293,7 +293,7 @@ Pass run(const Plan& plan, bool lends, std::optional<std::pair<Role, int>> forgo
          const DropoutOptions& dropout = kDropout) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk({.config = config, .dropout = dropout, .padded_vocab = 48, .recompute = recompute}, range);
-  ParamMemory store(Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(),
+  ParamMemory store(Device::cpu, kPrecisionFp32, single_rule<AdamW>(),
                     [&](const ParamVisitor& visit) { chunk.params(visit); });
   store.initialize(7);
   std::optional<Lender> lender;

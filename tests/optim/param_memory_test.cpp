@@ -49,7 +49,7 @@ TEST_CASE("a store allocates once per row of its table, for update rules with an
         CAPTURE(trains);
         const BufferUse before = buffer_use();
         RankParams own(layout_of_shards(ranks, ranks - 1), kThreeLayers, kPrecisionFp32,
-                       trains ? std::make_shared<AnyStates>(states) : nullptr);
+                       trains ? single_rule<AnyStates>(states) : RuleSet());
         const ParamMemory& store = own.store;
         std::size_t allocated = buffer_use().bytes - before.bytes, listed = 0, elements = 0;
         for (const Bucket& bucket : store.buckets()) elements += static_cast<std::size_t>(bucket.count);
@@ -93,14 +93,15 @@ TEST_CASE("values and gradients are whole on every rank, states only for owned r
 
 TEST_CASE("checkpoints hold parameters and the rule's states, under the rule's names, and no gradients") {
   for (const auto& states : kStates) {
-    RankParams own(layout_of({}, 0), kThreeLayers, kPrecisionFp32, std::make_shared<AnyStates>(states));
+    RankParams own(layout_of({}, 0), kThreeLayers, kPrecisionFp32, single_rule<AnyStates>(states));
     std::map<std::string, int> kinds;
     std::size_t bytes = 0;
     for (const TensorToSave& item : tensors_to_save(own.store)) {
       ++kinds[item.tensor.name.substr(0, item.tensor.name.find('.'))];
       bytes += item.bytes().size();
     }
-    CHECK(static_cast<std::size_t>(checkpoint_bytes(kThreeLayers, kPrecisionFp32, AnyStates(states))) == bytes);
+    CHECK(static_cast<std::size_t>(checkpoint_bytes(kThreeLayers, kPrecisionFp32, single_rule<AnyStates>(states))) ==
+          bytes);
     CHECK(kinds.size() == 1 + states.size());
     CHECK(kinds["param"] == own.store.size());
     for (const StateSpec& state : states) CHECK(kinds[state.name] == own.store.size());
@@ -117,8 +118,8 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
       Chunk chunk({.config = kThreeLayers, .padded_vocab = 48, .region = {sequence_parallel}},
                   {.first_layer = 0, .num_layers = 3});
       ParamMemory store(
-          Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(),
-          [&](const ParamVisitor& visit) { chunk.params(visit); }, layout);
+          Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
+          layout);
       // Groups consecutive units, starting with the last, until there are enough elements.
       std::map<int, int> group_of;  // by unit
       std::int64_t elements = 0;
@@ -142,8 +143,8 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
           const ParamSpec& spec = store.specs()[static_cast<std::size_t>(segment.param)];
           CAPTURE(spec.name);
           CHECK(group_of.at(spec.unit) == group);
-          CHECK(BucketKey(spec) == bucket.key);
-          CHECK(spec.decays == bucket.key.decays);
+          CHECK(BucketKey(spec, store.rules().traits(spec)) == bucket.key);
+          CHECK(spec.decays() == bucket.key.traits.decays);
           CHECK(spec.ownership.partial == bucket.key.ownership.partial);
           CHECK(spec.ownership.on_end_stages ==
                 (bucket.segments.size() == 1 && spec.name == "embedding.tokens.weight"));
@@ -166,7 +167,7 @@ TEST_CASE("every updated range begins on a cache line, in every dtype and on eve
         const GptConfig config = gpt_of_size({.vocab = 41, .layers = 2, .hidden = 6, .heads = 2, .positions = 7});
         Chunk chunk({.config = config, .padded_vocab = 43}, {.first_layer = 0, .num_layers = 2});
         const ParamMemory store(
-            Device::cpu, precision, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
+            Device::cpu, precision, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
             layout_of_shards(ranks, rank));
         for (const Bucket& bucket : store.buckets()) {
           CHECK(is_aligned(bucket.owned_main()));

@@ -13,7 +13,7 @@ namespace {
 
 std::int64_t bytes_per_parameter(const Precision& precision) {
   std::int64_t bytes = 0;
-  for (const PrecisionRole& role : precision_roles(precision, std::make_shared<AdamW>())) bytes += role.bytes();
+  for (const PrecisionRole& role : precision_roles(precision, single_rule<AdamW>())) bytes += role.bytes();
   return bytes;
 }
 
@@ -26,7 +26,7 @@ TEST_CASE("precision presets: the dtypes of each column, and bytes per parameter
       "fsdp-mixed: bf16 bf16 fp32 bf16 fp32 16", "deepspeed: bf16 bf16 fp32 bf16 fp32 18"};
   std::vector<std::string> got;
   for (const PrecisionPreset& preset : precision_presets()) {
-    const PrecisionRow row = precision_row(preset.precision);
+    const PrecisionRow row = precision_row(preset.precision, single_rule<AdamW>());
     got.push_back(cat(preset.name, ": ", row.load, " ", row.mixed, " ", row.preparation, " ", row.training, " ",
                       row.optimizer, " ", bytes_per_parameter(preset.precision)));
     CHECK(find_precision(preset.name) == preset.precision);
@@ -40,7 +40,7 @@ TEST_CASE("precision presets: the dtypes of each column, and bytes per parameter
 TEST_CASE("precision presets: docs/precision.md and the manual page have the rows of the table") {
   std::vector<std::string> expected, documented, manual;
   for (const PrecisionPreset& preset : precision_presets()) {
-    const auto [load, mixed, preparation, training, optimizer] = precision_row(preset.precision);
+    const auto [load, mixed, preparation, training, optimizer] = precision_row(preset.precision, single_rule<AdamW>());
     const std::int64_t bytes = bytes_per_parameter(preset.precision);
     expected.push_back(cat(join({preset.name, load, mixed, preparation, training, optimizer}, " "), " ", bytes));
     manual.push_back(format("%-12s %-5s %-16s %-18s %-9s %-9s %3d", preset.name, load.c_str(), mixed.c_str(),
@@ -57,7 +57,7 @@ TEST_CASE("precision presets: docs/precision.md and the manual page have the row
 TEST_CASE("precision presets: the bytes per parameter of each role, in bf16 and with bf16 main gradients") {
   auto roles = [](const Precision& precision) {
     std::string out;
-    for (const PrecisionRole& role : precision_roles(precision, std::make_shared<AdamW>()))
+    for (const PrecisionRole& role : precision_roles(precision, single_rule<AdamW>()))
       out +=
           cat(role.role, " ", short_name(role.dtype), " ", role.bytes(), role.zero_stage == 1 ? " shared out; " : "; ");
     return out;
@@ -72,5 +72,5 @@ TEST_CASE("precision presets: the bytes per parameter of each role, in bf16 and 
         "weights bf16 2; main gradients bf16 2; first moments bf16 2 shared out; second moments bf16 2 shared out; ");
   Precision mixed = kPrecisionFp32;
   mixed.exp_avg = DType::bf16;
-  CHECK(precision_row(mixed).optimizer == "bf16, fp32");
+  CHECK(precision_row(mixed, single_rule<AdamW>()).optimizer == "bf16, fp32");
 }

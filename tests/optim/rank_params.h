@@ -35,15 +35,16 @@ struct RankParams {
 
   explicit RankParams(const Layout& layout, const GptConfig& config = tiny_gpt(),
                       const Precision& precision = kPrecisionFp32)
-      : RankParams(layout, config, precision, std::make_shared<AdamW>()) {
+      : RankParams(layout, config, precision, single_rule<AdamW>()) {
     store.initialize(7);
   }
   /// Parameters that are not initialized. They have no gradients without a rule.
-  RankParams(const Layout& layout, const GptConfig& config, const Precision& precision, RulePtr rule)
+  RankParams(const Layout& layout, const GptConfig& config, const Precision& precision, RuleSet rules)
       : chunk({.config = config, .padded_vocab = 48, .residual = precision.residual},
               {.first_layer = 0, .num_layers = config.num_layers}),
         store(
-            Device::cpu, precision, std::move(rule), [&](const ParamVisitor& visit) { chunk.params(visit); }, layout) {}
+            Device::cpu, precision, std::move(rules), [&](const ParamVisitor& visit) { chunk.params(visit); }, layout) {
+  }
 };
 
 inline int unit_of(const ParamMemory& store, int param) { return store.specs()[static_cast<std::size_t>(param)].unit; }

@@ -68,7 +68,7 @@ Result train(const Run& run, int rank, const ProcessGroups& groups) {
   config.tied_embeddings = run.tied;
   Chunk chunk({.config = config, .padded_vocab = 48, .recompute = run.recompute}, {.first_layer = 0, .num_layers = 4});
   ParamMemory store(
-      Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
+      Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
       layout_of({.data = kRanks, .zero = run.zero}, rank, run.bucket_elements));
   store.initialize(7);
   Stream stream(Device::cpu);
@@ -147,8 +147,8 @@ TEST_CASE("working memory is two buffers for the largest groups, and one for a t
       config.tied_embeddings = tied;
       Chunk chunk({.config = config, .padded_vocab = 4000}, {.first_layer = 0, .num_layers = layers});
       const ParamMemory store(
-          Device::cpu, kPrecisionFp32, std::make_shared<AdamW>(),
-          [&](const ParamVisitor& visit) { chunk.params(visit); }, layout_of({.data = 2, .zero = 3}, 0, 1));
+          Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
+          layout_of({.data = 2, .zero = 3}, 0, 1));
       std::vector<std::int64_t> sizes;  // from the head, which is the first group, to the embedding
       for (const UnitGroup& group : store.groups()) sizes.push_back(group.elements);
       REQUIRE(sizes.size() == static_cast<std::size_t>(layers + 2));

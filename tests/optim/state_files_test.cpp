@@ -131,7 +131,7 @@ TEST_CASE("state in files: pieces take turns in the ring, and the page cache has
     state.lr = 0.1f;
     state.step = 1;
     state.grad_factor = 1;
-    state.factors = AdamW().factors(state);
+    state.factors[0] = AdamW().factors(state);
     const auto update = [&](const UpdateRange& part) {
       CHECK(part.param.numel() <= (in_files ? kPiece : part.param.numel()));
       AdamW().update(own.stream, part, &state);

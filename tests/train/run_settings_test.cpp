@@ -119,17 +119,22 @@ TEST_CASE("settings: a record has every setting, and a difference says both valu
   options.attention_dropout = 0.375;
   options.seed = 99;
   const Json record = settings_record(options, {});
-  CHECK(record.at("other").dump() ==
-        R"({"--global-batch-size": 8, "--seq-length": 64, "--adam-beta1": 0.5, "--adam-beta2": 0.75, )"
-        R"("--adam-eps": 0.125, "--clip-grad": 2.0, "--hidden-dropout": 0.25, "--attention-dropout": 0.375, )"
-        R"("--seed": 99, "--eod-mask-loss": true, "--reset-position-ids": false, "--reset-attention-mask": false})");
+  CHECK(
+      record.at("other").dump() ==
+      R"({"--global-batch-size": 8, "--seq-length": 64, "--clip-grad": 2.0, "--hidden-dropout": 0.25, "--attention-dropout": 0.375, "--seed": 99, )"
+      R"("--eod-mask-loss": true, "--reset-position-ids": false, "--reset-attention-mask": false, )"
+      R"("--adam-beta1": 0.5, "--adam-beta2": 0.75, "--adam-eps": 0.125})");
+  options.optimizer.name = "sgd";
+  options.optimizer.sgd_momentum = 0.5;
   options.batch.rampup = {"2", "2", "16"};
   options.batch.schedule = "0:8";
   options.precision.fp16 = true;
   options.precision.loss_scale = 4;
   const std::string grown = settings_record(options, {}).at("other").dump();
-  CHECK(grown.find(R"("--rampup-batch-size": "2 2 16", "--step-batch-size-schedule": "0:8", "--loss-scale": 4.0})") !=
-        std::string::npos);
+  CHECK(
+      grown.find(
+          R"("--optimizer": "sgd", "--sgd-momentum": 0.5, "--rampup-batch-size": "2 2 16", "--step-batch-size-schedule": "0:8", "--loss-scale": 4.0})") !=
+      std::string::npos);
 
   const Json before = Json::parse(
       R"({"same": 1, "number": 2, "text": "a", "switch": true, "fraction": 0.5, "large": 1e16, "kind": 1, "gone": 3})");

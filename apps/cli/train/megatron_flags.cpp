@@ -28,7 +28,6 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
                       cat("is not supported in this version, ", why, "; use ", supported, ", or leave the flag out"));
     });
   };
-  only("--optimizer", fixed.optimizer, "which trains with AdamW");
   only("--rerun-mode", fixed.rerun_mode, "which does not repeat steps");
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel,
        "which splits sequences by --context-parallel-size alone");

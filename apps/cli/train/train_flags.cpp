@@ -58,11 +58,21 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   const auto decays = [&schedule] { return schedule.lr_decay_style != "constant"; };
   const auto is_wsd = [&schedule] { return schedule.lr_decay_style == "WSD"; };
   const auto grows = [&schedule] { return schedule.weight_decay_incr_style != "constant"; };
+  const auto is_named = [&optimizer](const char* name) {
+    return [&optimizer, name] { return optimizer.name == name; };
+  };
   const char* constant = "with --lr-decay-style constant";
   flags.section("Optimizer");
+  flags.add("--optimizer", &optimizer.name, "NAME", "update rule: AdamW, or SGD with momentum",
+            one_of({"adam", "sgd"}));
   flags.add("--lr", &schedule.lr, "X", "peak learning rate; required", within({0, 1e38}));
   flags.add("--min-lr", &schedule.min_lr, "X", "learning rate at the end of the decay", within({0, 1e6}),
             only_with(constant, decays));
+  flags.add("--decoupled-lr", &schedule.decoupled_lr, "X",
+            "peak learning rate of the token embedding and the output layer, if it is not --lr", within({0, 1e38}));
+  flags.add("--decoupled-min-lr", &schedule.decoupled_min_lr, "X",
+            "learning rate of these at the end of the decay (default: --min-lr)", within({0, 1e6}),
+            only_with("--decoupled-lr", [&schedule] { return schedule.decoupled_lr.has_value(); }));
   flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "decay shape",
             one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"}));
   flags.only_with(constant, decays, [&] {
@@ -87,8 +97,7 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
     flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "length of that decay in samples",
               at_least(1));
   });
-  flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW weight decay; none on biases and norms",
-            within({0, 1e6}),
+  flags.add("--weight-decay", &schedule.weight_decay, "X", "weight decay; none on biases and norms", within({0, 1e6}),
             only_with("with --weight-decay-incr-style linear or cosine", [grows] { return !grows(); }));
   flags.add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE",
             "change of the weight decay over the run", one_of({"constant", "linear", "cosine"}));
@@ -96,10 +105,14 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
             within({0, 1e6}));
   flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "weight decay at the end, if it changes",
             within({0, 1e6}));
-  flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment", at_least(0), below(1));
-  flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment", at_least(0), below(1));
-  flags.add("--adam-eps", &optimizer.adam_eps, "X", "epsilon added to the square root of the second moment",
-            within({1e-30, 1e6}));
+  flags.only_with("--optimizer adam", is_named("adam"), [&] {
+    flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment", at_least(0), below(1));
+    flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment", at_least(0), below(1));
+    flags.add("--adam-eps", &optimizer.adam_eps, "X", "epsilon added to the square root of the second moment",
+              within({1e-30, 1e6}));
+  });
+  flags.add("--sgd-momentum", &optimizer.sgd_momentum, "X", "decay of the momentum", at_least(0), below(1),
+            only_with("--optimizer sgd", is_named("sgd")));
   flags.add("--clip-grad", &optimizer.clip_grad, "X", "maximum gradient norm; 0: no limit", within({0, 1e30}));
 }
 

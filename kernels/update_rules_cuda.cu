@@ -1,5 +1,5 @@
 // Passes over the arrays once, memory-bound: reads each array once, and writes each except the gradient once. With bf16
-// weights and fp32 main weights, moments and gradients, this moves 32 bytes per parameter: 1.2 ms for 124 million
+// weights and fp32 main weights, moments and gradients, AdamW moves 32 bytes per parameter: 1.2 ms for 124 million
 // parameters at 3.35 TB/s (predicted). Accesses are 16 bytes wide if all operands are aligned to 16 bytes, as
 // ParamMemory's ranges are.
 #include "kernels/cuda.h"
@@ -13,11 +13,11 @@ namespace {
 
 /// Operands for one launch, which updates elements [begin, begin + count) in the range.
 struct Update {
-  AnyArray param, grad, exp_avg, exp_avg_sq, copy;
+  AnyArray param, grad, first, second, copy;  // of a rule with one state, `second` is absent
+  int factors;
   bool decays, rounds_stochastically;
   PhiloxKey key;
   ElementMap elements;
-  AdamWFactors factors;  // the options; the step's come from the state
   StepState* state;
   std::int64_t begin, count;
 };
@@ -73,18 +73,31 @@ struct Counts {
   int nonzero = 0, lost = 0, lost_copies = 0;
 };
 
-template <int n>
-__device__ void update_pack(const Update& u, const AdamWFactors& f, std::int64_t i, Counts& counts) {
+// Change a rule's states, and return what to subtract from the parameter p, whose gradient is multiplied by f.grad.
+// Which products nvcc fuses with an addition would depend on n below. These are the CPU's.
+
+__device__ inline float change_of(const AdamWFactors& f, float p, float grad, float& m, float& v) {
+  const float g = grad * f.grad;
+  m = fmaf(f.beta1, m, f.new1 * g);
+  v = fmaf(f.beta2, v, f.new2 * (g * g));
+  return fmaf(f.decay, p, f.rate * m / fmaf(sqrtf(v), f.root, f.eps));
+}
+
+__device__ inline float change_of(const SgdFactors& f, float p, float grad, float& m, float&) {
+  m = fmaf(f.momentum, m, fmaf(f.grad, grad, f.decay * p));
+  return f.rate * m;
+}
+
+template <int n, class Factors>
+__device__ void update_pack(const Update& u, const Factors& f, std::int64_t i, Counts& counts) {
+  constexpr bool has_second = Factors::kStates > 1;
   const Pack<n> grad = load<n>(u.grad, i);
-  Pack<n> m = load<n>(u.exp_avg, i), v = load<n>(u.exp_avg_sq, i), p = load<n>(u.param, i), old = p;
+  Pack<n> m = load<n>(u.first, i), v = {}, p = load<n>(u.param, i), old = p;
+  if constexpr (has_second) v = load<n>(u.second, i);
   Pack<n> changes;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
-    // Which products nvcc fuses with an addition would depend on n. These are the CPU's.
-    const float g = grad[j] * f.grad;
-    m[j] = fmaf(f.beta1, m[j], f.new1 * g);
-    v[j] = fmaf(f.beta2, v[j], f.new2 * (g * g));
-    changes[j] = fmaf(f.decay, p[j], f.rate * m[j] / fmaf(sqrtf(v[j]), f.root, f.eps));
+    changes[j] = change_of(f, p[j], grad[j], m[j], v[j]);
     p[j] -= changes[j];
   }
   if (u.rounds_stochastically) round_stochastically(u, i, p);
@@ -94,8 +107,8 @@ __device__ void update_pack(const Update& u, const AdamWFactors& f, std::int64_t
     counts.nonzero += changes[j] != 0;
     counts.lost += changes[j] != 0 && p[j] == old[j];
   }
-  store(u.exp_avg, i, m);
-  store(u.exp_avg_sq, i, v);
+  store(u.first, i, m);
+  if constexpr (has_second) store(u.second, i, v);
   store(u.param, i, p);
   if (u.copy.data == nullptr) return;
   const Pack<n> copy = load<n>(u.copy, i);
@@ -104,11 +117,10 @@ __device__ void update_pack(const Update& u, const AdamWFactors& f, std::int64_t
   store(u.copy, i, p);
 }
 
-template <int n>
-__global__ void update_elements(const __grid_constant__ Update u) {
+template <int n, class Factors>
+__global__ void update_elements(const __grid_constant__ Update u, Factors f) {
   if (u.state->found_inf != 0) return;
-  AdamWFactors f = u.factors;
-  static_cast<UpdateFactors&>(f) = u.state->factors;
+  static_cast<UpdateFactors&>(f) = u.state->factors[u.factors];
   f.grad = u.state->grad_factor;
   if (!u.decays) f.decay = 0;
   Counts counts;
@@ -123,38 +135,48 @@ __global__ void update_elements(const __grid_constant__ Update u) {
   add_count(&u.state->lost_copies, lost_copies);
 }
 
-template <int n>
-void launch_update(Stream& stream, Update update, std::int64_t begin, std::int64_t count) {
+template <int n, class Factors>
+void launch_update(Stream& stream, Update update, const Factors& factors, std::int64_t begin, std::int64_t count) {
   update.begin = begin;
   update.count = count;
   LaunchShape shape = flat_shape(count / n);
   shape.shared_bytes = kWarp * sizeof(int);
-  launch(stream, update_elements<n>, shape, update);
+  launch(stream, update_elements<n, Factors>, shape, update, factors);
 }
 
-}  // namespace
-
-void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state) {
+template <class Factors>
+void update_range(Stream& stream, const UpdateRange& range, const Factors& factors, StepState* state) {
   const std::int64_t count = range.param.numel();
+  const Tensor second = Factors::kStates > 1 ? range.states[1] : Tensor();
   const Update update{AnyArray(range.param),
                       AnyArray(range.grad),
                       AnyArray(range.states[0]),
-                      AnyArray(range.states[1]),
+                      AnyArray(second),
                       AnyArray(range.copy),
+                      range.factors,
                       range.decays,
                       range.rounding.has_value(),
                       range.rounding.value_or(PhiloxKey{}),
                       range.elements,
-                      AdamWFactors(options),
                       state,
                       0,
                       0};
   constexpr std::int64_t kWide = 8;
   std::int64_t wide = 0;  // elements in packs of 8; the rest are done singly
-  with_pack_size(0, {range.param, range.grad, range.states[0], range.states[1], range.copy},
+  with_pack_size(0, {range.param, range.grad, range.states[0], second, range.copy},
                  [&]<int n>(std::integral_constant<int, n>) { wide = n == kWide ? count / kWide * kWide : 0; });
-  launch_update<kWide>(stream, update, 0, wide);
-  launch_update<1>(stream, update, wide, count - wide);
+  launch_update<kWide>(stream, update, factors, 0, wide);
+  launch_update<1>(stream, update, factors, wide, count - wide);
+}
+
+}  // namespace
+
+void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state) {
+  update_range(stream, range, AdamWFactors(options), state);
+}
+
+void sgd_step(Stream& stream, const UpdateRange& range, double momentum, StepState* state) {
+  update_range(stream, range, SgdFactors(momentum), state);
 }
 
 }  // namespace mtl::cuda

@@ -1,11 +1,11 @@
-// Passes over the arrays once, memory-bound: 28 bytes per parameter in fp32. Elements are
+// Passes over the arrays once, memory-bound: with AdamW, 28 bytes per parameter in fp32. Elements are
 // computed in fp32. Narrower arrays are widened in L1, one stretch at a time.
 #include <atomic>
 #include <cmath>
 
-#include "kernels/adamw_cpu.h"
+#include "kernels/update_rules_cpu.h"
 
-#define MTL_SIMD_FILE "kernels/adamw_cpu.cpp"
+#define MTL_SIMD_FILE "kernels/update_rules_cpu.cpp"
 #include "kernels/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -43,25 +43,39 @@ class Stretch {
   HWY_ALIGN float widened_[kStretch];
 };
 
-/// Updates the moments, and writes what to subtract from the parameters to `updates`.
-void find_updates(const UpdateRange& range, const AdamWFactors& f, std::int64_t begin, std::size_t size,
-                  float* updates) {
+// Change a rule's states, and return what to subtract from the parameters p, whose gradients are multiplied by f.grad.
+
+HWY_INLINE VecF32 change_of(const AdamWFactors& f, VecF32 p, VecF32 grad, VecF32& m, VecF32& v) {
+  const VecF32 g = hn::Mul(grad, set(f.grad));
+  m = hn::MulAdd(set(f.beta1), m, hn::Mul(set(f.new1), g));
+  v = hn::MulAdd(set(f.beta2), v, hn::Mul(set(f.new2), hn::Mul(g, g)));
+  const VecF32 denominator = hn::MulAdd(hn::Sqrt(v), set(f.root), set(f.eps));
+  return hn::MulAdd(set(f.decay), p, hn::Div(hn::Mul(set(f.rate), m), denominator));
+}
+
+HWY_INLINE VecF32 change_of(const SgdFactors& f, VecF32 p, VecF32 grad, VecF32& m, VecF32&) {
+  m = hn::MulAdd(set(f.momentum), m, hn::MulAdd(set(f.grad), grad, hn::Mul(set(f.decay), p)));
+  return hn::Mul(set(f.rate), m);
+}
+
+/// Updates the states, and writes what to subtract from the parameters to `updates`.
+template <class Factors>
+void find_updates(const UpdateRange& range, const Factors& f, std::int64_t begin, std::size_t size, float* updates) {
+  constexpr bool has_second = Factors::kStates > 1;
   Stretch param(range.param, begin, size), grads(range.grad, begin, size);
-  Stretch first(range.states[0], begin, size), second(range.states[1], begin, size);
+  Stretch first(range.states[0], begin, size), second(range.states[has_second], begin, size);
   const float *p = param.open(), *grad = grads.open();
-  float *exp_avg = first.open(), *exp_avg_sq = second.open();
+  float *first_state = first.open(), *second_state = has_second ? second.open() : nullptr;
   sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
-    const VecF32 g = hn::Mul(lanes.load(grad + i), set(f.grad));
-    const VecF32 m = hn::MulAdd(set(f.beta1), lanes.load(exp_avg + i), hn::Mul(set(f.new1), g));
-    const VecF32 v = hn::MulAdd(set(f.beta2), lanes.load(exp_avg_sq + i), hn::Mul(set(f.new2), hn::Mul(g, g)));
-    const VecF32 denominator = hn::MulAdd(hn::Sqrt(v), set(f.root), set(f.eps));
-    const VecF32 change = hn::MulAdd(set(f.decay), lanes.load(p + i), hn::Div(hn::Mul(set(f.rate), m), denominator));
-    lanes.store(m, exp_avg + i);
-    lanes.store(v, exp_avg_sq + i);
+    VecF32 m = lanes.load(first_state + i), v = set(0);
+    if constexpr (has_second) v = lanes.load(second_state + i);
+    const VecF32 change = change_of(f, lanes.load(p + i), lanes.load(grad + i), m, v);
+    lanes.store(m, first_state + i);
+    if constexpr (has_second) lanes.store(v, second_state + i);
     lanes.store(change, updates + i);
   });
   first.close();
-  second.close();
+  if constexpr (has_second) second.close();
 }
 
 /// Draws 16 random bits for each of the range's elements [begin, begin + size).
@@ -120,8 +134,8 @@ void refresh_copy(C* copy, const P* p, const float* before, std::size_t size, cp
   });
 }
 
-template <bool counted>
-cpu::UpdateCounts update_range(const UpdateRange& range, const AdamWFactors& f, std::uint64_t step, Range elements) {
+template <bool counted, class Factors>
+cpu::UpdateCounts update_range(const UpdateRange& range, const Factors& f, std::uint64_t step, Range elements) {
   cpu::UpdateCounts counts;
   HWY_ALIGN float updates[kStretch], before[kStretch];
   HWY_ALIGN std::uint16_t random[kStretch + 64];  // room for a vector read past the end
@@ -143,9 +157,13 @@ cpu::UpdateCounts update_range(const UpdateRange& range, const AdamWFactors& f, 
   return counts;
 }
 
-cpu::UpdateCounts adamw_range(const UpdateRange& range, const AdamWFactors& f, std::uint64_t step, bool counted,
-                              Range elements) {
-  return counted ? update_range<true>(range, f, step, elements) : update_range<false>(range, f, step, elements);
+cpu::UpdateCounts update_elements(const UpdateRange& range, const cpu::RuleFactors& factors, std::uint64_t step,
+                                  bool counted, Range elements) {
+  return std::visit(
+      [&](const auto& f) HWY_ATTR {
+        return counted ? update_range<true>(range, f, step, elements) : update_range<false>(range, f, step, elements);
+      },
+      factors);
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -159,18 +177,17 @@ namespace {
 void add_count(std::int64_t& total, std::int64_t count) {
   std::atomic_ref(total).fetch_add(count, std::memory_order_relaxed);
 }
-}  // namespace
 
-void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state, bool counted) {
+template <class Factors>
+void update(Stream& stream, const UpdateRange& range, Factors factors, StepState* state, bool counted = true) {
   if (state->found_inf != 0) return;
-  AdamWFactors factors(options);
-  static_cast<UpdateFactors&>(factors) = state->factors;
+  static_cast<UpdateFactors&>(factors) = state->factors[range.factors];
   factors.grad = state->grad_factor;
   if (!range.decays) factors.decay = 0;
   Blocks blocks{range.param.numel(), kSerialElements};
   parallel_for(stream.threads(), blocks.number(), range.param.numel(), [&](std::int64_t block) {
     const UpdateCounts counts =
-        MTL_DISPATCH(adamw_range)(range, factors, static_cast<std::uint64_t>(state->step), counted, blocks[block]);
+        MTL_DISPATCH(update_elements)(range, factors, static_cast<std::uint64_t>(state->step), counted, blocks[block]);
     if (!counted) return;
     add_count(state->nonzero_updates, counts.nonzero);
     add_count(state->lost_updates, counts.lost);
@@ -178,8 +195,18 @@ void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& op
   });
 }
 
+}  // namespace
+
+void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state, bool counted) {
+  update(stream, range, AdamWFactors(options), state, counted);
+}
+
 void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state) {
-  adamw_step(stream, range, options, state, true);
+  update(stream, range, AdamWFactors(options), state);
+}
+
+void sgd_step(Stream& stream, const UpdateRange& range, double momentum, StepState* state) {
+  update(stream, range, SgdFactors(momentum), state);
 }
 
 }  // namespace mtl::cpu
