@@ -10,6 +10,7 @@
 #include "kernels/grad_norm.h"
 #include "kernels/head_norm.h"
 #include "kernels/layernorm.h"
+#include "kernels/newton_schulz.h"
 #include "kernels/qk_norm_rotary.h"
 #include "kernels/residual.h"
 #include "kernels/rmsnorm.h"

@@ -17,9 +17,9 @@ void check_flat(const char* rule, const char* what, const Tensor& tensor, std::i
 
 /// Checks the operands of a rule with `states` states, and counts what it reads and writes.
 void check_range(Stream& stream, const char* rule, const UpdateRange& range, std::size_t states) {
-  const std::int64_t count = range.param.numel();
-  check_flat(rule, "param", range.param, count);
+  const std::int64_t count = range.grad.numel();
   check_flat(rule, "grad", range.grad, count);
+  if (range.param.exists()) check_flat(rule, "param", range.param, count);
   if (range.copy.exists()) check_flat(rule, "copy", range.copy, count);
   require(range.states.size() == states, rule, ": has ", states, " states, got ", range.states.size());
   for (const Tensor& state : range.states) check_flat(rule, "state", state, count);
@@ -51,6 +51,18 @@ void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& op
 void sgd_step(Stream& stream, const UpdateRange& range, double momentum, StepState* state) {
   check_range(stream, "sgd", range, SgdFactors::kStates);
   run<cpu::sgd_step, cuda::sgd_step>(stream, range, momentum, state);
+}
+
+void muon_momentum(Stream& stream, const UpdateRange& range, const MuonOptions& options, StepState* state) {
+  check_range(stream, "muon", range, 1);
+  require(!range.param.exists(), "muon: the momentum changes no param");
+  stream.count(0, double(range.grad.bytes()));  // is written, too
+  run<cpu::muon_momentum, cuda::muon_momentum>(stream, range, options, state);
+}
+
+void descent_step(Stream& stream, const UpdateRange& range, StepState* state) {
+  check_range(stream, "descent", range, DescentFactors::kStates);
+  run<cpu::descent_step, cuda::descent_step>(stream, range, state);
 }
 
 }  // namespace mtl

@@ -7,6 +7,9 @@
 //   SGD with momentum (as in PyTorch and Megatron-LM: weight decay is part of the gradient, and m starts at 0)
 //     m = momentum m + g + weight_decay p
 //     p = p - lr m
+//   Muon (Jordan et al. 2024; as in Megatron-LM), where f is a function of entire matrices
+//     m = momentum m + (1 - momentum) g,   u = m, or (1 - momentum) g + momentum m with Nesterov's
+//     p = p - lr (f(u) + weight_decay p)
 //
 // The StepState provides g's factor and what NAME_factors() computes from t, lr and weight_decay. If found_inf is set,
 // nothing changes. Results are rounded to nearest as they are stored, but a bf16 param may be rounded stochastically
@@ -40,6 +43,17 @@ UpdateFactors sgd_factors(const StepInputs& step);
 void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state);
 void sgd_step(Stream& stream, const UpdateRange& range, double momentum, StepState* state);
 
+struct MuonOptions {
+  double momentum = 0.9;
+  bool nesterov = false;
+};
+
+/// Updates m, the range's only state, and replaces the gradient by u. The range has no param.
+void muon_momentum(Stream& stream, const UpdateRange& range, const MuonOptions& options, StepState* state);
+/// Updates param, where f(u) is in the place of the gradient. The range has no states. The state's factors are lr and
+/// lr weight_decay. Counts like adamw_step().
+void descent_step(Stream& stream, const UpdateRange& range, StepState* state);
+
 // What the implementations multiply by: the state's factors, and the rule's options. `grad` multiplies the gradient.
 
 /// m = beta1 m + new1 g, v = beta2 v + new2 g^2, p -= rate m / (root sqrt(v) + eps) + decay p
@@ -61,6 +75,23 @@ struct SgdFactors : UpdateFactors {
   float grad = 0, momentum;
 
   explicit SgdFactors(double of) : momentum(static_cast<float>(of)) {}
+};
+
+/// p -= rate u + decay p
+struct DescentFactors : UpdateFactors {
+  static constexpr std::size_t kStates = 0;
+  float grad = 0;  // not used: u is not a gradient
+};
+
+/// m = momentum m + fresh g, u = own g + of_m m
+struct MuonFactors {
+  float grad = 0, momentum, fresh, own, of_m;
+
+  explicit MuonFactors(const MuonOptions& options)
+      : momentum(static_cast<float>(options.momentum)),
+        fresh(static_cast<float>(1 - options.momentum)),
+        own(options.nesterov ? fresh : 0),
+        of_m(options.nesterov ? momentum : 1) {}
 };
 
 }  // namespace mtl

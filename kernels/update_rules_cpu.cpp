@@ -58,24 +58,46 @@ HWY_INLINE VecF32 change_of(const SgdFactors& f, VecF32 p, VecF32 grad, VecF32& 
   return hn::Mul(set(f.rate), m);
 }
 
+HWY_INLINE VecF32 change_of(const DescentFactors& f, VecF32 p, VecF32 u, VecF32&, VecF32&) {
+  return hn::MulAdd(set(f.decay), p, hn::Mul(set(f.rate), u));
+}
+
 /// Updates the states, and writes what to subtract from the parameters to `updates`.
 template <class Factors>
 void find_updates(const UpdateRange& range, const Factors& f, std::int64_t begin, std::size_t size, float* updates) {
-  constexpr bool has_second = Factors::kStates > 1;
+  constexpr std::size_t kStates = Factors::kStates;
   Stretch param(range.param, begin, size), grads(range.grad, begin, size);
-  Stretch first(range.states[0], begin, size), second(range.states[has_second], begin, size);
+  Stretch first(kStates > 0 ? range.states[0] : range.grad, begin, size),
+      second(kStates > 1 ? range.states[1] : range.grad, begin, size);
   const float *p = param.open(), *grad = grads.open();
-  float *first_state = first.open(), *second_state = has_second ? second.open() : nullptr;
+  float *m_at = kStates > 0 ? first.open() : nullptr, *v_at = kStates > 1 ? second.open() : nullptr;
   sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
-    VecF32 m = lanes.load(first_state + i), v = set(0);
-    if constexpr (has_second) v = lanes.load(second_state + i);
+    VecF32 m = set(0), v = set(0);
+    if constexpr (kStates > 0) m = lanes.load(m_at + i);
+    if constexpr (kStates > 1) v = lanes.load(v_at + i);
     const VecF32 change = change_of(f, lanes.load(p + i), lanes.load(grad + i), m, v);
-    lanes.store(m, first_state + i);
-    if constexpr (has_second) lanes.store(v, second_state + i);
+    if constexpr (kStates > 0) lanes.store(m, m_at + i);
+    if constexpr (kStates > 1) lanes.store(v, v_at + i);
     lanes.store(change, updates + i);
   });
-  first.close();
-  if constexpr (has_second) second.close();
+  if constexpr (kStates > 0) first.close();
+  if constexpr (kStates > 1) second.close();
+}
+
+void add_momentum(const UpdateRange& range, const MuonFactors& f, Range elements) {
+  for (std::int64_t begin = elements.begin; begin < elements.end; begin += kStretch) {
+    const std::size_t size = HWY_MIN(std::int64_t{kStretch}, elements.end - begin);
+    Stretch grads(range.grad, begin, size), momentum(range.states[0], begin, size);
+    float *grad = grads.open(), *m_at = momentum.open();
+    sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
+      const VecF32 g = hn::Mul(lanes.load(grad + i), set(f.grad));
+      const VecF32 m = hn::MulAdd(set(f.momentum), lanes.load(m_at + i), hn::Mul(set(f.fresh), g));
+      lanes.store(m, m_at + i);
+      lanes.store(hn::MulAdd(set(f.of_m), m, hn::Mul(set(f.own), g)), grad + i);
+    });
+    grads.close();
+    momentum.close();
+  }
 }
 
 /// Draws 16 random bits for each of the range's elements [begin, begin + size).
@@ -207,6 +229,20 @@ void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& op
 
 void sgd_step(Stream& stream, const UpdateRange& range, double momentum, StepState* state) {
   update(stream, range, SgdFactors(momentum), state);
+}
+
+void descent_step(Stream& stream, const UpdateRange& range, StepState* state) {
+  update(stream, range, DescentFactors(), state);
+}
+
+void muon_momentum(Stream& stream, const UpdateRange& range, const MuonOptions& options, StepState* state) {
+  if (state->found_inf != 0) return;
+  MuonFactors factors(options);
+  factors.grad = state->grad_factor;
+  const Blocks blocks{range.grad.numel(), kSerialElements};
+  parallel_for(stream.threads(), blocks.number(), range.grad.numel(), [&](std::int64_t block) {
+    MTL_DISPATCH(add_momentum)(range, factors, blocks[block]);
+  });
 }
 
 }  // namespace mtl::cpu

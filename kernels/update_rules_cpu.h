@@ -8,7 +8,7 @@
 
 namespace mtl::cpu {
 
-using RuleFactors = std::variant<AdamWFactors, SgdFactors>;
+using RuleFactors = std::variant<AdamWFactors, SgdFactors, DescentFactors>;
 
 /// Like adamw_step() in kernels/update_rules.h. Unless `counted`, leaves the StepState's counts alone.
 void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state, bool counted);

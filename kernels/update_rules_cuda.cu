@@ -13,7 +13,7 @@ namespace {
 
 /// Operands for one launch, which updates elements [begin, begin + count) in the range.
 struct Update {
-  AnyArray param, grad, first, second, copy;  // of a rule with one state, `second` is absent
+  AnyArray param, grad, first, second, copy;  // `first` and `second` are the states, if the rule has them
   int factors;
   bool decays, rounds_stochastically;
   PhiloxKey key;
@@ -88,12 +88,16 @@ __device__ inline float change_of(const SgdFactors& f, float p, float grad, floa
   return f.rate * m;
 }
 
+__device__ inline float change_of(const DescentFactors& f, float p, float u, float&, float&) {
+  return fmaf(f.decay, p, f.rate * u);
+}
+
 template <int n, class Factors>
 __device__ void update_pack(const Update& u, const Factors& f, std::int64_t i, Counts& counts) {
-  constexpr bool has_second = Factors::kStates > 1;
   const Pack<n> grad = load<n>(u.grad, i);
-  Pack<n> m = load<n>(u.first, i), v = {}, p = load<n>(u.param, i), old = p;
-  if constexpr (has_second) v = load<n>(u.second, i);
+  Pack<n> m = {}, v = {}, p = load<n>(u.param, i), old = p;
+  if constexpr (Factors::kStates > 0) m = load<n>(u.first, i);
+  if constexpr (Factors::kStates > 1) v = load<n>(u.second, i);
   Pack<n> changes;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
@@ -107,8 +111,8 @@ __device__ void update_pack(const Update& u, const Factors& f, std::int64_t i, C
     counts.nonzero += changes[j] != 0;
     counts.lost += changes[j] != 0 && p[j] == old[j];
   }
-  store(u.first, i, m);
-  if constexpr (has_second) store(u.second, i, v);
+  if constexpr (Factors::kStates > 0) store(u.first, i, m);
+  if constexpr (Factors::kStates > 1) store(u.second, i, v);
   store(u.param, i, p);
   if (u.copy.data == nullptr) return;
   const Pack<n> copy = load<n>(u.copy, i);
@@ -144,13 +148,27 @@ void launch_update(Stream& stream, Update update, const Factors& factors, std::i
   launch(stream, update_elements<n, Factors>, shape, update, factors);
 }
 
+__global__ void add_momentum(AnyArray grad, AnyArray momentum, MuonFactors f, const StepState* state,
+                             std::int64_t count) {
+  if (state->found_inf != 0) return;
+  for (std::int64_t i = first_element(); i < count; i += all_threads()) {
+    Pack<1> u = load<1>(grad, i), m = load<1>(momentum, i);
+    const float g = u[0] * state->grad_factor;
+    m[0] = fmaf(f.momentum, m[0], f.fresh * g);
+    u[0] = fmaf(f.of_m, m[0], f.own * g);
+    store(momentum, i, m);
+    store(grad, i, u);
+  }
+}
+
 template <class Factors>
 void update_range(Stream& stream, const UpdateRange& range, const Factors& factors, StepState* state) {
   const std::int64_t count = range.param.numel();
-  const Tensor second = Factors::kStates > 1 ? range.states[1] : Tensor();
+  const Tensor first = Factors::kStates > 0 ? range.states[0] : Tensor(),
+               second = Factors::kStates > 1 ? range.states[1] : Tensor();
   const Update update{AnyArray(range.param),
                       AnyArray(range.grad),
-                      AnyArray(range.states[0]),
+                      AnyArray(first),
                       AnyArray(second),
                       AnyArray(range.copy),
                       range.factors,
@@ -163,7 +181,7 @@ void update_range(Stream& stream, const UpdateRange& range, const Factors& facto
                       0};
   constexpr std::int64_t kWide = 8;
   std::int64_t wide = 0;  // elements in packs of 8; the rest are done singly
-  with_pack_size(0, {range.param, range.grad, range.states[0], second, range.copy},
+  with_pack_size(0, {range.param, range.grad, first, second, range.copy},
                  [&]<int n>(std::integral_constant<int, n>) { wide = n == kWide ? count / kWide * kWide : 0; });
   launch_update<kWide>(stream, update, factors, 0, wide);
   launch_update<1>(stream, update, factors, wide, count - wide);
@@ -177,6 +195,16 @@ void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& op
 
 void sgd_step(Stream& stream, const UpdateRange& range, double momentum, StepState* state) {
   update_range(stream, range, SgdFactors(momentum), state);
+}
+
+void descent_step(Stream& stream, const UpdateRange& range, StepState* state) {
+  update_range(stream, range, DescentFactors(), state);
+}
+
+void muon_momentum(Stream& stream, const UpdateRange& range, const MuonOptions& options, StepState* state) {
+  const std::int64_t count = range.grad.numel();
+  launch(stream, add_momentum, flat_shape(count), AnyArray(range.grad), AnyArray(range.states[0]), MuonFactors(options),
+         state, count);
 }
 
 }  // namespace mtl::cuda

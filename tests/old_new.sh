@@ -118,6 +118,7 @@ same_layouts() {
     number=$((number + 1))
     [ "$number" -le 15 ] || break
     if [ $quick = 1 ]; then case $number in 4 | 6 | 11) ;; *) continue ;; esac; fi
+    line[11]=adam # the same
     set_layout "${line[@]}"
     resume=no
     case $number in 6 | 11) resume=resume ;; esac

@@ -305,8 +305,15 @@ void join_manifest_parts(Manifest& manifest, const std::vector<std::string>& par
   }
   const std::vector<CanonicalTensor> model = canonical_tensors(manifest.config);
   auto holds = [&](const std::string& kind) { return has_kind(tensors, kind); };
-  for (const std::string& kind : tensor_kinds(holds)) {
-    for (const CanonicalTensor& canonical : model) {
+  const std::vector<std::string> kinds = tensor_kinds(holds);
+  std::vector<std::vector<std::string>> kinds_of;  // by parameter
+  for (const CanonicalTensor& canonical : model)
+    kinds_of.push_back(
+        param_kinds(kinds, [&](const std::string& kind) { return tensors.contains(cat(kind, ".", canonical.name)); }));
+  for (const std::string& kind : kinds) {
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      if (std::ranges::count(kinds_of[i], kind) == 0) continue;
+      const CanonicalTensor& canonical = model[i];
       std::string name = cat(kind, ".", canonical.name);
       auto found = tensors.find(name);
       require(found != tensors.end() && found->second.tensor.shape == canonical.shape, "cannot save tensor '", name,

@@ -47,7 +47,7 @@ std::vector<TensorToSave> tensors_to_save(const ParamMemory& params) {
     for (int i = 0; i < params.size(); ++i) {
       const ParamSpec& spec = params.specs()[i];
       Slice slice = params.owned_slice(i);
-      if (!params.writes(i) || slice.count() == 0) continue;
+      if (!params.writes(i) || slice.count() == 0 || !params.holds(i, row)) continue;
       Tensor memory = params.owned(i, row).flat(0, slice.count());  // without padding rows
       tensors.push_back({{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape},
                          std::move(slice),

@@ -154,7 +154,9 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
   Arena scratch(Device::meta, "scratch", 0);
   // Mark all gradients as written, as backward would.
   model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });
-  add(plan, model.count([&] { optimizer.step(scratch, model.step.on_device()); }), 1);
+  const StepCounts update = model.count([&] { optimizer.step(scratch, model.step.on_device()); });
+  add(plan, update, 1);
+  plan.update_flops = update.work.flops;
   plan.enlarge(Category::scratch, scratch.peak());
   if (const StateRing* ring = optimizer.ring(); ring != nullptr) {
     for (auto [space, bytes] : {std::pair(Space::device, ring->device_bytes()), {Space::host, ring->host_bytes()}})

@@ -63,6 +63,7 @@ struct MemoryPlan {
   ///   snapshot    the host's copy of the largest tensor that it cannot access: on a device or in a file
   std::vector<PlanEntry> entries;
   Counters step;                     // FLOPs and bytes for one optimizer step over all micro-batches
+  double update_flops = 0;           // of these, those of the update
   std::vector<GroupTraffic> sent;    // in the step
   std::int64_t parameters = 0;       // in the entire model, without padding
   std::int64_t rank_parameters = 0;  // on this rank, without padding

@@ -71,6 +71,19 @@ std::vector<std::string> tensor_kinds(const std::function<bool(const std::string
   return kinds;
 }
 
+std::vector<std::string> param_kinds(const std::vector<std::string>& kinds,
+                                     const std::function<bool(const std::string& kind)>& holds) {
+  std::vector<std::string> first;
+  for (const auto& rule : known_rules()) {
+    std::vector<std::string> of_rule = {kParamKind};
+    for (const StateSpec& state : rule->states(kPrecisionFp32)) of_rule.push_back(state.name);
+    if (of_rule.size() == 1 || std::ranges::count(kinds, of_rule[1]) == 0) continue;
+    if (std::any_of(of_rule.begin() + 1, of_rule.end(), holds)) return of_rule;
+    if (first.empty()) first = of_rule;
+  }
+  return first.empty() ? std::vector<std::string>{kParamKind} : first;
+}
+
 std::int64_t checkpoint_bytes(const GptConfig& config, const Precision& precision, const RuleSet& rules) {
   std::int64_t bytes = 0;
   for (const ParamSpec& spec : model_params(config)) {

@@ -54,9 +54,13 @@ inline bool is_vocabulary(std::string_view name) { return name == kTokenEmbeddin
 /// Returns all of the model's parameters, in the order in which a forward pass uses them.
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
 
-/// Returns the tensor kinds that a checkpoint must contain, with one tensor per parameter for each kind: "param", and
-/// all states of every update rule for which `holds` returns true for at least one state.
+/// Returns the tensor kinds of a checkpoint or of one of its parameters: "param", and all states of every update rule
+/// for which `holds` returns true for at least one state.
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds);
+/// Returns the kinds that a checkpoint with tensors of `kinds` must contain for a parameter: "param", and if it has
+/// states, those of a single rule of which `holds` is true for at least one, or else of the first rule in `kinds`.
+std::vector<std::string> param_kinds(const std::vector<std::string>& kinds,
+                                     const std::function<bool(const std::string& kind)>& holds);
 
 /// Returns the total size, in bytes, of the tensors in a training checkpoint: the main weights and the update rules'
 /// states.

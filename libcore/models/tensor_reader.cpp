@@ -57,7 +57,8 @@ void TensorReader::check_complete() const {
   for (const SavedTensor& tensor : tensors) unmatched[tensor.name] = &tensor;
   const std::vector<std::string> found_kinds = kinds();
   for (const CanonicalTensor& canonical : canonical_tensors(config)) {
-    for (const std::string& kind : found_kinds) {
+    const auto holds = [&](const std::string& kind) { return unmatched.contains(cat(kind, ".", canonical.name)); };
+    for (const std::string& kind : param_kinds(found_kinds, holds)) {
       std::string name = cat(kind, ".", canonical.name);
       auto found = unmatched.find(name);
       if (found == unmatched.end()) {

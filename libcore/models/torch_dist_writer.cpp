@@ -209,6 +209,10 @@ void write_torch_dist(const ModelSource& source, const std::string& folder, Mega
   if (!problems.empty()) fail(Exit::usage, "--to megatron: ", join(problems, "; "));
   MegatronProgress progress{.ckpt_format = "torch_dist"};
   if (source.has_optimizer()) {
+    if (const std::string other = source.other_rules(single_rule<AdamW>()); !other.empty())
+      fail(Exit::usage, other,
+           "; torch_dist checkpoints are written for adam only: use --ckpt-format torch, which has "
+           "weights only");
     const TrainState state = source.state().value();
     progress.has_optimizer = true;
     progress.iteration = state.iteration;

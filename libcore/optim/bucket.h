@@ -31,9 +31,10 @@ struct Storage {
   DType dtype;
   Extent extent;
   Space space = Space::device;
+  int rule = -1;  // of states: the rule that keeps them, as UpdateTraits::rule
 };
 
-/// Row indices, the same in every table. Rows from kFirstState on hold the update rule's states, then the main weights
+/// Row indices, the same in every table. Rows from kFirstState on hold the update rules' states, then the main weights
 /// if there are any. In evaluation, the table has only the values row.
 inline constexpr std::size_t kValues = 0, kGradients = 1, kFirstState = 2;
 
@@ -69,7 +70,9 @@ struct Bucket {
   std::size_t group = 0;           // index into BucketLayout::groups
   int units = 0;                   // number of units that backward must finish before this bucket is reduced
   std::size_t main_row = kValues;  // the table row that the optimizer updates
-  // One flat tensor per table row. It has `count` elements, or owned_end - owned_begin if the row's extent is `owned`.
+  std::size_t first_state = kFirstState, state_rows = 0;  // the rows of its rule's states
+  // One flat tensor per table row. It has `count` elements, or owned_end - owned_begin if the row's extent is `owned`,
+  // or none if it is a state of another rule.
   std::vector<Tensor> memory = {};
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
@@ -92,9 +95,7 @@ struct Bucket {
   Tensor owned_grads() const { return owned_part(memory.at(kGradients)); }
   /// In a bucket with a buffer in the ring for gradients: this rank's part of the buffer.
   Tensor owned_in_ring() const { return owned(whole_grads); }
-  std::span<const Tensor> states() const {
-    return std::span(memory).subspan(kFirstState, memory.size() - kFirstState - (has_main_weights() ? 1 : 0));
-  }
+  std::span<const Tensor> states() const { return std::span(memory).subspan(first_state, state_rows); }
   /// True if the optimizer updates the main weights instead of the values.
   bool has_main_weights() const { return main_row != kValues; }
   /// The owned part of the row that the optimizer updates.

@@ -1,5 +1,8 @@
 #include "optim/optimizer.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/hash.h"
 #include "kernels/elementwise.h"
 #include "kernels/grad_norm.h"
@@ -18,7 +21,7 @@ void Optimizer::step(Arena& scratch, StepState* state) {
   traffic_.finish_reduction();
   gradient_norm(scratch, state);
   begin_update();
-  update(state);
+  update(scratch, state);
 }
 
 void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
@@ -35,23 +38,26 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   finish_grad_norm(stream_, state, sum, options_.clip_grad);
 }
 
-/// Returns what one call of the rule updates: parameters that follow each other without a gap, or with stochastic
-/// rounding, a single parameter. Gaps are not updated: if the ring had the gradients, another group's are left there.
-std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket) const {
+/// Returns what one call of the rule's update(), or prepare(), covers: parameters that follow each other without a gap,
+/// or in an update with stochastic rounding, a single parameter. Gaps are not updated: if the ring had the gradients,
+/// another group's are left there.
+std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket, bool prepares) const {
   std::vector<UpdateRange> ranges;
-  if (params_.precision().stochastic_rounding) {
+  if (params_.precision().stochastic_rounding && !prepares) {
     for (const Segment& segment : bucket.segments) {
-      if (UpdateRange range = rounded_range(segment, bucket.key.traits); range.param.numel() > 0)
+      if (UpdateRange range = rounded_range(segment, bucket); range.param.numel() > 0)
         ranges.push_back(std::move(range));
     }
     return ranges;
   }
+  const bool has_states = prepares || !rule_of(bucket).is_by_matrix();
   for (const auto& [begin, count] : bucket.owned_without_gaps()) {
     const auto part = [&](const Tensor& owned) { return owned.flat(begin - bucket.owned_begin, count); };
     UpdateRange& range = ranges.emplace_back();
-    range.param = part(bucket.owned_main());
     range.grad = part(bucket.owned_grads());
-    for (const Tensor& state : bucket.states()) range.states.push_back(part(state));
+    if (has_states) std::ranges::transform(bucket.states(), std::back_inserter(range.states), part);
+    if (prepares) continue;
+    range.param = part(bucket.owned_main());
     if (bucket.has_main_weights()) range.copy = part(bucket.owned_values());
     range.factors = bucket.key.traits.factors();
     range.decays = bucket.key.traits.decays;
@@ -61,17 +67,16 @@ std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket) const {
 
 /// Returns the owned part of one parameter. With stochastic rounding, an element's random bits depend on its index in
 /// the entire tensor.
-UpdateRange Optimizer::rounded_range(const Segment& segment, const UpdateTraits& traits) const {
+UpdateRange Optimizer::rounded_range(const Segment& segment, const Bucket& bucket) const {
   const int param = segment.param;
   UpdateRange range{.param = params_.owned(param, params_.main_row()),
                     .grad = params_.owned(param, kGradients),
                     .states = {},
-                    .factors = traits.factors(),
-                    .decays = traits.decays};
+                    .factors = bucket.key.traits.factors(),
+                    .decays = bucket.key.traits.decays};
   if (range.param.numel() == 0) return range;
-  // Every row from kFirstState on is a state, because stochastic rounding has no main weights.
-  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)
-    range.states.push_back(params_.owned(param, row));
+  for (std::size_t row = 0; row < bucket.state_rows && !rule_of(bucket).is_by_matrix(); ++row)
+    range.states.push_back(params_.owned(param, bucket.first_state + row));
   const std::string site = params_.specs()[param].name + ".rounding";
   range.rounding = PhiloxKey{options_.seed, static_cast<std::uint32_t>(hash_bytes(site.data(), site.size()))};
   range.elements = params_.owned_elements(param);
@@ -83,25 +88,41 @@ std::unique_ptr<StateRing> Optimizer::make_ring() const {
   if (!layout.optimizer_on_host && layout.optimizer_folder.empty()) return nullptr;
   std::vector<UpdateRange> ranges;
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {  // in the order of update()
-    if (params_.buckets()[b].added_to) continue;
-    for (UpdateRange& range : ranges_of(params_.buckets()[b])) ranges.push_back(std::move(range));
+    const Bucket& bucket = params_.buckets()[b];
+    if (bucket.added_to) continue;
+    if (rule_of(bucket).is_by_matrix()) std::ranges::move(ranges_of(bucket, true), std::back_inserter(ranges));
+    std::ranges::move(ranges_of(bucket), std::back_inserter(ranges));
   }
   return std::make_unique<StateRing>(params_, ranges, stream_.target());
 }
 
-void Optimizer::update_range(const UpdateRule& rule, const UpdateRange& range, StepState* state) {
-  const auto update = [&](const UpdateRange& part) { rule.update(stream_, part, state); };
-  ring_ != nullptr ? ring_->update(stream_, range, update) : update(range);
+void Optimizer::for_ranges(const std::vector<UpdateRange>& ranges, const Operation& operation) {
+  for (const UpdateRange& range : ranges)
+    ring_ != nullptr ? ring_->update(stream_, range, operation) : operation(range);
 }
 
-void Optimizer::update(StepState* state) {
+/// Replaces the gradients of a bucket, of which each rank has prepared those it owns, by those of whole matrices.
+void Optimizer::transform(std::size_t b, Arena& scratch) {
+  const Bucket& bucket = params_.buckets()[b];
+  groups_.over(bucket.key.ownership.owners).all_gather(stream_, bucket.grads(), bucket.owned_grads()).wait(stream_);
+  for (const Segment& segment : bucket.segments)
+    rule_of(bucket).transform(stream_, scratch, groups_, params_.specs()[segment.param], params_.grad(segment.param));
+  if (params_.shards_gradients()) copy(stream_, bucket.owned_grads(), bucket.owned_in_ring());
+}
+
+void Optimizer::update(Arena& scratch, StepState* state) {
   if (ring_ != nullptr) ring_->begin(stream_);
   // Update the last bucket first: it holds the first layers, which the next forward needs first.
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {
-    if (params_.buckets()[b].added_to) continue;  // it has no parameters
-    const UpdateRule& rule = *params_.rules().rules[params_.buckets()[b].key.traits.rule];
-    for (const UpdateRange& range : ranges_of(params_.buckets()[b])) update_range(rule, range, state);
-    if (!params_.buckets()[b].value_buffer) traffic_.gather(b);
+    const Bucket& bucket = params_.buckets()[b];
+    if (bucket.added_to) continue;  // it has no parameters
+    const UpdateRule& rule = rule_of(bucket);
+    if (rule.is_by_matrix()) {
+      for_ranges(ranges_of(bucket, true), [&](const UpdateRange& range) { rule.prepare(stream_, range, state); });
+      transform(b, scratch);
+    }
+    for_ranges(ranges_of(bucket), [&](const UpdateRange& range) { rule.update(stream_, range, state); });
+    if (!bucket.value_buffer) traffic_.gather(b);
   }
   traffic_.forget_values();
   if (ring_ != nullptr) ring_->end(stream_);

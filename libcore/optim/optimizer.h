@@ -2,6 +2,7 @@
 // ranges, and gathers the values.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "comm/groups.h"
@@ -41,12 +42,15 @@ class Optimizer {
   void end_step() { update_begun_ = false; }
 
  private:
+  const UpdateRule& rule_of(const Bucket& bucket) const { return *params_.rules().rules[bucket.key.traits.rule]; }
   void gradient_norm(Arena& scratch, StepState* state);
-  void update(StepState* state);
-  std::vector<UpdateRange> ranges_of(const Bucket& bucket) const;
-  UpdateRange rounded_range(const Segment& segment, const UpdateTraits& traits) const;
+  void update(Arena& scratch, StepState* state);
+  std::vector<UpdateRange> ranges_of(const Bucket& bucket, bool prepares = false) const;
+  void transform(std::size_t bucket, Arena& scratch);
+  UpdateRange rounded_range(const Segment& segment, const Bucket& bucket) const;
   std::unique_ptr<StateRing> make_ring() const;
-  void update_range(const UpdateRule& rule, const UpdateRange& range, StepState* state);
+  using Operation = std::function<void(const UpdateRange&)>;
+  void for_ranges(const std::vector<UpdateRange>& ranges, const Operation& operation);
 
   ParamMemory& params_;
   Options options_;

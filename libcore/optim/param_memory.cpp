@@ -42,8 +42,9 @@ std::vector<Storage> storage_table(const Precision& precision, const RuleSet& ru
                                  extent(!rules.empty() && layout.shards_values())}};
   if (rules.empty()) return table;
   table.push_back({StorageRole::gradients, "", precision.main_grads, extent(layout.shards_gradients())});
-  for (const StateSpec& state : rules.rules.front()->states(precision))
-    table.push_back({StorageRole::states, state.name, state.dtype, Extent::owned, place});
+  for (std::size_t rule = 0; rule < rules.rules.size(); ++rule)
+    for (const StateSpec& state : rules.rules[rule]->states(precision))
+      table.push_back({StorageRole::states, state.name, state.dtype, Extent::owned, place, static_cast<int>(rule)});
   if (has_main) table.push_back({StorageRole::main_weights, kParamKind, precision.main_params, Extent::owned, place});
   return table;
 }
@@ -86,6 +87,7 @@ void ParamMemory::allocate() {
   for (const Storage& row : table_) {
     auto count = [&](const Bucket& bucket) {
       if (bucket.added_to && row.role != StorageRole::gradients) return std::int64_t{0};
+      if (!is_row_of(bucket, row)) return std::int64_t{0};
       return row.extent == Extent::whole ? bucket.count : bucket.owned_end - bucket.owned_begin;
     };
     std::int64_t elements = 0;
@@ -95,6 +97,8 @@ void ParamMemory::allocate() {
     std::size_t offset = 0;
     for (Bucket& bucket : parts_.buckets) {
       bucket.main_row = main_row_;
+      if (row.role == StorageRole::states && is_row_of(bucket, row) && bucket.state_rows++ == 0)
+        bucket.first_state = bucket.memory.size();
       bucket.memory.push_back(memory.tensor(row.dtype, {count(bucket)}, offset));
       offset += bucket.memory.back().bytes();
     }
@@ -172,6 +176,11 @@ Tensor ParamMemory::row_part(int param, std::size_t row) const {
 }
 
 Slice ParamMemory::row_slice(int param, std::size_t row) const {
+  if (!holds(param, row)) {
+    Slice none = owned_slice(param);
+    none.end = none.begin;
+    return none;
+  }
   return table_.at(row).extent == Extent::owned ? owned_slice(param) : slice(param);
 }
 
@@ -180,7 +189,7 @@ Tensor ParamMemory::owned(int param, std::size_t row) const {
   const Bucket& bucket = parts_.buckets[number];
   Bucket::Range range = bucket.owned(segment);
   const Tensor& memory = bucket.memory.at(row);
-  if (range.count == 0) return memory.flat(0, 0);
+  if (range.count == 0 || !holds(param, row)) return memory.flat(0, 0);
   return memory.flat(range.begin - (table_[row].extent == Extent::owned ? bucket.owned_begin : 0), range.count);
 }
 
@@ -217,6 +226,15 @@ ElementMap ParamMemory::owned_elements(int param) const {
 Location ParamMemory::location_of(std::size_t row) const {
   if (FileMemory* file = memory_.at(row).file(); file != nullptr) return {Device::cpu, file};
   return device_ != Device::meta && table_.at(row).space == Space::host ? Device::cpu : device_;
+}
+
+FileMemory* ParamMemory::file_of(const Tensor& part) const {
+  const auto* at = static_cast<const std::byte*>(part.raw());
+  for (const Buffer& row : memory_) {
+    const auto* begin = static_cast<const std::byte*>(row.data());
+    if (row.file() != nullptr && at >= begin && at < begin + row.bytes()) return row.file();
+  }
+  fail(Exit::failure, "no file of the optimizer's state contains this range");
 }
 
 void ParamMemory::initialize(std::uint64_t seed) {

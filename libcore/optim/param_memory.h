@@ -52,6 +52,8 @@ class ParamMemory {
   Device device() const { return device_; }
   /// Returns the memory that holds a table row. The host needs it to copy the row (HostView).
   Location location_of(std::size_t row) const;
+  /// Returns the file that contains a part of a row.
+  FileMemory* file_of(const Tensor& part) const;
   const Precision& precision() const { return precision_; }
   const RuleSet& rules() const { return rules_; }
   /// Returns the row that the optimizer updates, and that checkpoints store as the parameters: the main weights if
@@ -76,9 +78,13 @@ class ParamMemory {
 
   /// The rows of the table.
   const std::vector<Storage>& table() const { return table_; }
+  /// False if the row is a state of a rule that does not update the parameter.
+  bool holds(int param, std::size_t row) const {
+    return is_row_of(parts_.buckets[place(param).bucket], table_.at(row));
+  }
   /// row_part() returns the part of a parameter that a table row holds, as a flat tensor with padding last. row_slice()
   /// returns the corresponding slice, without padding. Depending on the row's extent, this is this rank's entire part
-  /// or only the owned part.
+  /// or only the owned part, or nothing unless holds().
   Tensor row_part(int param, std::size_t row) const;
   Slice row_slice(int param, std::size_t row) const;
   /// The owned part of a parameter in a table row, as a flat tensor.
@@ -120,6 +126,9 @@ class ParamMemory {
   void initialize(std::uint64_t seed);
 
  private:
+  static bool is_row_of(const Bucket& bucket, const Storage& row) {
+    return row.role != StorageRole::states || row.rule == bucket.key.traits.rule;
+  }
   void allocate();
   Buffer make_work(std::size_t row);
   const BucketLayout::Place& place(int param) const { return parts_.places[param]; }

@@ -55,22 +55,23 @@ PrecisionRow precision_row(const Precision& precision, const RuleSet& rules) {
           .optimizer = join(states, ", ")};
 }
 
-std::vector<PrecisionRole> precision_roles(const Precision& precision, const RuleSet& rules) {
-  const auto name = [&](const Storage& row) -> std::string {
-    if (row.role == StorageRole::values) return "weights";
-    if (row.role == StorageRole::gradients) return "main gradients";
-    if (row.role == StorageRole::main_weights) return "main weights";
-    for (const auto& rule : rules.rules)
-      for (const StateSpec& state : rule->states(precision))
-        if (state.name == row.kind) return state.title;
-    return row.kind;
-  };
+std::vector<PrecisionRole> precision_roles(const Precision& precision, const RuleSet& rules,
+                                           const std::vector<ParamSpec>& params) {
+  std::vector<double> elements(rules.rules.size());
+  double all = 0;
+  for (const ParamSpec& spec : params) {
+    elements[rules.traits(spec).rule] += double(spec.numel());
+    all += double(spec.numel());
+  }
   std::vector<PrecisionRole> roles;
-  for (const Storage& row : storage_table(precision, rules, {}))
-    roles.push_back({name(row), row.dtype,
-                     row.role == StorageRole::values      ? 3
-                     : row.role == StorageRole::gradients ? 2
-                                                          : 1});
+  for (const Storage& row : storage_table(precision, rules, {})) {
+    if (row.role == StorageRole::values) roles.push_back({"weights", row.dtype, 3});
+    if (row.role == StorageRole::gradients) roles.push_back({"main gradients", row.dtype, 2});
+    if (row.role == StorageRole::main_weights) roles.push_back({"main weights", row.dtype, 1});
+    if (row.role != StorageRole::states) continue;
+    for (const StateSpec& state : rules.rules[row.rule]->states(precision))
+      if (state.name == row.kind) roles.push_back({state.title, row.dtype, 1, elements[row.rule] / all});
+  }
   return roles;
 }
 

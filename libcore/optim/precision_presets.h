@@ -48,10 +48,13 @@ PrecisionRow precision_row(const Precision& precision, const RuleSet& rules);
 struct PrecisionRole {
   std::string role;
   DType dtype;
-  int zero_stage;  // the first ZeRO stage that shards it over data-parallel ranks
+  int zero_stage;    // the first ZeRO stage that shards it over data-parallel ranks
+  double share = 1;  // of the parameters that have it: states of one rule of two
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };
-std::vector<PrecisionRole> precision_roles(const Precision& precision, const RuleSet& rules);
+/// `params` are those of the model.
+std::vector<PrecisionRole> precision_roles(const Precision& precision, const RuleSet& rules,
+                                           const std::vector<ParamSpec>& params);
 
 }  // namespace mtl

@@ -18,7 +18,7 @@ std::int64_t longest_range(const ParamMemory& params) {
 
 UpdateRange part_of(const UpdateRange& range, std::int64_t begin, std::int64_t count) {
   UpdateRange part = range;
-  part.param = range.param.flat(begin, count);
+  if (range.param.exists()) part.param = range.param.flat(begin, count);
   part.grad = range.grad.flat(begin, count);
   for (Tensor& state : part.states) state = state.flat(begin, count);
   if (range.copy.exists()) part.copy = range.copy.flat(begin, count);
@@ -38,7 +38,7 @@ StateRing::StateRing(const ParamMemory& params, const std::vector<UpdateRange>& 
   bool in_files = false;
   for (const Storage& row : params.table()) {
     const bool moves = row.space != Space::device;
-    if (row.role == StorageRole::states) moves_state_.push_back(moves);
+    if (row.role == StorageRole::states) moves_states_ = moves;
     if (row.role == StorageRole::main_weights) moves_main_ = moves;
     if (moves) element_bytes += size_of(row.dtype);
     in_files |= row.space == Space::file;
@@ -54,19 +54,14 @@ StateRing::StateRing(const ParamMemory& params, const std::vector<UpdateRange>& 
 
 /// Starts the threads that move the pieces of `ranges` between files and staging_.
 void StateRing::read_ahead(const ParamMemory& params, const std::vector<UpdateRange>& ranges) {
-  std::vector<FileMemory*> files;  // in the order of place_in_slot()
-  if (moves_main_) files.push_back(params.location_of(params.main_row()).file);
-  for (std::size_t i = 0; i < moves_state_.size(); ++i) {
-    if (moves_state_[i]) files.push_back(params.location_of(kFirstState + i).file);
-  }
   std::vector<FileRing::Piece> pieces;
   for (const UpdateRange& range : ranges) {
-    const std::int64_t total = range.param.numel();
+    const std::int64_t total = range.grad.numel();
     for (std::int64_t begin = 0; begin < total; begin += piece_) {
       UpdateRange part = part_of(range, begin, std::min(piece_, total - begin));
       const std::vector<Moved> moved = place_in_slot(staging_, std::ssize(pieces), part);
       FileRing::Piece& piece = pieces.emplace_back();
-      for (std::size_t i = 0; i < moved.size(); ++i) piece.push_back({files[i], moved[i].outside, moved[i].inside});
+      for (const Moved& each : moved) piece.push_back({params.file_of(each.outside), each.outside, each.inside});
     }
   }
   files_ = std::make_unique<FileRing>(std::move(pieces), static_cast<int>(slots_.size()));
@@ -90,15 +85,14 @@ std::vector<StateRing::Moved> StateRing::place_in_slot(const Buffer& memory, std
     offset += piece_ * size_of(tensor.dtype());
     moved.push_back({std::exchange(tensor, copy), copy});
   };
-  if (moves_main_) replace(piece.param);
-  for (std::size_t i = 0; i < piece.states.size(); ++i) {
-    if (moves_state_[i]) replace(piece.states[i]);
-  }
+  if (moves_main_ && piece.param.exists()) replace(piece.param);
+  for (Tensor& state : piece.states)
+    if (moves_states_) replace(state);
   return moved;
 }
 
 void StateRing::update(Stream& compute, const UpdateRange& range, const std::function<void(const UpdateRange&)>& rule) {
-  const std::int64_t total = range.param.numel();
+  const std::int64_t total = range.grad.numel();
   for (std::int64_t begin = 0; begin < total; begin += piece_) {
     UpdateRange piece = part_of(range, begin, std::min(piece_, total - begin));
     const std::int64_t number = next_++;

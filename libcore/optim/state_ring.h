@@ -68,7 +68,7 @@ class StateRing {
   void release_before(std::int64_t number);
 
   bool moves_main_ = false;  // true if the main weights are in host memory or in a file
-  std::vector<bool> moves_state_;
+  bool moves_states_ = false;
   std::int64_t piece_ = 0;  // in elements
   std::size_t slot_bytes_ = 0;
   Buffer memory_, staging_;  // slots on the device, and between files and the device

@@ -1,5 +1,7 @@
 #include "optim/update_rule.h"
 
+#include "optim/muon.h"
+
 namespace mtl {
 
 std::vector<StateSpec> AdamW::states(const Precision& precision) const {
@@ -11,7 +13,10 @@ std::vector<StateSpec> Sgd::states(const Precision& precision) const {
 }
 
 UpdateTraits RuleSet::traits(const ParamSpec& spec) const {
-  return {.is_decoupled = decouples && spec.use == ParamUse::token_table, .decays = spec.decays()};
+  const bool is_second = rules.size() > 1 && rules[1]->takes(spec);
+  return {.rule = is_second ? 1 : 0,
+          .is_decoupled = decouples && spec.use == ParamUse::token_table,
+          .decays = spec.decays()};
 }
 
 void RuleSet::set_factors(StepInputs& inputs) const {
@@ -24,8 +29,8 @@ void RuleSet::set_factors(StepInputs& inputs) const {
 }
 
 const std::vector<std::shared_ptr<const UpdateRule>>& known_rules() {
-  static const std::vector<std::shared_ptr<const UpdateRule>> rules = {std::make_shared<AdamW>(),
-                                                                       std::make_shared<Sgd>(0)};
+  static const std::vector<std::shared_ptr<const UpdateRule>> rules = {
+      std::make_shared<AdamW>(), std::make_shared<Sgd>(0), std::make_shared<Muon>(MuonRuleOptions())};
   return rules;
 }
 

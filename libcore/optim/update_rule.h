@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/groups.h"
+#include "device/memory.h"
 #include "device/precision.h"
 #include "kernels/update_rules.h"
 #include "nn/param.h"
@@ -32,10 +34,20 @@ class UpdateRule {
   /// Returns the states, with the dtypes that a run in this precision gives them. No other rule has a state of these
   /// names.
   virtual std::vector<StateSpec> states(const Precision& precision) const = 0;
+  /// Returns true if the rule may update this parameter.
+  virtual bool takes(const ParamSpec&) const { return true; }
   /// Returns what update() multiplies by in a step.
   virtual UpdateFactors factors(const StepInputs& step) const = 0;
   /// Updates a range in place.
   virtual void update(Stream& stream, const UpdateRange& range, StepState* step) const = 0;
+
+  /// True if what an element changes by depends on its entire matrix. Then prepare() is called for all of a bucket's
+  /// ranges, without params, and updates the states and replaces the gradients; transform() replaces these, for a whole
+  /// parameter; and update() is called without states.
+  virtual bool is_by_matrix() const { return false; }
+  virtual void prepare(Stream&, const UpdateRange&, StepState*) const {}
+  /// `part` is this rank's part of the parameter, in its layout. Collective over the ranks that share the parameter.
+  virtual void transform(Stream&, Arena&, const ProcessGroups&, const ParamSpec&, Tensor) const {}
 };
 
 class AdamW : public UpdateRule {
@@ -78,7 +90,7 @@ struct UpdateTraits {
   auto operator<=>(const UpdateTraits&) const = default;
 };
 
-/// The update rules of a run, at most two.
+/// The update rules of a run: one for all parameters, and perhaps a second one for those that it takes.
 struct RuleSet {
   std::vector<std::shared_ptr<const UpdateRule>> rules = {};  // empty in evaluation, which updates nothing
   bool decouples = false;                                     // the token tables have a learning rate of their own

@@ -348,6 +348,19 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
   return layout;
 }
 
+namespace {
+
+/// Reports options of precision that the update rule does not have.
+void check_update_rule(const TrainOptions& options, const ReportProblem& report) {
+  const std::string& name = options.optimizer.name;
+  if (name == "muon" && precision_of(options.precision).compute == DType::f16)
+    report("--optimizer muon", "is not supported with --fp16, as in Megatron-LM; use --bf16");
+  if (name == "sgd" && options.precision.exp_avg_sq)
+    report("--exp-avg-sq-dtype", "contradicts --optimizer sgd, which keeps no second moments; leave it out");
+}
+
+}  // namespace
+
 void check_options(const TrainOptions& options, const ReportProblem& report) {
   check_parallel(options, report);
   bool has_sizes = check_batches(options.batch, options.parallel.data(), options.parallel.data_text(),
@@ -355,6 +368,7 @@ void check_options(const TrainOptions& options, const ReportProblem& report) {
   if (!options.batch.train_iters && !options.batch.train_samples && !options.dry_run)
     report("--train-iters", "is required without --train-samples");
   check_data_and_profile(options, report);
+  check_update_rule(options, report);
   if (!options.optimizer.schedule.lr && options.dry_run) return;
   if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)
     report("--lr", "is required: the peak learning rate");

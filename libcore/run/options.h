@@ -18,6 +18,7 @@
 #include "models/model_dropout.h"
 #include "nn/gpt_config.h"
 #include "optim/lr_schedule.h"
+#include "optim/muon.h"
 #include "run/architecture.h"
 #include "run/precision_options.h"
 #include "text/tokenizer.h"
@@ -78,6 +79,10 @@ struct OptimizerOptions {
   std::string name = "adam";  // UpdateRule::name()
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
   double sgd_momentum = 0.9;
+  MuonRuleOptions muon;  // without the dtype of its products
+  bool muon_no_split_qkv = false, muon_no_positions = false;
+  std::string muon_scale_mode = "spectral";
+  std::optional<std::string> muon_fp32_matmul_prec;  // medium or high; absent: as the precision says
   double clip_grad = 1.0;
 };
 
@@ -185,7 +190,7 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
 
 /// Flags for which this version supports at most one value. We parse them only to check the values that scripts pass.
 struct FixedOptions {
-  std::string rerun_mode = "disabled";
+  std::string muon_tp_mode = "duplicated", muon_scalar_optimizer = "adam", rerun_mode = "disabled";
   std::int64_t ds_sequence_parallel = 1;
   bool no_pipeline_parallel = false, no_position_embedding = false, no_save_optim = false;
 };

@@ -1,5 +1,6 @@
 #include "run/run_plan.h"
 
+#include "base/enum_index.h"
 #include "engine/place_durations.h"
 #include "layout/schedule.h"
 
@@ -17,6 +18,16 @@ RuleSet run_rules(const TrainOptions& options) {
   RuleSet out = given.name == "sgd" ? single_rule<Sgd>(given.sgd_momentum)
                                     : single_rule<AdamW>(AdamWOptions{
                                           .beta1 = given.adam_beta1, .beta2 = given.adam_beta2, .eps = given.adam_eps});
+  if (given.name == "muon") {
+    MuonRuleOptions muon = given.muon;
+    muon.splits_qkv = !given.muon_no_split_qkv;
+    muon.takes_positions = !given.muon_no_positions;
+    muon.scale = *enum_named<MuonScale>(kMuonScales, given.muon_scale_mode);
+    const bool in_bf16 = given.muon_fp32_matmul_prec ? *given.muon_fp32_matmul_prec == "medium"
+                                                     : precision_of(options.precision).compute == DType::bf16;
+    muon.compute = in_bf16 ? DType::bf16 : DType::f32;
+    out.rules.push_back(std::make_shared<Muon>(muon));
+  }
   out.decouples = given.schedule.decoupled_lr.has_value();
   return out;
 }

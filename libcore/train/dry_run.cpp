@@ -1,9 +1,12 @@
 #include "train/dry_run.h"
 
+#include <cmath>
+
 #include "base/json.h"
 #include "device/cuda_device.h"
 #include "engine/plan_tables.h"
 #include "models/canonical.h"
+#include "nn/model_params.h"
 #include "optim/precision_presets.h"
 #include "run/flops.h"
 #include "run/run_plan.h"
@@ -33,11 +36,11 @@ std::int64_t ranks_of(const PrecisionRole& role, const TrainOptions& options) {
 
 double bytes_of_rank(const std::vector<PrecisionRole>& roles, const TrainOptions& options) {
   double bytes = 0;
-  for (const PrecisionRole& role : roles) bytes += double(role.bytes()) / double(ranks_of(role, options));
+  for (const PrecisionRole& role : roles) bytes += role.share * double(role.bytes()) / double(ranks_of(role, options));
   return bytes;
 }
 
-std::string describe_precision(const TrainOptions& options) {
+std::string describe_precision(const TrainOptions& options, const GptConfig& config) {
   const Precision precision = precision_of(options.precision);
   const RuleSet rules = run_rules(options);
   const PrecisionRow row = precision_row(precision, rules);
@@ -49,26 +52,29 @@ std::string describe_precision(const TrainOptions& options) {
                     cells("mode", "load", "mixed precision", "local preparation", "training", "optimizer") +
                     cells(precision_mode(options.precision), row.load.c_str(), row.mixed.c_str(),
                           row.preparation.c_str(), row.training.c_str(), row.optimizer.c_str());
-  const std::vector<PrecisionRole> roles = precision_roles(precision, rules);
+  const std::vector<PrecisionRole> roles = precision_roles(precision, rules, model_params(config));
   for (const PrecisionRole& role : roles) {
     const std::int64_t ranks = ranks_of(role, options);
     out += plan_line(role.role.c_str(), cat(short_name(role.dtype), ", ", role.bytes(), " bytes per parameter",
+                                            role.share < 1 ? format(", for %.1f%% of them", 100 * role.share) : "",
                                             ranks > 1 ? cat(", sharded over ", ranks, " ranks") : ""));
   }
-  return out + plan_line("bytes per parameter on a rank", cat(bytes_of_rank(roles, options)));
+  return out + plan_line("bytes per parameter on a rank", cat(std::round(1e3 * bytes_of_rank(roles, options)) / 1e3));
 }
 
-Json precision_json(const TrainOptions& options) {
+Json precision_json(const TrainOptions& options, const GptConfig& config) {
   const Precision precision = precision_of(options.precision);
   const RuleSet rules = run_rules(options);
   const PrecisionRow row = precision_row(precision, rules);
-  const std::vector<PrecisionRole> roles = precision_roles(precision, rules);
+  const std::vector<PrecisionRole> roles = precision_roles(precision, rules, model_params(config));
   Json listed = Json::array();
   for (const PrecisionRole& role : roles) {
-    listed.push(Json::object({{"role", role.role},
-                              {"dtype", short_name(role.dtype)},
-                              {"bytes_per_parameter", role.bytes()},
-                              {"ranks", ranks_of(role, options)}}));
+    Json one = Json::object({{"role", role.role},
+                             {"dtype", short_name(role.dtype)},
+                             {"bytes_per_parameter", role.bytes()},
+                             {"ranks", ranks_of(role, options)}});
+    if (role.share < 1) one.set("share", role.share);
+    listed.push(std::move(one));
   }
   return Json::object({{"mode", precision_mode(options.precision)},
                        {"load", row.load},
@@ -104,7 +110,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
                              {"gpu_memory_bytes", gpu_json(plan)},
                              {"file_bytes", file_json(plan)},
                              {"recompute_saves_bytes", savings.value_or(0)},
-                             {"precision", precision_json(options)}});
+                             {"precision", precision_json(options, config)}});
     if (const auto stages = plan_stages(options, config)) out.set("pipeline", pipeline_json(*stages));
     out.set("ranks", rank_plans_json(plans));
     if (roofline) out.set("roofline", roofline_json(*roofline));
@@ -113,11 +119,13 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   auto size = [&](const char* what, std::size_t bytes) {
     return plan_line(what, format("%14s  %s", with_commas(bytes).c_str(), human_bytes(bytes).c_str()));
   };
-  std::string out = "model\n" + plan_line("parameters", with_commas(plan.parameters)) + describe_precision(options);
+  std::string out =
+      "model\n" + plan_line("parameters", with_commas(plan.parameters)) + describe_precision(options, config);
   out += "a step\n" + plan_line("samples x tokens",
                                 cat(samples, " x ", options.data.seq_length, " = ", with_commas(tokens), " tokens"));
   out += plan_line("micro-batches of a rank", cat(options.micro_batches()));
   out += plan_line("FLOPs, Megatron's formula", format("%.4e", flops));
+  if (plan.update_flops > 0) out += plan_line("FLOPs of a rank's update", format("%.4e", plan.update_flops));
   if (options.parallel.world > 1) {
     out += cat("\n", describe_rank_plans(plans), "\n");
     if (const auto stages = plan_stages(options, config)) out += cat(describe_pipeline(*stages), "\n");

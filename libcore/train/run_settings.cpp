@@ -94,13 +94,20 @@ Json other_settings(const TrainOptions& options) {
                            {"--eod-mask-loss", options.data.eod_mask_loss},
                            {"--reset-position-ids", options.data.reset_position_ids},
                            {"--reset-attention-mask", options.data.reset_attention_mask}});
-  if (optimizer.name == "adam") {
+  if (optimizer.name != "adam") out.set("--optimizer", optimizer.name);
+  if (optimizer.name != "sgd") {
     out.set("--adam-beta1", optimizer.adam_beta1);
     out.set("--adam-beta2", optimizer.adam_beta2);
     out.set("--adam-eps", optimizer.adam_eps);
   } else {
-    out.set("--optimizer", optimizer.name);
     out.set("--sgd-momentum", optimizer.sgd_momentum);
+  }
+  if (const MuonRuleOptions& muon = optimizer.muon; optimizer.name == "muon") {
+    out.set("--muon-momentum", muon.momentum).set("--muon-nesterov", muon.nesterov);
+    out.set("--muon-no-split-qkv", optimizer.muon_no_split_qkv);
+    out.set("--muon-no-position-embedding", optimizer.muon_no_positions);
+    out.set("--muon-scale-mode", optimizer.muon_scale_mode).set("--muon-extra-scale-factor", muon.extra_scale);
+    out.set("--muon-coefficient-type", muon.coefficients).set("--muon-num-ns-steps", muon.steps);
   }
   if (!options.batch.rampup.empty()) out.set("--rampup-batch-size", join(options.batch.rampup, " "));
   if (!options.batch.schedule.empty()) out.set("--step-batch-size-schedule", options.batch.schedule);

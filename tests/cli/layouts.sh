@@ -4,7 +4,8 @@
 # RECOMPUTE has flags, each layout must compute the same bits with them. Prints a table:
 #
 # loss, norm  largest relative difference over all steps, 3 validations and the test
-# gradient    largest relative rms difference of a tensor in the first step's gradients (from the first moments)
+# gradient    largest relative rms difference of a tensor in the first step's gradients (from the first moments or the
+#             momentum)
 # weights     the same for the final weights
 # start       whether the weights before the first update have the same bits
 #
@@ -72,15 +73,15 @@ check_clipping() {
   rm -r free.*
 }
 
-# check_layout NAME TITLE: compares the run with `one` and prints its row in the table.
+# check_layout ONE NAME TITLE: compares the run with ONE, of a single process, and prints its row in the table.
 check_layout() {
-  local name=$1 title=$2 loss norm first tensor start rms
-  metrics one.jsonl >one.metrics
+  local one=$1 name=$2 title=$3 loss norm first tensor start rms
+  metrics "$one.jsonl" >one.metrics
   metrics "$name.jsonl" >"$name.metrics"
   loss=$(mtl_compare difference one.metrics "$name.metrics" --key loss --count $METRICS)
   norm=$(mtl_compare difference one.metrics "$name.metrics" --key norm --count $METRICS)
-  read -r start _ _ first _ <<<"$(mtl_compare_checkpoints one.ck/iter_0000001 "$name.ck/iter_0000001")"
-  read -r _ rms tensor _ <<<"$(mtl_compare_checkpoints "one.ck/$FINAL" "$name.ck/$FINAL")"
+  read -r start _ _ first _ <<<"$(mtl_compare_checkpoints "$one.ck/iter_0000001" "$name.ck/iter_0000001")"
+  read -r _ rms tensor _ <<<"$(mtl_compare_checkpoints "$one.ck/$FINAL" "$name.ck/$FINAL")"
   printf '| %-46s | %s | %s | %s | %s | %s |\n' "$title" "$loss" "$norm" "$first" "$rms" "$start"
   below "$loss" "${bounds[0]}" || fail "$title: losses differ by $loss"
   below "$norm" "${bounds[1]}" || fail "$title: gradient norms differ by $norm"
@@ -89,9 +90,10 @@ check_layout() {
   [ "$start" = same ] || fail "$title: different initial weights"
 }
 
-# set_layout FIELD...: sets ranks, flags and title from a line in layouts.txt.
+# set_layout FIELD...: sets ranks, rule, flags and title from a line in layouts.txt.
 set_layout() {
   local tp=$1 sp=$2 pp=$3 schedule=$4 dp=$5 zero=$6 overlap=$7 micro=$8 cp=$9 exchange=${10} offload=${11}
+  rule=${12}
   ranks=$((tp * pp * dp * cp))
   flags=(--tensor-model-parallel-size "$tp" --pipeline-model-parallel-size "$pp" --micro-batch-size "$micro")
   title=""
@@ -109,6 +111,7 @@ set_layout() {
   [ "$offload" -eq 0 ] || { mkdir -p state; flags+=(--offload-optimizer state); title+="offloaded "; }
   [ "$overlap" -eq 0 ] || { flags+=(--overlap-grad-reduce --ddp-bucket-size 20000); title+="overlapped "; }
   [ $((zero * overlap)) -eq 0 ] || flags+=(--overlap-param-gather)
+  [ "$rule" = adam ] || { flags+=(--optimizer "$rule"); title+="$rule "; }
   title+="micro-batches $((16 / micro / dp)) x $micro"
 }
 
@@ -147,8 +150,8 @@ run_layouts() {
   local name=${3:-gpt} max_tp=${4:-8} line number=0
   set_architecture "$name"
   [ -e c_text_document.bin ] || prepare_token_files
-  train_layout 1 one --micro-batch-size 2
-  check_clipping one
+  train_layout 1 one.adam --micro-batch-size 2
+  check_clipping one.adam
   echo "| layout                                         | loss    | norm    | gradient | weights | start |"
   echo "|---|---|---|---|---|---|"
   while read -r -a line; do
@@ -157,8 +160,9 @@ run_layouts() {
     { [ "$number" -ge "$1" ] && [ "$number" -le "$2" ] && [ "${line[0]}" -le "$max_tp" ]; } || continue
     set_layout "${line[@]}"
     [ "$name" = gpt ] || title="$name $title"
+    [ -e "one.$rule.jsonl" ] || train_layout 1 "one.$rule" --micro-batch-size 2 --optimizer "$rule"
     train_layout "$ranks" other "${flags[@]}"
-    check_layout other "$title"
+    check_layout "one.$rule" other "$title"
     # shellcheck disable=SC2086 # words
     [ -z "${RECOMPUTE:-}" ] || check_recompute other $RECOMPUTE
     rm -rf other.*

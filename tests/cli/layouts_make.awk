@@ -2,8 +2,8 @@
 # With -v refused=1, prints the pairs of values that mtl-train refuses instead. Greedy: every line is the candidate that
 # covers the most pairs, the first of several. Usage: awk -f layouts_make.awk layouts.txt
 BEGIN {
-  columns = split("tp sp pp schedule dp zero overlap micro cp exchange offload", name, " ")
-  split("1 2 4 8|0 1|1 2 4|1f1b gpipe interleaved zb-h1 zb-h2 zb-v|1 2 4 8|0 1 2 3|0 1|4 2 1|1 2 4 8|- all_gather p2p|0 1", domain, "|")
+  columns = split("tp sp pp schedule dp zero overlap micro cp exchange offload rule", name, " ")
+  split("1 2 4 8|0 1|1 2 4|1f1b gpipe interleaved zb-h1 zb-h2 zb-v|1 2 4 8|0 1 2 3|0 1|4 2 1|1 2 4 8|- all_gather p2p|0 1|adam sgd muon", domain, "|")
   for (c = 1; c <= columns; ++c) size[c] = split(domain[c], values, " ")
   for (c = 1; c <= columns; ++c) {
     split(domain[c], values, " ")

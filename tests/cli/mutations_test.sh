@@ -67,24 +67,24 @@ caught 'a run that clips less' check_clipping loose
 rm -r loose.*
 cp one.jsonl sound.jsonl
 ln -s one.ck sound.ck
-passes check_layout sound sound
+passes check_layout one sound sound
 passes same_bits one sound copy
 grep -vE '"type": "start"' one.jsonl >steps.jsonl
 ln -s one.ck broken.ck
 for mutation in "${LOG_MUTATIONS[@]}"; do
   break_log steps.jsonl broken.jsonl "${mutation#*|}"
-  caught "${mutation%%|*}" check_layout broken broken
+  caught "${mutation%%|*}" check_layout one broken broken
   caught "${mutation%%|*}" same_bits one broken copy
 done
 break_log steps.jsonl broken.jsonl 's/("(lm_)?loss": *)[^,}]+/\1NaN/'
 caught 'the same losses NaN in both' same_bits broken broken copy
 rm broken.ck
 cp one.jsonl broken.jsonl
-caught 'no checkpoint' check_layout broken broken
+caught 'no checkpoint' check_layout one broken broken
 expect_text comparison.log 'weights differ by'
 train_layout 1 broken --micro-batch-size 2 --weight-decay 0.2
 cp one.jsonl broken.jsonl
-caught 'other weights' check_layout broken broken
+caught 'other weights' check_layout one broken broken
 expect_text comparison.log 'weights differ by'
 caught 'other weights' same_bits one broken copy
 expect_text comparison.log 'copy: '

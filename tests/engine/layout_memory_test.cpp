@@ -20,6 +20,7 @@
 #include "engine/rank_plans.h"
 #include "layout/schedule_times.h"
 #include "optim/optimizer.h"
+#include "run/run_plan.h"
 #include "tests/comm/thread_group.h"
 #include "tests/gpt_of_size.h"
 #include "tests/relative_error.h"
@@ -64,16 +65,19 @@ struct RunLayout {
 
 RunLayout parse_layout(const std::string& line, const GptConfig& config = layout_gpt()) {
   int tensor, sequence, stages, data, shard, overlap, micro_batch, context = 1, offload = 0;
-  std::string schedule, exchange = "-";
+  std::string schedule, exchange = "-", rule = "adam";
   std::istringstream words(line);
   words >> tensor >> sequence >> stages >> schedule >> data >> shard >> overlap >> micro_batch;
-  if (words && !words.eof()) words >> context >> exchange >> offload;
+  if (words && !words.eof()) words >> context >> exchange >> offload >> rule;
   REQUIRE_MESSAGE(words, "not a layout: ", line);
   RunLayout layout{.config = config,
                    .text = line,
                    .shape = {},
                    .overlap = {.reduce = overlap != 0, .gather = overlap != 0 && shard != 0}};
   RunShape& shape = layout.shape;
+  TrainOptions options;
+  options.optimizer.name = rule;
+  shape.rules = run_rules(options);
   shape.micro_batch = micro_batch;
   shape.seq_length = kLength;
   shape.micro_batches = kSamples / (micro_batch * data);
@@ -167,8 +171,7 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   MemoryPlan plan = plan_training(layout.config, layout_dropout(layout.config), shape);
   Stage stage = make_stage(layout.config, layout_dropout(layout.config), shape.layout, shape.padded_vocab);
   ParamMemory params(
-      Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
-      shape.layout);
+      Device::cpu, kPrecisionFp32, shape.rules, [&](const ParamVisitor& visit) { stage.params(visit); }, shape.layout);
   params.initialize(1234);
   Stream stream(Device::cpu, 1);
   Optimizer optimizer(params, {1.0, layout.overlap}, stream, groups);
@@ -212,7 +215,9 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   findings.compare(rank, "bytes of gradients", params.bytes(kGradients) + params.work_bytes(Role::gradients),
                    plan.bytes(Category::gradients));
   const bool offloads = !shape.layout.optimizer_folder.empty();
-  findings.compare(rank, "bytes of moments", 2 * params.bytes(kFirstState),
+  std::size_t states = 0;
+  for (std::size_t row = kFirstState; row < params.table().size(); ++row) states += params.bytes(row);
+  findings.compare(rank, "bytes of states", states,
                    plan.bytes(Category::optimizer, offloads ? Space::file : Space::host));
   std::vector<float> gradients;
   for (int param = 0; param < params.size(); ++param) {
@@ -248,14 +253,18 @@ std::size_t slot_bytes(const RunLayout& layout) {
   return largest;
 }
 
-/// Every token's losses in two steps on a single rank.
-std::vector<double> losses_of_one_rank(const Architecture& model) {
-  return run_layout(parse_layout("1 0 1 1f1b 1 0 0 2", model.config)).losses;
+/// Every token's losses in two steps on a single rank, by update rule.
+std::map<std::string, std::vector<double>> losses_of_one_rank(const Architecture& model) {
+  std::map<std::string, std::vector<double>> out;
+  for (const auto& rule : known_rules())
+    out[rule->name()] = run_layout(parse_layout(cat("1 0 1 1f1b 1 0 0 2 1 - 0 ", rule->name()), model.config)).losses;
+  return out;
 }
 
-/// Runs a layout, and checks that it has these losses.
-Result run_with_losses(const RunLayout& layout, const std::vector<double>& expected) {
+/// Runs a layout, and checks that it has the losses of its update rule.
+Result run_with_losses(const RunLayout& layout, const std::map<std::string, std::vector<double>>& by_rule) {
   Result out = run_layout(layout);
+  const std::vector<double>& expected = by_rule.at(layout.shape.rules.rules.back()->name());
   double largest = 0;
   for (std::size_t at = 0; at < expected.size(); ++at)
     largest = larger_or_nan(largest, std::abs(out.losses[at] / expected[at] - 1));
@@ -318,8 +327,8 @@ TEST_CASE(
   std::size_t next = 0;  // each layout runs with one recomputation per architecture
   for (const Architecture& model : kArchitectures) {
     CAPTURE(model.name);
-    const std::vector<double> expected = losses_of_one_rank(model);
-    CHECK(std::abs(expected[0] - std::log(double{kVocab})) < 1);
+    const auto expected = losses_of_one_rank(model);
+    CHECK(std::abs(expected.at("adam")[0] - std::log(double{kVocab})) < 1);
     std::vector<RunLayout> all = layouts(model);
     CHECK(all.size() >= 25);
     if (&model != &kArchitectures.front())  // the next test runs the rest
@@ -399,7 +408,7 @@ TEST_CASE("other architectures use their planned memory in the remaining layouts
   for (std::size_t m = 1; m < kArchitectures.size(); ++m) {
     const Architecture& model = kArchitectures[m];
     CAPTURE(model.name);
-    const std::vector<double> expected = losses_of_one_rank(model);
+    const auto expected = losses_of_one_rank(model);
     for (const RunLayout& layout : layouts(model)) {
       CAPTURE(layout.text);
       if (!layout.is_short) run_with_losses(layout, expected);
@@ -433,7 +442,7 @@ TEST_CASE("interleaved chunks use their planned memory, and their losses equal t
   GptSizes sizes = kSizes;
   sizes.layers = 8;
   const Architecture model{"gpt", gpt_of_size(sizes), 8};
-  const std::vector<double> expected = losses_of_one_rank(model);
+  const auto expected = losses_of_one_rank(model);
   struct Interleaved {
     const char* layout;
     int chunks, group;

@@ -1,4 +1,6 @@
 // Steps of update rules other than AdamW, compared with float64 runs of Megatron-LM's optimizers.
+#include "base/enum_index.h"
+#include "optim/muon.h"
 #include "tests/engine/golden_run.h"
 #include "tests/golden_lines.h"
 
@@ -62,6 +64,55 @@ void check_llama(const GoldenModel& model, const std::string& path, double rms_l
 }
 
 }  // namespace
+
+namespace {
+
+/// The rules of a run in golden/muon/hyper.json.
+RuleSet muon_rules(const Json& hyper, bool takes_positions) {
+  MuonRuleOptions muon;
+  muon.momentum = hyper.at("muon_momentum").as_number();
+  muon.nesterov = hyper.at("muon_nesterov").as_bool();
+  muon.splits_qkv = hyper.at("muon_split_qkv").as_bool();
+  muon.takes_positions = takes_positions;
+  muon.scale = *enum_named<MuonScale>(kMuonScales, hyper.at("muon_scale_mode").as_string());
+  muon.extra_scale = hyper.at("muon_extra_scale_factor").as_number();
+  muon.coefficients = hyper.at("muon_coefficient_type").as_string();
+  muon.steps = hyper.at("muon_num_ns_steps").as_int();
+  RuleSet rules = single_rule<AdamW>(AdamWOptions{.beta1 = hyper.at("beta1").as_number(),
+                                                  .beta2 = hyper.at("beta2").as_number(),
+                                                  .eps = hyper.at("eps").as_number()});
+  rules.rules.push_back(std::make_shared<Muon>(muon));
+  return rules;
+}
+
+}  // namespace
+
+TEST_CASE("Muon: twenty steps equal Megatron-LM's float64, with other parameters in AdamW") {
+  struct Golden {
+    std::string name, model, batches;
+    std::int64_t padded_vocab;
+    bool takes_positions;
+  };
+  for (const Golden& golden : {Golden{"llama_split", "llama_model/llama", "batches_llama", 640, true},
+                               {"llama_fused", "llama_model/llama", "batches_llama", 640, true},
+                               {"gpt2", "gpt2_model/a", "batches_gpt2", 512, true},
+                               {"gpt2_positions_adam", "gpt2_model/a", "batches_gpt2", 512, false}}) {
+    CAPTURE(golden.name);
+    const Json hyper = Json::read("golden/muon/hyper.json").at(golden.name);
+    GoldenRun run(
+        golden.model, cat("golden/muon/", golden.batches, ".safetensors"), hyper,
+        {.padded_vocab = golden.padded_vocab, .layout = {}, .rules = muon_rules(hyper, golden.takes_positions)});
+    check_steps(run, cat("golden/muon/trajectory_", golden.name, ".jsonl"), 1e-5, 1e-5);
+    if (golden.name != "gpt2") continue;
+    const SafetensorsFile final("golden/muon/final_gpt2.safetensors");
+    const GoldenModel& model = run.model;
+    for (int p = 0; p < model.params.size(); ++p) {
+      const std::string& name = model.params.specs()[static_cast<std::size_t>(p)].name;
+      const std::vector<double> expected = read_tensor(final, "param.transformer." + hf_name(name));
+      compare(name, model.value(p), from_hf_layout(name, expected, model.config), model.config, 0, 3e-5);
+    }
+  }
+}
 
 TEST_CASE("SGD: eight steps of a Llama equal PyTorch's float64") {
   const Json hyper = Json::read("golden/sgd/hyper.json").at("llama");

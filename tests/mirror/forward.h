@@ -60,6 +60,8 @@ struct Operands {
   void add(const HeadCopy&) {}
   void add(const Dropout&) {}
   void add(const AdamWOptions&) {}
+  void add(const MuonOptions&) {}
+  void add(const QuinticStep&) {}
   void add(double) {}
   void add(std::int64_t) {}
 

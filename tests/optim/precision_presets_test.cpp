@@ -13,7 +13,7 @@ namespace {
 
 std::int64_t bytes_per_parameter(const Precision& precision) {
   std::int64_t bytes = 0;
-  for (const PrecisionRole& role : precision_roles(precision, single_rule<AdamW>())) bytes += role.bytes();
+  for (const PrecisionRole& role : precision_roles(precision, single_rule<AdamW>(), {})) bytes += role.bytes();
   return bytes;
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("precision presets: docs/precision.md and the manual page have the row
 TEST_CASE("precision presets: the bytes per parameter of each role, in bf16 and with bf16 main gradients") {
   auto roles = [](const Precision& precision) {
     std::string out;
-    for (const PrecisionRole& role : precision_roles(precision, single_rule<AdamW>()))
+    for (const PrecisionRole& role : precision_roles(precision, single_rule<AdamW>(), {}))
       out +=
           cat(role.role, " ", short_name(role.dtype), " ", role.bytes(), role.zero_stage == 1 ? " shared out; " : "; ");
     return out;

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "cli/flags/layout_flags.h"
 #include "cli/flags/precision_flags.h"
+#include "cli/flags/update_rule_flags.h"
 #include "cli/run_main.h"
 #include "cli/topo/commands.h"
 #include "cli/topo/planned_run.h"
@@ -64,6 +65,7 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   add_model_flags(flags, command);
   flags.section("Precision");
   add_precision_flags(flags, run.precision);
+  add_update_rule_flag(flags, run.optimizer);
   flags.section("Batch");
   flags.add("--global-batch-size", &run.batch.global_batch_size, "N", "samples per step, over all ranks", required,
             at_least(1));

@@ -6,6 +6,7 @@
 #include "cli/flags/data_flags.h"
 #include "cli/flags/layout_flags.h"
 #include "cli/flags/precision_flags.h"
+#include "cli/flags/update_rule_flags.h"
 #include "cli/run_main.h"
 #include "cli/topo/commands.h"
 #include "cli/topo/planned_run.h"
@@ -33,6 +34,7 @@ void add_time_flags(Flags& flags, PlannedRun& command) {
   add_mask_flag(flags, run.data);
   flags.section("Precision");
   add_precision_flags(flags, run.precision);
+  add_update_rule_flag(flags, run.optimizer);
   flags.section("Batch");
   add_batch_size_flags(flags, run.batch);
   flags.section("Layout");

@@ -28,6 +28,16 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
                       cat("is not supported in this version, ", why, "; use ", supported, ", or leave the flag out"));
     });
   };
+  only("--muon-scalar-optimizer", fixed.muon_scalar_optimizer, "which leaves the other parameters to AdamW");
+  flags.add("--muon-tp-mode", &fixed.muon_tp_mode, "VALUE", "");
+  flags.check([&flags, &fixed] {
+    const std::string& mode = fixed.muon_tp_mode;
+    if (mode != "duplicated" && mode != "distributed")
+      flags.problem(
+          "--muon-tp-mode " + mode,
+          "is not supported in this version, in which the result does not depend on the layout; use duplicated "
+          "or distributed, which update whole matrices, or leave the flag out");
+  });
   only("--rerun-mode", fixed.rerun_mode, "which does not repeat steps");
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel,
        "which splits sequences by --context-parallel-size alone");

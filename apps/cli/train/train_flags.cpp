@@ -8,6 +8,7 @@
 #include "cli/flags/model_flags.h"
 #include "cli/flags/precision_flags.h"
 #include "cli/flags/tokenizer_flags.h"
+#include "cli/flags/update_rule_flags.h"
 #include "cli/run_main.h"
 #include "device/hardware.h"
 #include "train/setup.h"
@@ -58,13 +59,9 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   const auto decays = [&schedule] { return schedule.lr_decay_style != "constant"; };
   const auto is_wsd = [&schedule] { return schedule.lr_decay_style == "WSD"; };
   const auto grows = [&schedule] { return schedule.weight_decay_incr_style != "constant"; };
-  const auto is_named = [&optimizer](const char* name) {
-    return [&optimizer, name] { return optimizer.name == name; };
-  };
   const char* constant = "with --lr-decay-style constant";
   flags.section("Optimizer");
-  flags.add("--optimizer", &optimizer.name, "NAME", "update rule: AdamW, or SGD with momentum",
-            one_of({"adam", "sgd"}));
+  add_update_rule_flag(flags, optimizer);
   flags.add("--lr", &schedule.lr, "X", "peak learning rate; required", within({0, 1e38}));
   flags.add("--min-lr", &schedule.min_lr, "X", "learning rate at the end of the decay", within({0, 1e6}),
             only_with(constant, decays));
@@ -105,14 +102,7 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
             within({0, 1e6}));
   flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "weight decay at the end, if it changes",
             within({0, 1e6}));
-  flags.only_with("--optimizer adam", is_named("adam"), [&] {
-    flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment", at_least(0), below(1));
-    flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment", at_least(0), below(1));
-    flags.add("--adam-eps", &optimizer.adam_eps, "X", "epsilon added to the square root of the second moment",
-              within({1e-30, 1e6}));
-  });
-  flags.add("--sgd-momentum", &optimizer.sgd_momentum, "X", "decay of the momentum", at_least(0), below(1),
-            only_with("--optimizer sgd", is_named("sgd")));
+  add_update_rule_flags(flags, optimizer);
   flags.add("--clip-grad", &optimizer.clip_grad, "X", "maximum gradient norm; 0: no limit", within({0, 1e30}));
 }
 
