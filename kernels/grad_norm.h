@@ -1,7 +1,8 @@
 // The gradient norm and the clip factor, computed from the squares summed over all gradients, without synchronizing
 // with the host.
 //
-//   grad_norm = sqrt(sum) / loss_scale,  found_inf = not finite,  clip_scale = min(1, max_norm / (grad_norm + 1e-6))
+//   grad_norm = sqrt(sum) / (loss_scale token_share),  found_inf = not finite,  clip_scale = min(1, max_norm /
+//   (grad_norm + 1e-6))
 //
 // Before the call, found_inf still has its value from the previous step. If that value is set and the step assumes that
 // the previous update was made (assumes_update), found_inf remains set. If max_norm <= 0, gradients are not clipped.

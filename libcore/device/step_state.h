@@ -24,6 +24,9 @@ struct StepInputs {
   double decoupled_lr = 0;  // that of the token tables, if they have their own
   double weight_decay = 0;  // for this step
   double loss_scale = 1;    // gradients are multiplied by it
+  // The share of the step's tokens that the mask leaves, if gradients are sums over tokens that are divided by the
+  // number of all tokens (RunShape::per_token_loss); otherwise 1.
+  double token_share = 1;
   // Nonzero if the other values assume that the previous step makes its update. The host has not read that step's
   // report yet. If the previous step makes no update, neither does this step.
   std::int32_t assumes_update = 0;
@@ -47,7 +50,7 @@ struct StepReport {
 };
 
 struct StepState : StepInputs, StepReport {
-  float grad_factor = 0;  // clip_scale / loss_scale; finish_grad_norm() computes it
+  float grad_factor = 0;  // clip_scale / (loss_scale token_share); finish_grad_norm() computes it
 };
 
 /// A run's StepState. On cuda, inputs and reports are copied through pinned memory, which does not block the host.

@@ -229,7 +229,9 @@ void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
   step.unmasked[number] = unmasked;
   float* weights = batch.loss_weights.data<float>();
   // Scaled so that gradient sums over micro-batches and data-parallel ranks are means.
-  double denominator = std::max(unmasked, 1.0) * double(step.micro_batches * shape_.layout.size(Axis::data));
+  const double tokens =
+      shape_.per_token_loss ? double(shape_.micro_batch * shape_.seq_length) : std::max(unmasked, 1.0);
+  const double denominator = tokens * double(step.micro_batches * shape_.layout.size(Axis::data));
   for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i) weights[i] = float(weights[i] / denominator);
 }
 

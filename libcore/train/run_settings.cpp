@@ -94,6 +94,7 @@ Json other_settings(const TrainOptions& options) {
                            {"--eod-mask-loss", options.data.eod_mask_loss},
                            {"--reset-position-ids", options.data.reset_position_ids},
                            {"--reset-attention-mask", options.data.reset_attention_mask}});
+  if (options.batch.per_token_loss) out.set("--calculate-per-token-loss", true);
   if (optimizer.name != "adam") out.set("--optimizer", optimizer.name);
   if (optimizer.name != "sgd") {
     out.set("--adam-beta1", optimizer.adam_beta1);

@@ -58,6 +58,8 @@ class StepRunner {
   /// True while this rank may have updated weights that other ranks have not updated yet.
   bool is_updating() const { return optimizer_.update_begun(); }
 
+  /// True on the one rank of those that read the same samples that counts their tokens.
+  bool counts_tokens() const;
   /// Evaluation: begin_evaluation(), evaluate() for every batch, then loss_sum(). `totals` counts the tokens.
   void begin_evaluation();
   void evaluate(const StepBatch& batch, StepTotals& totals);
@@ -74,7 +76,6 @@ class StepRunner {
   void send(StepInputs inputs);
   void update();
   bool counts_losses() const;
-  bool counts_tokens() const;
 
   const ProcessGroups& groups_;
   GptConfig config_;

@@ -193,11 +193,22 @@ Exit Trainer::end_early() {
 
 /// Enqueues one optimizer step. Its report is read later.
 void Trainer::enqueue_step(const StepBatch& batch) {
-  const EnqueuedStep step = run_.next_step(batch, steps_.queue());
+  EnqueuedStep step = run_.next_step(batch, steps_.queue());
+  if (steps_.shape().per_token_loss) step.inputs.token_share = token_share(batch);
   signals_.begin_iteration(step.iteration);
   steps_.begin(step);
   choices_.agree(batch);
   steps_.enqueue(step);
+}
+
+/// Returns the share of a step's tokens, over all ranks, that the loss mask leaves. Collective.
+double Trainer::token_share(const StepBatch& batch) {
+  StepTotals counted;
+  if (steps_.counts_tokens()) counted.add_tokens(batch);
+  exchange(counted);
+  const RunShape& shape = steps_.shape();
+  const auto samples = shape.micro_batch * batch.micro_batches * shape.layout.size(Axis::data);
+  return std::max(counted.tokens, 1.0) / double(samples * shape.seq_length);
 }
 
 void Trainer::exchange(StepTotals& totals) {

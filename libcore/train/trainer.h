@@ -75,6 +75,7 @@ class Trainer {
   void finish_oldest_step();
   void end_step(const EnqueuedStep& step, const StepReport& report, bool gradients_remain);
   void report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain);
+  double token_share(const StepBatch& batch);
   void exchange(StepTotals& totals);
   bool save_if_due();
   Exit end_early();

@@ -121,6 +121,29 @@ compare_weights plain 1 slow 1
 [ "$same $moments" = 'differ 0.0e+00' ] || fail "--adam-eps 0.5: weights $same, moments differ by $moments"
 below "$(values plain lm_loss | tail -1)" "$(values slow lm_loss | tail -1)" ||
   fail '--adam-eps 0.5 ends with a lower loss'
+# Flags of the other rules, and of the rate of tables: each changes the weights.
+train sgd --optimizer sgd
+train muon --optimizer muon
+while read -r name flags; do
+  # shellcheck disable=SC2086
+  train acts $flags
+  compare_weights "$name" 4 acts 4
+  [ "$same" = differ ] || fail "$flags has no effect"
+done <<'END'
+plain --decoupled-lr 0.002
+plain --decoupled-lr 0.002 --decoupled-min-lr 0.001
+sgd --optimizer sgd --sgd-momentum 0.5
+muon --optimizer muon --muon-momentum 0.5
+muon --optimizer muon --muon-nesterov
+muon --optimizer muon --muon-no-split-qkv
+muon --optimizer muon --muon-no-position-embedding
+muon --optimizer muon --muon-scale-mode unit_rms_norm
+muon --optimizer muon --muon-extra-scale-factor 0.2
+muon --optimizer muon --muon-coefficient-type simple
+muon --optimizer muon --muon-num-ns-steps 3
+muon --optimizer muon --muon-fp32-matmul-prec medium
+muon --optimizer muon --muon-scalar-optimizer adam --adam-beta1 0.8
+END
 # With zero weights, all tokens are equally likely, and the loss is ln 512. It is close to that if a large epsilon makes
 # the norms shrink their input.
 train flat --init-method-std 0 --train-iters 1

@@ -42,6 +42,10 @@ class GoldenRun {
     LrScheduleFlags flags;
     flags.lr = number("lr");
     flags.min_lr = number("min_lr");
+    if (const Json* lr = hyper_.find("decoupled_lr"); lr != nullptr && !lr->is_null())
+      flags.decoupled_lr = lr->as_number();
+    if (const Json* lr = hyper_.find("decoupled_min_lr"); lr != nullptr && !lr->is_null())
+      flags.decoupled_min_lr = lr->as_number();
     flags.lr_warmup_iters = hyper_.at("warmup_iters").as_int();
     flags.lr_decay_iters = hyper_.at("decay_iters").as_int();
     flags.lr_decay_style = hyper_.at("lr_decay_style").as_string();
@@ -53,8 +57,13 @@ class GoldenRun {
   /// Runs the next step; returns the loss before the update.
   double step() {
     const RunShape& shape = model.shape;
+    tokens_of_step_ = 0;
     for (int m = 0; m < shape.micro_batches; ++m) fill(m, (steps_ * shape.micro_batches + m) * shape.micro_batch);
+    if (shape.per_token_loss)
+      model.state.token_share =
+          tokens_of_step_ / static_cast<double>(shape.micro_batches * shape.micro_batch * shape.seq_length);
     model.state.step = steps_ + 1;
+    model.state.decoupled_lr = decoupled_rate(schedule_, steps_ * global_batch_);
     model.state.lr = lr_scale_ * learning_rate(schedule_, steps_ * global_batch_);
     model.state.weight_decay = weight_decay(schedule_, steps_ * global_batch_);
     model.train_step();
@@ -66,7 +75,7 @@ class GoldenRun {
       for (std::size_t i = 0; i < losses.size(); ++i)
         loss += static_cast<double>(weights[i]) * static_cast<double>(losses[i]);
     }
-    return loss;
+    return loss / model.state.token_share;
   }
   /// Return which fraction of the nonzero updates is lost in the weights, and in their 16-bit copies.
   double lost_share() const { return share(model.state.lost_updates); }
@@ -84,6 +93,8 @@ class GoldenRun {
     shape.micro_batch = static_cast<std::int64_t>(tokens[2]);
     shape.seq_length = static_cast<std::int64_t>(tokens[3]) - 1;
     shape.threads = 2;
+    shape.per_token_loss = hyper_.bool_or("calculate_per_token_loss", false);
+    if (const Json* lr = hyper_.find("decoupled_lr")) shape.rules.decouples = !lr->is_null();
     return shape;
   }
   /// Fills micro-batch m with the rows from `row` on. A masked mean of each is the loss.
@@ -99,7 +110,9 @@ class GoldenRun {
         unmasked += weights.back();
       }
     }
-    for (double& weight : weights) weight /= unmasked * static_cast<double>(model.shape.micro_batches);
+    tokens_of_step_ += unmasked;
+    const double tokens = model.shape.per_token_loss ? static_cast<double>(weights.size()) : unmasked;
+    for (double& weight : weights) weight /= tokens * static_cast<double>(model.shape.micro_batches);
     model.fill(m, inputs, labels, weights);
   }
 
@@ -115,6 +128,7 @@ class GoldenRun {
   double lr_scale_;
   LrScheduleOptions schedule_;
   std::int64_t global_batch_ = 0, steps_ = 0;
+  double tokens_of_step_ = 0;
 };
 
 }  // namespace mtl::test

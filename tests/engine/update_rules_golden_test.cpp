@@ -17,6 +17,8 @@ void check_steps(GoldenRun& run, const std::string& path, double loss_limit, dou
     CAPTURE(steps);
     CHECK(run.model.state.lr == doctest::Approx(expected.at("lr").as_number()).epsilon(1e-12));
     CHECK(loss == doctest::Approx(expected.at("loss").as_number()).epsilon(loss_limit));
+    if (const Json* rate = expected.find("decoupled_lr"); rate != nullptr && !rate->is_null())
+      CHECK(run.model.state.decoupled_lr == doctest::Approx(rate->as_number()).epsilon(1e-12));
     CHECK(run.model.state.grad_norm == doctest::Approx(expected.at("grad_norm").as_number()).epsilon(norm_limit));
     ++steps;
   }
@@ -114,10 +116,22 @@ TEST_CASE("Muon: twenty steps equal Megatron-LM's float64, with other parameters
   }
 }
 
-TEST_CASE("SGD: eight steps of a Llama equal PyTorch's float64") {
-  const Json hyper = Json::read("golden/sgd/hyper.json").at("llama");
-  GoldenRun run("llama_model/llama", "golden/sgd/llama_batches.safetensors", hyper,
-                {.padded_vocab = 640, .layout = {}, .rules = single_rule<Sgd>(hyper.at("sgd_momentum").as_number())});
-  check_steps(run, "golden/sgd/llama.jsonl", 1e-6, 3e-6);
-  check_llama(run.model, "golden/sgd/llama.safetensors", 3e-6);
+TEST_CASE("SGD: eight steps equal PyTorch's float64, also with decoupled rates and a loss per token") {
+  struct Golden {
+    std::string name, model;
+    std::int64_t padded_vocab;
+  };
+  for (const Golden& golden : {Golden{"llama", "llama_model/llama", 640},
+                               {"llama_decoupled", "llama_model/llama", 640},
+                               {"gpt2", "gpt2_model/a", 512}}) {
+    CAPTURE(golden.name);
+    const std::string path = "golden/sgd/" + golden.name;
+    const Json hyper = Json::read("golden/sgd/hyper.json").at(golden.name);
+    GoldenRun run(golden.model, path + "_batches.safetensors", hyper,
+                  {.padded_vocab = golden.padded_vocab,
+                   .layout = {},
+                   .rules = single_rule<Sgd>(hyper.at("sgd_momentum").as_number())});
+    check_steps(run, path + ".jsonl", 1e-6, 3e-6);
+    if (golden.name == "llama") check_llama(run.model, path + ".safetensors", 3e-6);
+  }
 }

@@ -34,6 +34,8 @@ void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start
   flags.add_switch("--mock-data", data.mock, "train on generated tokens, for benchmarks without data files");
   flags.add_switch("--eod-mask-loss", data.eod_mask_loss,
                    "leave out the loss where the input is the end of a document");
+  flags.add_switch("--calculate-per-token-loss", options.batch.per_token_loss,
+                   "average the loss over all tokens of a step instead of within each micro-batch first");
   flags.add_switch("--reset-position-ids", data.reset_position_ids,
                    "count positions from 0 after the end of a document");
   add_mask_flag(flags, data);
