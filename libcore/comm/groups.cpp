@@ -9,7 +9,7 @@ ProcessGroups::ProcessGroups() : world_(std::make_shared<SelfCommunicator>()), t
 
 ProcessGroups::ProcessGroups(const Layout& layout, const MakeGroup& make) : ProcessGroups() {
   const RankGrid& grid = layout.grid;
-  for (Axis axis : {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline}) {
+  for (Axis axis : kAllAxes) {
     if (grid.size(axis) > 1) split_axes_ = split_axes_ | axis;
   }
   if (split_axes_.empty()) return;

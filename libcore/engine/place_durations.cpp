@@ -36,7 +36,7 @@ std::vector<ActionDurations> place_durations(const GptConfig& config, const Drop
   std::map<ChunkKind, ActionDurations> known;
   std::vector<ActionDurations> out(static_cast<std::size_t>(places.count()));
   for (int stage = 0; stage < places.stages; ++stage) {
-    shape.layout.rank = shape.layout.grid.rank_at({0, 0, 0, 0, stage});
+    shape.layout.rank = shape.layout.grid.rank_at({.pipeline = stage});
     const std::vector<ChunkKind> kinds = stage_kind(config, shape.layout);
     std::unique_ptr<MetaModel> model;
     for (int chunk = 0; chunk < places.chunks; ++chunk) {

@@ -138,7 +138,7 @@ std::vector<int> largest_stages(const GptConfig& config, RunShape shape,
                                 const std::vector<std::vector<Action>>& schedule) {
   std::map<std::vector<ChunkKind>, std::vector<StageInFlight>> kinds;
   for (int stage = 0; stage < shape.layout.stages(); ++stage) {
-    shape.layout.rank = shape.layout.grid.rank_at({0, 0, 0, 0, stage});
+    shape.layout.rank = shape.layout.grid.rank_at({.pipeline = stage});
     StageInFlight each{.stage = stage, .in_flight = {}};
     for (int chunk = 0; chunk < shape.layout.chunks; ++chunk)
       each.in_flight.push_back(max_in_flight(schedule[stage], chunk));
@@ -176,7 +176,7 @@ std::vector<MemoryPlan> plan_largest_ranks(const GptConfig& config, const Dropou
   for (int stage : largest_stages(config, shape, schedule)) {
     for (int part = 0; part < parts; ++part) {
       // The first tensor-parallel rank has the most rows of the vocabulary, and counts replicated parameters.
-      shape.layout.rank = shape.layout.grid.rank_at({0, part, 0, 0, stage});
+      shape.layout.rank = shape.layout.grid.rank_at({.context = part, .pipeline = stage});
       const Passes passes(config, dropout, shape, rank_schedule(shape.layout, schedule[stage]));
       const AxisSet owners = passes.model.params.owners();
       const std::vector<int> group = shape.layout.grid.group_of(shape.layout.rank, owners);

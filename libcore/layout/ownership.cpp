@@ -51,8 +51,7 @@ ElementRange owned_range(const Ownership& ownership, std::int64_t count, const R
 }
 
 bool counts(const Ownership& ownership, const RankGrid& grid, int rank) {
-  const AxisSet same =
-      AxisSet{Axis::tensor, Axis::context, Axis::expert, Axis::data} - ownership.replicas - split_over(ownership);
+  const AxisSet same = AxisSet::all() - Axis::pipeline - ownership.replicas - split_over(ownership);
   if (grid.index_in_group(rank, same) != 0) return false;
   return !ownership.on_end_stages || grid.coordinate(rank, Axis::pipeline) == 0;
 }

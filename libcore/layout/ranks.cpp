@@ -1,6 +1,7 @@
 #include "layout/ranks.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/enum_index.h"
 #include "base/error.h"
@@ -9,8 +10,6 @@
 namespace mtl {
 
 namespace {
-
-constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline};
 
 /// Parses axis names: "dp-cp" gives {data, context}.
 std::vector<Axis> parse_order(const std::string& token) {
@@ -33,8 +32,7 @@ const char* short_name(Axis axis) {
   return kNames[enum_index(axis)];
 }
 
-RankGrid::RankGrid(GridSizes sizes, const std::string& order)
-    : sizes_{sizes.tensor, sizes.context, sizes.expert, sizes.data, sizes.pipeline} {
+RankGrid::RankGrid(GridSizes sizes, const std::string& order) : sizes_(sizes.by_axis()) {
   for (Axis axis : kAllAxes) {
     if (size(axis) < 1) fail(Exit::usage, "layout: ", short_name(axis), " is ", size(axis), ", but must be at least 1");
   }
@@ -61,10 +59,9 @@ int RankGrid::world() const {
 
 int RankGrid::coordinate(int rank, Axis axis) const { return rank / strides_[enum_index(axis)] % size(axis); }
 
-int RankGrid::rank_at(const std::array<int, kAxes>& coordinates) const {
-  int rank = 0;
-  for (std::size_t axis = 0; axis < coordinates.size(); ++axis) rank += coordinates[axis] * strides_[axis];
-  return rank;
+int RankGrid::rank_at(const GridCoordinates& coordinates) const {
+  const AxisNumbers numbers = coordinates.by_axis();
+  return std::inner_product(numbers.begin(), numbers.end(), strides_.begin(), 0);
 }
 
 int RankGrid::size(AxisSet axes) const {

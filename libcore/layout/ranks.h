@@ -15,7 +15,7 @@
 namespace mtl {
 
 enum class Axis { tensor, context, expert, data, pipeline };
-inline constexpr int kAxes = 5;
+inline constexpr std::array kAllAxes = {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline};
 /// Returns "tp", "cp", "ep", "dp" or "pp".
 const char* short_name(Axis axis);
 
@@ -26,6 +26,7 @@ class AxisSet {
   constexpr AxisSet(std::initializer_list<Axis> axes) {
     for (Axis axis : axes) bits_ |= AxisSet(axis).bits_;
   }
+  static constexpr AxisSet all() { return from_bits((1u << kAllAxes.size()) - 1); }
   constexpr bool contains(Axis axis) const { return (bits_ & AxisSet(axis).bits_) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
   constexpr AxisSet operator|(AxisSet other) const { return from_bits(bits_ | other.bits_); }
@@ -43,12 +44,19 @@ class AxisSet {
   }
   unsigned bits_ = 0;
 };
-inline constexpr unsigned kAxisSets = 1u << kAxes;
+inline constexpr unsigned kAxisSets = 1u << kAllAxes.size();
 
-/// Ranks along each axis.
-struct GridSizes {
-  int tensor = 1, context = 1, expert = 1, data = 1, pipeline = 1;
+using AxisNumbers = std::array<int, kAllAxes.size()>;  // by Axis
+
+/// A number for each axis, by the axis's name.
+template <int kDefault>
+struct NamedAxisNumbers {
+  int tensor = kDefault, context = kDefault, expert = kDefault, data = kDefault, pipeline = kDefault;
+
+  AxisNumbers by_axis() const { return std::to_array({tensor, context, expert, data, pipeline}); }
 };
+using GridSizes = NamedAxisNumbers<1>;        // ranks along each axis
+using GridCoordinates = NamedAxisNumbers<0>;  // of a rank
 
 class RankGrid {
  public:
@@ -62,8 +70,8 @@ class RankGrid {
   /// Returns how many ranks are in a group over `axes`.
   int size(AxisSet axes) const;
   int coordinate(int rank, Axis axis) const;
-  /// Returns the rank at these coordinates, which are indexed by Axis.
-  int rank_at(const std::array<int, kAxes>& coordinates) const;
+  /// Returns the rank at these coordinates.
+  int rank_at(const GridCoordinates& coordinates) const;
 
   /// Returns all groups over `axes` in Megatron-LM's order. The ranks in each group are in ascending order.
   std::vector<std::vector<int>> groups(AxisSet axes) const;
@@ -78,9 +86,8 @@ class RankGrid {
   std::vector<std::vector<int>> position_embedding_groups() const;
 
  private:
-  std::array<int, kAxes> sizes_;    // by Axis
-  std::array<int, kAxes> strides_;  // by Axis
-  std::array<Axis, kAxes> order_;   // fastest axis first
+  AxisNumbers sizes_, strides_;
+  std::array<Axis, kAllAxes.size()> order_;  // fastest axis first
 };
 
 }  // namespace mtl

@@ -143,7 +143,7 @@ std::vector<StepTrace> trace_stages(const GptConfig& config, const DropoutOption
   std::vector<StepTrace> out;
   std::map<std::vector<ChunkKind>, int> known;  // stage, by what it holds
   for (int stage = 0; stage < shape.layout.stages(); ++stage) {
-    shape.layout.rank = shape.layout.grid.rank_at({0, 0, 0, 0, stage});
+    shape.layout.rank = shape.layout.grid.rank_at({.pipeline = stage});
     const auto [at, is_new] = known.try_emplace(stage_kind(config, shape.layout), stage);
     out.push_back(is_new ? trace_of(record_step(config, dropout, shape, overlap), config, shape)
                          : StepTrace(out[at->second]));

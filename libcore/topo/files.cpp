@@ -19,8 +19,7 @@ Json layers_json(const TopoReport& report, int stage) {
 Json rank_json(const TopoReport& report, int rank) {
   Json out = Json::object({{"rank", rank}, {"node", report.node_of(rank)}, {"local_rank", report.local_rank(rank)}});
   if (!report.hosts.empty()) out.set("host", report.node_name(report.node_of(rank)));
-  for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline})
-    out.set(short_name(axis), report.layout.grid.coordinate(rank, axis));
+  for (Axis axis : kShownAxes) out.set(short_name(axis), report.layout.grid.coordinate(rank, axis));
   if (report.layout.expert_grid) out.set("ep", report.layout.expert_grid->coordinate(rank, Axis::expert));
   int stage = report.layout.grid.coordinate(rank, Axis::pipeline);
   if (report.layers) out.set("layers", layers_json(report, stage));
@@ -81,8 +80,7 @@ Json step_json(const TopoMemory& memory) {
 
 Json topo_json(const TopoReport& report) {
   Json sizes = Json::object();
-  for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline})
-    sizes.set(short_name(axis), report.layout.grid.size(axis));
+  for (Axis axis : kShownAxes) sizes.set(short_name(axis), report.layout.grid.size(axis));
   if (report.layout.expert_grid) sizes.set("ep", report.layout.expert_grid->size(Axis::expert));
   Json ranks = Json::array(), groups = Json::array();
   for (int rank = 0; rank < report.world; ++rank) ranks.push(rank_json(report, rank));

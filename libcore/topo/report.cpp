@@ -110,7 +110,8 @@ std::string TopoReport::node_name(int node) const { return hosts.empty() ? cat("
 
 int TopoReport::rank_in_grid(int stage, int column) const {
   int tensor = layout.grid.size(Axis::tensor), replica = columns_of_replica();
-  return layout.grid.rank_at({column % tensor, column % replica / tensor, 0, column / replica, stage});
+  return layout.grid.rank_at(
+      {.tensor = column % tensor, .context = column % replica / tensor, .data = column / replica, .pipeline = stage});
 }
 
 std::string TopoReport::holdings(int stage) const {

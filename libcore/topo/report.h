@@ -6,6 +6,7 @@
 // around ranks.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@
 #include "topo/options.h"
 
 namespace mtl {
+
+/// The axes of Layout::grid, in the order of tables and files. That of the experts follows, if they have a grid.
+inline constexpr std::array kShownAxes = {Axis::tensor, Axis::context, Axis::data, Axis::pipeline};
 
 struct TopoSchedule {
   int micro_batches = 1;

@@ -50,7 +50,7 @@ std::string rows_text(const TopoReport& report, int tensor_rank) {
 std::string describe_ranks(const TopoReport& report) {
   if (report.world > kMostRankRows) return "";
   std::vector<Axis> axes;
-  for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline}) {
+  for (Axis axis : kShownAxes) {
     if (report.layout.grid.size(axis) > 1) axes.push_back(axis);
   }
   std::string out = format("Ranks\n  %4s  %-8s %3s", "rank", "node", "gpu");

@@ -29,7 +29,7 @@ std::vector<std::vector<int>> lists(const Json& json) {
 AxisSet parse_axes(const std::string& names) {
   AxisSet axes;
   for (const std::string& name : split(names, '-')) {
-    for (Axis axis : {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline}) {
+    for (Axis axis : kAllAxes) {
       if (name == short_name(axis)) axes = axes | axis;
     }
   }
@@ -78,9 +78,11 @@ TEST_CASE("coordinates and ranks are inverse to each other") {
   for (const char* order : {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp"}) {
     RankGrid grid({.tensor = 2, .expert = 3, .data = 2, .pipeline = 4}, order);
     for (int rank = 0; rank < grid.world(); ++rank) {
-      CHECK(grid.rank_at({grid.coordinate(rank, Axis::tensor), grid.coordinate(rank, Axis::context),
-                          grid.coordinate(rank, Axis::expert), grid.coordinate(rank, Axis::data),
-                          grid.coordinate(rank, Axis::pipeline)}) == rank);
+      CHECK(grid.rank_at({.tensor = grid.coordinate(rank, Axis::tensor),
+                          .context = grid.coordinate(rank, Axis::context),
+                          .expert = grid.coordinate(rank, Axis::expert),
+                          .data = grid.coordinate(rank, Axis::data),
+                          .pipeline = grid.coordinate(rank, Axis::pipeline)}) == rank);
     }
   }
 }

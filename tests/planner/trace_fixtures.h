@@ -25,7 +25,7 @@ inline GptConfig small_model() {
 inline std::vector<StepTrace> trace_all(const GptConfig& config, RunShape shape, ParamTraffic::Overlap overlap = {}) {
   std::vector<StepTrace> out;
   for (int stage = 0; stage < shape.layout.stages(); ++stage) {
-    shape.layout.rank = shape.layout.grid.rank_at({0, 0, 0, 0, stage});
+    shape.layout.rank = shape.layout.grid.rank_at({.pipeline = stage});
     out.push_back(trace_step(config, {}, shape, overlap));
   }
   return out;
@@ -37,7 +37,7 @@ inline std::vector<StepTrace> unit_traces(Layout layout, const std::vector<std::
                                           int micro_batches) {
   std::vector<StepTrace> out;
   for (int stage = 0; stage < layout.stages(); ++stage) {
-    layout.rank = layout.grid.rank_at({0, 0, 0, 0, stage});
+    layout.rank = layout.grid.rank_at({.pipeline = stage});
     StepTrace& trace = out.emplace_back();
     trace.schedule = rank_schedule(layout, schedule[static_cast<std::size_t>(stage)]).actions;
     trace.micro_batches = micro_batches;
