@@ -4,7 +4,6 @@
 #include <set>
 
 #include "base/count_of.h"
-#include "base/enum_index.h"
 #include "base/error.h"
 #include "layout/zero_bubble.h"
 
@@ -229,17 +228,6 @@ int peer_stage(const Action& action, const Places& places, int stage) {
   require(next || action.kind == ActionKind::receive_forward || action.kind == ActionKind::send_backward,
           "only sends and receives have a peer stage");
   return places.at(places.position_of({stage, action.chunk}) + (next ? 1 : -1)).stage;
-}
-
-std::string schedule_text(const std::vector<Action>& actions) {
-  constexpr const char* kNames[] = {"F", "B", "W", "rF", "sF", "rB", "sB"};
-  bool several = std::any_of(actions.begin(), actions.end(), [](const Action& action) { return action.chunk > 0; });
-  std::vector<std::string> words;
-  for (const Action& action : actions) {
-    words.push_back(cat(kNames[enum_index(action.kind)], action.micro_batch));
-    if (several) words.back() += cat(".", action.chunk);
-  }
-  return join(words, " ");
 }
 
 }  // namespace mtl

@@ -124,11 +124,4 @@ inline bool is_receive(ActionKind kind) {
 /// Returns the stage that a send of `stage` goes to or a receive comes from. Throws for all other actions.
 int peer_stage(const Action& action, const Places& places, int stage);
 
-/// Returns text such as "F0 F1 B0 ...", for tests and drawings. With multiple chunks, each word also contains the
-/// chunk: "F0.1".
-///   F, B, W  forward, backward, weight
-///   rF, sF   receive, send activations
-///   rB, sB   receive, send gradients
-std::string schedule_text(const std::vector<Action>& actions);
-
 }  // namespace mtl

@@ -5,6 +5,7 @@
 #include "nn/model_params.h"
 #include "optim/optimizer.h"
 #include "tests/engine/golden_model.h"
+#include "tests/layout/pipelines.h"
 
 using namespace mtl;
 using namespace mtl::test;

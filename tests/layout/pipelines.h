@@ -1,6 +1,12 @@
 // Lists pipelines of given sizes, for the schedule tests.
 #pragma once
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/enum_index.h"
+#include "base/str.h"
 #include "layout/schedule.h"
 
 namespace mtl::test {
@@ -31,6 +37,21 @@ inline std::vector<ActionDurations> durations_of(const std::vector<int>& layers,
   out.front().weight += 0.01;
   out.back().backward += head;
   return out;
+}
+
+/// Returns text such as "F0 F1 B0 ...". With multiple chunks, each word also contains the chunk: "F0.1".
+///   F, B, W  forward, backward, weight
+///   rF, sF   receive, send activations
+///   rB, sB   receive, send gradients
+inline std::string schedule_text(const std::vector<Action>& actions) {
+  constexpr const char* kNames[] = {"F", "B", "W", "rF", "sF", "rB", "sB"};
+  bool several = std::any_of(actions.begin(), actions.end(), [](const Action& action) { return action.chunk > 0; });
+  std::vector<std::string> words;
+  for (const Action& action : actions) {
+    words.push_back(cat(kNames[enum_index(action.kind)], action.micro_batch));
+    if (several) words.back() += cat(".", action.chunk);
+  }
+  return join(words, " ");
 }
 
 }  // namespace mtl::test
