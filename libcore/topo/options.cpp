@@ -16,10 +16,6 @@ std::vector<std::string> TopoOptions::host_names() const {
 
 std::int64_t TopoOptions::chunks() const { return run.parallel.chunks(run.architecture.num_layers); }
 
-ScheduleKind TopoOptions::schedule_kind() const { return run.parallel.schedule_kind(run.architecture.num_layers); }
-
-Layout TopoOptions::stage_layout() const { return resolve_stages(run.parallel, run.architecture.num_layers); }
-
 Layout TopoOptions::layout() const { return resolve_layout(run.parallel, run.architecture.num_layers, 0); }
 
 bool TopoOptions::wants_memory() const {
@@ -47,10 +43,8 @@ std::string TopoOptions::unsupported_reason() const {
     ParallelOptions trained = parallel;
     trained.rank_order.reset();
     trained.tp_pp_dp_mapping = tp_pp_dp_mapping;
-    if (rank_grid(trained).groups(Axis::pipeline) == drawn.groups(Axis::pipeline) &&
-        rank_grid(trained).groups(Axis::tensor) == drawn.groups(Axis::tensor) &&
-        rank_grid(trained).groups(Axis::context) == drawn.groups(Axis::context))
-      return "";
+    const RankGrid grid = rank_grid(trained);
+    if (std::ranges::all_of(kAllAxes, [&](Axis axis) { return grid.groups(axis) == drawn.groups(axis); })) return "";
   }
   return "mtl-train does not support this rank order, only tp-cp-ep-dp-pp and tp-cp-ep-pp-dp";
 }

@@ -30,10 +30,7 @@ struct TopoOptions {
   std::int64_t node_size() const;  // --gpus-per-node; default: 8, or the world size if smaller
   std::vector<std::string> host_names() const;
   std::int64_t chunks() const;  // of each stage
-  ScheduleKind schedule_kind() const;
-  /// Return resolve_stages() and rank 0's resolve_layout() of the options.
-  Layout stage_layout() const;
-  Layout layout() const;
+  Layout layout() const;        // rank 0's
   bool wants_schedule() const { return micro_batches || (run.batch.global_batch_size && fits_chart()); }
   /// Returns true if a time chart is within the limits above.
   bool fits_chart() const;

@@ -63,12 +63,12 @@ struct Style {
 constexpr Style kStyles[] = {{true, 10}, {true, 4}, {false, 3}, {false, 1}};
 
 /// A vertical band of the picture: some columns, all rows.
-class TextBand {
+class TextBand : GridPart {
  public:
-  TextBand(const TopoReport& report, std::vector<int> stages, std::vector<int> columns, Style style)
-      : report_(report), stages_(std::move(stages)), columns_(std::move(columns)), style_(style) {
-    boxes_ = node_boxes(report_, stages_, columns_);
-    cell_ = (style_.words ? 5 : 0) + cat(report_.world - 1).size();
+  TextBand(const TopoReport& of, const std::vector<int>& shown_stages, const std::vector<int>& shown_columns,
+           Style style)
+      : GridPart(of, shown_stages, shown_columns), style_(style) {
+    cell_ = (style_.words ? 5 : 0) + cat(report.world - 1).size();
     place_columns();
     place_rows();
   }
@@ -76,13 +76,13 @@ class TextBand {
   std::size_t width() const { return xs_.back() + cell_ + 2; }
 
   std::string draw() {
-    for (const NodeBox& box : boxes_) {
+    for (const NodeBox& box : boxes) {
       canvas_.box(xs_[box.first_column] - 2, ys_[box.first_row] - 1, xs_[box.last_column] + cell_ + 1,
                   ys_[box.last_row] + 1);
     }
-    for (std::size_t row = 0; row < stages_.size(); ++row) draw_row(row);
-    for (std::size_t row = 0; row + 1 < stages_.size(); ++row) draw_connectors(row);
-    for (const NodeBox& box : boxes_) name_node(box);
+    for (std::size_t row = 0; row < stages.size(); ++row) draw_row(row);
+    for (std::size_t row = 0; row + 1 < stages.size(); ++row) draw_connectors(row);
+    for (const NodeBox& box : boxes) name_node(box);
     name_replicas();
     return canvas_.text();
   }
@@ -90,45 +90,30 @@ class TextBand {
   static std::size_t label_width(const TopoReport& report) {
     std::size_t width = 0;
     for (int stage = 0; stage < report.stages; ++stage)
-      width = std::max({width, label(report, stage).size(), holdings(report, stage).size()});
+      width = std::max({width, report.stage_name(stage).size(), holdings(report, stage).size()});
     return width + 2;
   }
 
  private:
-  static std::string label(const TopoReport& report, int stage) {
-    return report.stages == 1 ? "model" : cat("sub_model_", stage);
-  }
   static std::string holdings(const TopoReport& report, int stage) {
     std::string text = report.holdings(stage);
     return text.size() <= kLongestLabel ? text : text.substr(0, kLongestLabel - 2) + "..";
   }
-  bool same_replica(std::size_t i) const {
-    int size = report_.columns_of_replica();
-    return columns_[i] >= 0 && columns_[i + 1] >= 0 && columns_[i] / size == columns_[i + 1] / size;
-  }
-  bool same_tensor_group(std::size_t i) const {
-    int size = report_.layout.grid.size(Axis::tensor);
-    return same_replica(i) && columns_[i] / size == columns_[i + 1] / size;
-  }
-  bool node_ends_after(std::size_t column) const {
-    return std::any_of(boxes_.begin(), boxes_.end(), [&](const NodeBox& box) { return box.last_column == column; });
-  }
-
   void place_columns() {
-    std::size_t x = label_width(report_) + 2;
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
+    std::size_t x = label_width(report) + 2;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
       xs_.push_back(x);
-      if (i + 1 == columns_.size()) break;
+      if (i + 1 == columns.size()) break;
       std::size_t gap = same_replica(i) ? style_.link : 3;
       if (node_ends_after(i)) gap = std::max<std::size_t>(gap, 5);
       x += cell_ + gap;
     }
   }
   void place_rows() {
-    std::size_t y = report_.layout.grid.size(Axis::data) > 1 ? 2 : 1;
-    for (std::size_t row = 0; row < stages_.size(); ++row) {
-      bool left_out = stages_[row]<0, after_left_out = row> 0 && stages_[row - 1] < 0;
-      bool inside = std::any_of(boxes_.begin(), boxes_.end(),
+    std::size_t y = report.layout.grid.size(Axis::data) > 1 ? 2 : 1;
+    for (std::size_t row = 0; row < stages.size(); ++row) {
+      bool left_out = stages[row]<0, after_left_out = row> 0 && stages[row - 1] < 0;
+      bool inside = std::any_of(boxes.begin(), boxes.end(),
                                 [&](const NodeBox& box) { return box.first_row < row && row <= box.last_row; });
       if (row > 0) y += left_out || after_left_out ? 3 : inside ? 2 : 4;
       ys_.push_back(y);
@@ -137,17 +122,17 @@ class TextBand {
 
   void draw_row(std::size_t row) {
     std::size_t y = ys_[row];
-    if (stages_[row] < 0) {
-      canvas_.write(0, y, cat(".. ", report_.stages - static_cast<int>(stages_.size()) + 1, " more"));
+    if (stages[row] < 0) {
+      canvas_.write(0, y, cat(".. ", report.stages - static_cast<int>(stages.size()) + 1, " more"));
       return;
     }
-    canvas_.write(0, y, label(report_, stages_[row]));
-    canvas_.write(0, y + 1, holdings(report_, stages_[row]));
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
+    canvas_.write(0, y, report.stage_name(stages[row]));
+    canvas_.write(0, y + 1, holdings(report, stages[row]));
+    for (std::size_t i = 0; i < columns.size(); ++i) {
       std::string name =
-          columns_[i] < 0 ? ".." : cat(style_.words ? "rank " : "", report_.rank_in_grid(stages_[row], columns_[i]));
+          columns[i] < 0 ? ".." : cat(style_.words ? "rank " : "", report.rank_in_grid(stages[row], columns[i]));
       canvas_.write(xs_[i] + (cell_ - std::min(name.size(), cell_)), y, name);
-      if (i + 1 < columns_.size() && same_replica(i)) draw_link(i, y);
+      if (same_replica(i)) draw_link(i, y);
     }
   }
   void draw_link(std::size_t i, std::size_t y) {
@@ -162,8 +147,8 @@ class TextBand {
     if (end - begin >= 8 && !crosses) canvas_.write((begin + end) / 2 - 2, y, tensor ? " tp " : " cp ");
   }
   void draw_connectors(std::size_t row) {
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (columns_[i] < 0) continue;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i] < 0) continue;
       std::size_t x = xs_[i] + cell_ - (style_.words ? 3 : 1);
       for (std::size_t y = ys_[row] + 1; y < ys_[row + 1]; ++y)
         canvas_.put(x, y, canvas_.at(x, y) == U'─' ? U'┼' : U'│');
@@ -175,9 +160,9 @@ class TextBand {
   /// Writes the node's name into its box's top border, between connectors if there is room.
   void name_node(const NodeBox& box) {
     std::size_t left = xs_[box.first_column] - 1, right = xs_[box.last_column] + cell_ + 1, y = ys_[box.first_row] - 1;
-    std::string name = cat(" ", report_.node_name(box.node), " ");
+    std::string name = cat(" ", report.node_name(box.node), " ");
     if (name.size() > right - left) name = name.substr(0, 1) == " " ? name.substr(1) : name;
-    if (name.size() > right - left && report_.hosts.empty()) name = cat("n", box.node);
+    if (name.size() > right - left && report.hosts.empty()) name = cat("n", box.node);
     name = name.substr(0, right - left);
     auto is_free = [&](std::size_t x) {
       for (std::size_t i = 0; i < name.size(); ++i) {
@@ -190,31 +175,22 @@ class TextBand {
     canvas_.write(x + name.size() <= right ? x : left, y, name);
   }
   void name_replicas() {
-    if (report_.layout.grid.size(Axis::data) == 1) return;
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (columns_[i] < 0 || (i > 0 && (columns_[i - 1] < 0 || same_replica(i - 1)))) continue;
+    if (report.layout.grid.size(Axis::data) == 1) return;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (!begins_replica(i)) continue;
       std::size_t end = i;
-      while (end + 1 < columns_.size() && same_replica(end)) ++end;
-      std::string number = cat(columns_[i] / report_.columns_of_replica()), name = cat("replica ", number);
+      while (same_replica(end)) ++end;
+      std::string number = cat(columns[i] / report.columns_of_replica()), name = cat("replica ", number);
       std::size_t room = xs_[end] + cell_ - xs_[i] + 1;
       canvas_.write(xs_[i], 0, name.size() <= room ? name : cat("r", number).size() <= room ? cat("r", number) : "");
     }
   }
 
-  const TopoReport& report_;
-  std::vector<int> stages_, columns_;
   Style style_;
-  std::vector<NodeBox> boxes_;
   std::size_t cell_ = 0;
   std::vector<std::size_t> xs_, ys_;
   TextCanvas canvas_;
 };
-
-std::vector<int> column_range(int begin, int end) {
-  std::vector<int> columns;
-  for (int column = begin; column < end; ++column) columns.push_back(column);
-  return columns;
-}
 
 /// Returns the columns of replicas [first, first + count). If only `shown` columns per replica fit, returns that many
 /// from replica `first`: its first columns and its last, with a gap between them.

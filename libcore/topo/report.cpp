@@ -1,5 +1,8 @@
 #include "topo/report.h"
 
+#include <numeric>
+#include <utility>
+
 #include "base/str.h"
 #include "nn/gpt_config.h"
 #include "run/run_plan.h"
@@ -167,9 +170,14 @@ std::vector<int> shown_stages(const TopoReport& report, int most) {
   return stages;
 }
 
-std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>& stages,
-                                const std::vector<int>& columns) {
-  std::vector<NodeBox> boxes;
+std::vector<int> column_range(int begin, int end) {
+  std::vector<int> columns(static_cast<std::size_t>(end - begin));
+  std::iota(columns.begin(), columns.end(), begin);
+  return columns;
+}
+
+GridPart::GridPart(const TopoReport& of, std::vector<int> shown_stages, std::vector<int> shown_columns)
+    : report(of), stages(std::move(shown_stages)), columns(std::move(shown_columns)) {
   std::vector<int> above;  // the nodes of the row above
   std::size_t above_begin = 0;
   for (std::size_t row = 0; row < stages.size(); ++row) {
@@ -194,7 +202,6 @@ std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>
       begin = end + 1;
     }
   }
-  return boxes;
 }
 
 }  // namespace mtl

@@ -6,11 +6,13 @@
 // around ranks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/str.h"
 #include "engine/pipeline_plan.h"
 #include "engine/rank_plans.h"
 #include "layout/group_kinds.h"
@@ -49,6 +51,8 @@ struct TopoReport {
   int rank_in_grid(int stage, int column) const;
   int columns() const { return world / stages; }
   int columns_of_replica() const { return layout.grid.size({Axis::tensor, Axis::context}); }
+  /// Returns "sub_model_2", or "model" for a single stage.
+  std::string stage_name(int stage) const { return stages == 1 ? "model" : cat("sub_model_", stage); }
   /// Returns what a stage contains: "embedding, layers 0-11".
   std::string holdings(int stage) const;
   /// Returns true if the stage has rows of the vocabulary, and their number is known.
@@ -82,9 +86,34 @@ struct NodeBox {
   std::size_t first_row, last_row, first_column, last_column;
 };
 
-/// Returns the boxes to draw around the shown stages and columns, one per node. An index of -1 stands for omitted
-/// ranks, which belong to no box. Consecutive rows whose columns belong to the same nodes share a box.
-std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>& stages,
-                                const std::vector<int>& columns);
+/// A part of the picture: some columns of some stages. -1 stands for omitted ranks, which belong to no box.
+struct GridPart {
+  GridPart(const TopoReport& of, std::vector<int> shown_stages, std::vector<int> shown_columns);
+
+  /// True if columns i and i + 1 are of the same replica, or of the same tensor-parallel group.
+  bool same_replica(std::size_t i) const { return same_group(i, report.columns_of_replica()); }
+  bool same_tensor_group(std::size_t i) const {
+    return same_replica(i) && same_group(i, report.layout.grid.size(Axis::tensor));
+  }
+  /// True if column i is the first of its replica.
+  bool begins_replica(std::size_t i) const {
+    return columns[i] >= 0 && (i == 0 || (columns[i - 1] >= 0 && !same_replica(i - 1)));
+  }
+  bool node_ends_after(std::size_t i) const {
+    return std::ranges::find(boxes, i, &NodeBox::last_column) != boxes.end();
+  }
+
+  const TopoReport& report;
+  std::vector<int> stages, columns;
+  std::vector<NodeBox> boxes;  // one per node; consecutive rows whose columns belong to the same nodes share a box
+
+ private:
+  bool same_group(std::size_t i, int size) const {
+    return i + 1 < columns.size() && columns[i] >= 0 && columns[i + 1] >= 0 &&
+           columns[i] / size == columns[i + 1] / size;
+  }
+};
+/// Returns the integers from `begin` to `end` - 1.
+std::vector<int> column_range(int begin, int end);
 
 }  // namespace mtl

@@ -59,14 +59,12 @@ class Canvas : public SvgCanvas {
 };
 
 /// Part of the rank grid: some columns, all stages.
-class Band {
+class Band : GridPart {
  public:
-  Band(const TopoReport& report, int begin, int end) : report_(report), label_(label_width(report)) {
-    for (int column = begin; column < end; ++column) columns_.push_back(column);
-    for (int stage = 0; stage < report.stages; ++stage) stages_.push_back(stage);
-    boxes_ = node_boxes(report, stages_, columns_);
+  Band(const TopoReport& of, int begin, int end)
+      : GridPart(of, column_range(0, of.stages), column_range(begin, end)), label_(label_width(of)) {
     double x = kMargin + label_ + kBoxSide;
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
       xs_.push_back(x);
       x += kCellWidth + gap_after(i);
     }
@@ -74,22 +72,22 @@ class Band {
 
   /// Draws the band from y = `top` down. Returns the y below it.
   double draw(Canvas& canvas, double top) {
-    bool replicas = report_.layout.grid.size(Axis::data) > 1;
+    bool replicas = report.layout.grid.size(Axis::data) > 1;
     double y = top + (replicas ? 20 : 0) + kBoxTop;
-    for (std::size_t row = 0; row < stages_.size(); ++row) {
+    for (std::size_t row = 0; row < stages.size(); ++row) {
       if (row > 0) y += kCellHeight + (begins_box(row) ? kBoxBottom + kOuterGap + kBoxTop : kInnerGap);
       ys_.push_back(y);
     }
     if (replicas) name_replicas(canvas, top + 12);
-    for (const NodeBox& box : boxes_) {
+    for (const NodeBox& box : boxes) {
       double left = xs_[box.first_column] - kBoxSide, up = ys_[box.first_row] - kBoxTop;
       canvas.box(left, up, xs_[box.last_column] + kCellWidth + kBoxSide - left,
                  ys_[box.last_row] + kCellHeight + kBoxBottom - up, "box");
     }
-    for (std::size_t row = 0; row < stages_.size(); ++row) draw_row(canvas, row);
-    for (const NodeBox& box : boxes_) {
+    for (std::size_t row = 0; row < stages.size(); ++row) draw_row(canvas, row);
+    for (const NodeBox& box : boxes) {
       double left = xs_[box.first_column] - kBoxSide, right = xs_[box.last_column] + kCellWidth + kBoxSide;
-      canvas.text(left + 6, ys_[box.first_row] - kBoxTop + 15, fit(report_.node_name(box.node), right - left - 14, 11),
+      canvas.text(left + 6, ys_[box.first_row] - kBoxTop + 15, fit(report.node_name(box.node), right - left - 14, 11),
                   "node");
     }
     return y + kCellHeight + kBoxBottom;
@@ -97,48 +95,35 @@ class Band {
 
  private:
   bool begins_box(std::size_t row) const {
-    return std::any_of(boxes_.begin(), boxes_.end(), [&](const NodeBox& box) { return box.first_row == row; });
-  }
-  bool linked(std::size_t i) const {
-    int size = report_.columns_of_replica();
-    return i + 1 < columns_.size() && columns_[i] / size == columns_[i + 1] / size;
+    return std::any_of(boxes.begin(), boxes.end(), [&](const NodeBox& box) { return box.first_row == row; });
   }
   double gap_after(std::size_t i) const {
-    bool node_ends =
-        std::any_of(boxes_.begin(), boxes_.end(), [&](const NodeBox& box) { return box.last_column == i; });
-    return node_ends ? kNodeGap : linked(i) ? kLinkGap : kReplicaGap;
+    return node_ends_after(i) ? kNodeGap : same_replica(i) ? kLinkGap : kReplicaGap;
   }
 
   void draw_row(Canvas& canvas, std::size_t row) {
     double y = ys_[row], middle = y + kCellHeight / 2;
-    canvas.text(kMargin, middle - 2, report_.stages == 1 ? "model" : cat("sub_model_", stages_[row]), "head");
-    canvas.text(kMargin, middle + 15, fit(report_.holdings(stages_[row]), label_ - 10, 12), "note");
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      int rank = report_.rank_in_grid(stages_[row], columns_[i]);
-      if (linked(i)) {
-        int tensor = report_.layout.grid.size(Axis::tensor);
-        canvas.line(xs_[i] + kCellWidth, middle, xs_[i + 1], middle,
-                    columns_[i] / tensor == columns_[i + 1] / tensor ? "tp" : "cp");
-      }
+    canvas.text(kMargin, middle - 2, report.stage_name(stages[row]), "head");
+    canvas.text(kMargin, middle + 15, fit(report.holdings(stages[row]), label_ - 10, 12), "note");
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      int rank = report.rank_in_grid(stages[row], columns[i]);
+      if (same_replica(i))
+        canvas.line(xs_[i] + kCellWidth, middle, xs_[i + 1], middle, same_tensor_group(i) ? "tp" : "cp");
       // Right of the middle, so that the line does not cross the node's name.
       double x = xs_[i] + kCellWidth * 0.9;
-      if (row + 1 < stages_.size()) canvas.line(x, y + kCellHeight, x, ys_[row + 1] - 1, "pp");
+      if (row + 1 < stages.size()) canvas.line(x, y + kCellHeight, x, ys_[row + 1] - 1, "pp");
       canvas.box(xs_[i], y, kCellWidth, kCellHeight, "rank");
-      canvas.text(xs_[i] + kCellWidth / 2, y + 17, cat(report_.world > 100 ? "" : "rank ", rank), "mid");
-      canvas.text(xs_[i] + kCellWidth / 2, y + 31, cat("gpu ", report_.local_rank(rank)), "small");
+      canvas.text(xs_[i] + kCellWidth / 2, y + 17, cat(report.world > 100 ? "" : "rank ", rank), "mid");
+      canvas.text(xs_[i] + kCellWidth / 2, y + 31, cat("gpu ", report.local_rank(rank)), "small");
     }
   }
   void name_replicas(Canvas& canvas, double y) {
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (i == 0 || !linked(i - 1))
-        canvas.text(xs_[i], y, cat("replica ", columns_[i] / report_.columns_of_replica()), "note");
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (begins_replica(i)) canvas.text(xs_[i], y, cat("replica ", columns[i] / report.columns_of_replica()), "note");
     }
   }
 
-  const TopoReport& report_;
   double label_;
-  std::vector<int> columns_, stages_;
-  std::vector<NodeBox> boxes_;
   std::vector<double> xs_, ys_;
 };
 
