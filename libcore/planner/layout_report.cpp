@@ -83,6 +83,11 @@ std::string savings_text(const Candidate& candidate) {
   return join(out, ", ");
 }
 
+std::string whole_layout_text(const Candidate& candidate) {
+  const std::string savings = savings_text(candidate);
+  return cat(layout_text(candidate), savings.empty() ? "" : ", ", savings);
+}
+
 StepShares step_shares(const StepTime& time) {
   StepShares out;
   for (const StageTime& stage : time.stages) {
@@ -152,11 +157,9 @@ std::string layout_tables(const Candidate& candidate, const PlanRequest& request
 }
 
 std::string layout_svg(const Candidate& candidate, const PlanRequest& request) {
-  const std::string savings = savings_text(candidate);
   const std::string machine = machine_text(request, {});
   return timeline_svg(step_timeline(candidate, request), *candidate.time,
-                      cat(layout_text(candidate), savings.empty() ? "" : ", ", savings,
-                          format(": a step of %.2f ms", candidate.time->ms)),
+                      cat(whole_layout_text(candidate), format(": a step of %.2f ms", candidate.time->ms)),
                       machine.substr(0, machine.find('\n')));
 }
 

@@ -13,6 +13,8 @@ namespace mtl {
 std::string layout_text(const Candidate& candidate);
 /// Returns what saves memory and how much memory of the host that takes, or "".
 std::string savings_text(const Candidate& candidate);
+/// Returns both.
+std::string whole_layout_text(const Candidate& candidate);
 
 /// How the mean stage spends a step: computing, waiting for links, and idle in the schedule. They add up to 1.
 struct StepShares {

@@ -166,8 +166,8 @@ class Planner {
                  plan.step.bytes / (machine.efficiency.memory * machine.device.dram_gbs * 1e6));
     for (const GroupTraffic& each : plan.sent) {
       if (each.group == kPipelineGroup) continue;  // two channels, and links that stages may share
-      ms = std::max(
-          ms, operation_ms(OperationKind::all_gather, each.sent.bytes, places_.of(choice, each.group), machine.links));
+      ms = std::max(ms, operation_ms(OperationKind::all_gather, each.sent.bytes, bounds_.place_of(choice, each.group),
+                                     machine.links));
     }
     return ms;
   }
@@ -232,8 +232,7 @@ class Planner {
   static constexpr std::size_t kKeptSchedules = 16;
 
   const PlanRequest& request_;
-  GroupPlaces places_{request_};
-  StepBounds bounds_{request_, places_};
+  StepBounds bounds_{request_};
   std::vector<LayoutChoice> choices_;
   std::priority_queue<Step> queue_;
   std::map<std::size_t, Candidate> fitting_;             // by choice: planned, and not simulated yet

@@ -23,8 +23,9 @@ std::string reasons_text(const std::vector<Difference>& differences, double step
   return out.empty() ? "no part differs by more than 0.2 %" : join(out, "; ");
 }
 
+std::string number(std::size_t count) { return with_commas(static_cast<std::int64_t>(count)); }
+
 std::string counts_text(const LayoutPlans& plans) {
-  const auto number = [](std::size_t count) { return with_commas(static_cast<std::int64_t>(count)); };
   std::string out = cat("  ", number(plans.layouts), plans.layouts == 1 ? " layout" : " layouts");
   if (plans.layouts == 0) return out + "\n";
   out += cat(", ", number(plans.candidates), " with savings; of these, ", number(plans.bounded), " may fit\n  ",
@@ -60,7 +61,6 @@ constexpr const char* kFolder = "DIR";
 }  // namespace
 
 std::string progress_text(const LayoutPlans& so_far) {
-  const auto number = [](std::size_t count) { return with_commas(static_cast<std::int64_t>(count)); };
   std::string out = cat("planned ", number(so_far.planned), " of at most ", number(so_far.bounded), " layouts");
   if (so_far.best.empty()) return out;
   const Candidate& best = so_far.best[0];
@@ -70,10 +70,6 @@ std::string progress_text(const LayoutPlans& so_far) {
 std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
   std::string out = cat("plan for ", machine_text(request, plans.unmeasured), counts_text(plans));
   const auto memory = [](const Candidate& each) { return human_bytes(each.bytes); };
-  const auto layout = [](const Candidate& each) {
-    const std::string savings = savings_text(each);
-    return cat(layout_text(each), savings.empty() ? "" : ", ", savings);
-  };
   if (plans.candidates == 0) return out;
   if (plans.best.empty()) {
     out += "no layout fits; those that need the least memory:\n";
@@ -81,7 +77,7 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
     const double ranks = request.ranks_per_node();
     for (const Candidate& each : plans.too_large)
       out +=
-          cat("  ", layout(each), ": ", memory(each),
+          cat("  ", whole_layout_text(each), ": ", memory(each),
               has_host_limit ? cat(", and ", human_bytes(ranks * double(each.host_bytes)), " of each host") : "", "\n");
     return out;
   }
@@ -93,7 +89,7 @@ std::string plan_text(const LayoutPlans& plans, const PlanRequest& request) {
     out += format("%2zu. %10.2f %11s %5.1f%% %7.1f%% %5.1f%% %5.1f%% %10s  %s\n", i + 1, each.time->ms,
                   with_commas(static_cast<std::int64_t>(tokens_per_second(each))).c_str(),
                   100 * model_flops_utilization(each, request), 100 * shares.compute, 100 * shares.links,
-                  100 * shares.idle, memory(each).c_str(), layout(each).c_str());
+                  100 * shares.idle, memory(each).c_str(), whole_layout_text(each).c_str());
   }
   if (plans.best.size() > 1) out += "why not the others\n";
   for (std::size_t i = 1; i < plans.best.size(); ++i) {
@@ -155,10 +151,8 @@ void require_layout(const LayoutPlans& plans, const PlanRequest& request, const 
 std::string time_text(const TimedLayout& timed, const PlanRequest& request) {
   const Candidate& layout = timed.candidate;
   const StepShares shares = step_shares(*layout.time);
-  const std::string savings = savings_text(layout);
   const bool fits = request.device_bytes == 0 || double(layout.bytes) <= request.device_bytes;
-  return cat("time of ", machine_text(request, timed.unmeasured), "  ", layout_text(layout),
-             savings.empty() ? "" : ", ", savings, "\n",
+  return cat("time of ", machine_text(request, timed.unmeasured), "  ", whole_layout_text(layout), "\n",
              format("step %.2f ms, %s tokens/s, MFU %.1f %%; the mean stage computes %.1f %%, waits %.1f %%, is idle "
                     "%.1f %%\n",
                     layout.time->ms, with_commas(static_cast<std::int64_t>(tokens_per_second(layout))).c_str(),

@@ -81,26 +81,14 @@ ElementBytes bytes_per_element(const LayoutChoice& choice, const TrainOptions& r
 
 }  // namespace
 
-const GroupPlace& GroupPlaces::of(const LayoutChoice& choice, const std::string& group) {
-  const auto [at, is_new] = known_.try_emplace({choice.tensor, choice.context, choice.pipeline, group});
+const GroupPlace& StepBounds::place_of(const LayoutChoice& choice, const std::string& group) {
+  const auto [at, is_new] = places_.try_emplace({choice.tensor, choice.context, choice.pipeline, group});
   if (is_new) {
     Layout layout;
     layout.grid = rank_grid(choice.options(request_.run).parallel);
     at->second = place_of_group(layout, group, request_.node_size);
   }
   return at->second;
-}
-
-void StepBounds::PassMs::add(const PassMs& other, double times) {
-  first += times * other.first;
-  later += times * other.later;
-}
-
-void StepBounds::UnitCost::add(const UnitCost& other, double times) {
-  forward.add(other.forward, times);
-  backward.add(other.backward, times);
-  weight.add(other.weight, times);
-  elements += times * other.elements;
 }
 
 StepBounds::WorkKey StepBounds::key_of(const LayoutChoice& choice) {
@@ -170,7 +158,8 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
   for (int unit = 0; unit <= head; ++unit)
     cost_of(unit) = {.forward = pass_of(unit, ActionKind::forward),
                      .backward = pass_of(unit, ActionKind::backward),
-                     .weight = pass_of(unit, ActionKind::weight)};
+                     .weight = pass_of(unit, ActionKind::weight),
+                     .layers = unit == 0 || unit == head ? 0.0 : 1.0};
   const MetaModel model(config, dropout, shape);
   for (int param = 0; param < model.params.size(); ++param) {
     const double count = double(model.params.slice(param).count());
@@ -221,30 +210,29 @@ bool StepBounds::repeats_even(const LayoutChoice& choice) {
   return is_possible && counts_of(even) == counts_of(choice);
 }
 
-std::vector<StepBounds::PlaceCost> StepBounds::place_costs(const LayoutChoice& choice) {
+std::vector<StepBounds::UnitCost> StepBounds::place_costs(const LayoutChoice& choice) {
   const ModelCosts& model = costs_of(choice);
   const std::vector<std::int64_t>& counts = counts_of(choice);
   const GptConfig& config = request_.config;
   const std::int64_t first_window = config.sliding_window > 0 ? config.first_window_layer : config.num_layers;
-  std::vector<PlaceCost> out(counts.size());
+  std::vector<UnitCost> out(counts.size());
   std::int64_t next = 0;
   for (std::size_t position = 0; position < counts.size(); ++position) {
     const std::int64_t end = next + counts[position], plain = std::clamp(first_window, next, end) - next;
-    out[position].layers = double(counts[position]);
-    out[position].cost.add(model.layer[0], double(plain));
-    out[position].cost.add(model.layer[1], double(counts[position] - plain));
+    out[position].add(model.layer[0], double(plain));
+    out[position].add(model.layer[1], double(counts[position] - plain));
     next = end;
   }
-  out.front().cost.add(model.embedding);
-  out.back().cost.add(model.head);
+  out.front().add(model.embedding);
+  out.back().add(model.head);
   if (config.tied_embeddings && choice.pipeline > 1 && choice.schedule != ScheduleKind::zero_bubble_v)
-    out.back().cost.elements += model.table_elements;  // a copy
+    out.back().elements += model.table_elements;  // a copy
   return out;
 }
 
 double StepBounds::least_bytes(const LayoutChoice& choice) {
   const ModelCosts& model = costs_of(choice);
-  const std::vector<PlaceCost> costs = place_costs(choice);
+  const std::vector<UnitCost> costs = place_costs(choice);
   const Places places = pipeline_of(choice).places();
   const std::int64_t steps = micro_batches(choice);
   const double per_element = bytes_per_element(choice, request_.run, replicas(choice)).device;
@@ -252,8 +240,8 @@ double StepBounds::least_bytes(const LayoutChoice& choice) {
   for (int stage = 0; stage < places.stages; ++stage) {
     double elements = 0, slots = 0;
     for (int chunk = 0; chunk < places.chunks; ++chunk) {
-      const PlaceCost& place = costs[places.position_of({stage, chunk})];
-      elements += place.cost.elements;
+      const UnitCost& place = costs[places.position_of({stage, chunk})];
+      elements += place.elements;
       if (!choice.has(Saving::offload_activations))
         slots += place.layers * model.slot_bytes * micro_batches_kept(choice, stage, chunk);
     }
@@ -268,7 +256,7 @@ double StepBounds::least_host_bytes(const LayoutChoice& choice) {
   const ModelCosts& model = costs_of(choice);
   const ElementBytes bytes = bytes_per_element(choice, request_.run, replicas(choice));
   double elements = 0;
-  for (const PlaceCost& place : place_costs(choice)) elements = std::max(elements, place.cost.elements);
+  for (const UnitCost& place : place_costs(choice)) elements = std::max(elements, place.elements);
   const auto learned = learned_host_.find(host_key_of(choice));
   // The two may be on different ranks.
   const double fixed = host_of_all_ + std::max(elements * bytes.host, model.largest_elements * bytes.largest);
@@ -357,11 +345,11 @@ double StepBounds::traffic_ms(const LayoutChoice& choice, const std::vector<doub
                       : choice.zero == 1 ? all * (gradients + values)
                       : choice.zero == 2 ? steps * in_rings * gradients + all * values
                                          : steps * in_rings * gradients + gathered * values;
-  return operation_ms(OperationKind::all_gather, sent, places_.of(choice, "data"), request_.machine.links);
+  return operation_ms(OperationKind::all_gather, sent, place_of(choice, "data"), request_.machine.links);
 }
 
 double StepBounds::least_ms(const LayoutChoice& choice) {
-  const std::vector<PlaceCost> costs = place_costs(choice);
+  const std::vector<UnitCost> costs = place_costs(choice);
   const ModelCosts& model = costs_of(choice);
   const Places places = pipeline_of(choice).places();
   const std::int64_t steps = micro_batches(choice);
@@ -376,7 +364,7 @@ double StepBounds::least_ms(const LayoutChoice& choice) {
     UnitCost all;
     std::vector<double> elements;
     for (int chunk = 0; chunk < places.chunks; ++chunk) {
-      const UnitCost& cost = costs[places.position_of({stage, chunk})].cost;
+      const UnitCost& cost = costs[places.position_of({stage, chunk})];
       all.add(cost);
       elements.push_back(cost.elements);
     }
@@ -385,7 +373,7 @@ double StepBounds::least_ms(const LayoutChoice& choice) {
         all.elements / owners * model.update_bytes / (machine.efficiency.memory * machine.device.dram_gbs * 1e6);
     out =
         std::max({out, before + passes, passes + all.weight.of(steps, in_ring) + update, traffic_ms(choice, elements)});
-    const UnitCost& first = costs[places.position_of({stage, 0})].cost;
+    const UnitCost& first = costs[places.position_of({stage, 0})];
     before += first.forward.least() + first.backward.least() + 2 * message;
   }
   return out * kRounding;

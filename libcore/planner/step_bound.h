@@ -24,20 +24,9 @@
 
 namespace mtl {
 
-/// The places of groups, computed once per grid.
-class GroupPlaces {
- public:
-  explicit GroupPlaces(const PlanRequest& request) : request_(request) {}
-  const GroupPlace& of(const LayoutChoice& choice, const std::string& group);
-
- private:
-  const PlanRequest& request_;
-  std::map<std::tuple<int, int, int, std::string>, GroupPlace> known_;
-};
-
 class StepBounds {
  public:
-  StepBounds(const PlanRequest& request, GroupPlaces& places) : request_(request), places_(places) {}
+  explicit StepBounds(const PlanRequest& request) : request_(request) {}
 
   /// Returns a number of bytes of device memory that a rank needs at least.
   double least_bytes(const LayoutChoice& choice);
@@ -48,6 +37,8 @@ class StepBounds {
   void learn(const LayoutChoice& choice, const std::vector<MemoryPlan>& plans);
   /// Returns milliseconds that a step takes at least.
   double least_ms(const LayoutChoice& choice);
+  /// Returns the place of a group of the choice's grid.
+  const GroupPlace& place_of(const LayoutChoice& choice, const std::string& group);
   /// Returns true if the layers are split by their work, and evenly is the same.
   bool repeats_even(const LayoutChoice& choice);
 
@@ -70,13 +61,24 @@ class StepBounds {
     double of(std::int64_t micro_batches, bool in_ring) const {
       return in_ring ? double(micro_batches) * least() : first + double(micro_batches - 1) * later;
     }
-    void add(const PassMs& other, double times);
+    void add(const PassMs& other, double times) {
+      first += times * other.first;
+      later += times * other.later;
+    }
   };
+  /// Of one unit, or of what a place holds.
   struct UnitCost {
     PassMs forward, backward, weight;
     double elements = 0;  // of the parameters on a rank
+    double layers = 0;
 
-    void add(const UnitCost& other, double times = 1);
+    void add(const UnitCost& other, double times = 1) {
+      forward.add(other.forward, times);
+      backward.add(other.backward, times);
+      weight.add(other.weight, times);
+      elements += times * other.elements;
+      layers += times * other.layers;
+    }
   };
   struct ModelCosts {
     UnitCost embedding, head;
@@ -89,12 +91,6 @@ class StepBounds {
     double batch_bytes = 0;         // of a micro-batch of tokens, in all sets
     PartFlops flops;
   };
-  /// What the stages hold, by position.
-  struct PlaceCost {
-    UnitCost cost;
-    double layers = 0;
-  };
-
   /// The memory of a rank for activations and messages, and the number of its parameters.
   struct RankMemory {
     double bytes, elements;
@@ -110,13 +106,14 @@ class StepBounds {
   const ModelCosts& costs_of(const LayoutChoice& choice);
   ModelCosts measure(const LayoutChoice& choice) const;
   const std::vector<std::int64_t>& counts_of(const LayoutChoice& choice);
-  std::vector<PlaceCost> place_costs(const LayoutChoice& choice);
+  /// Returns what the stages hold, by position.
+  std::vector<UnitCost> place_costs(const LayoutChoice& choice);
   std::int64_t replicas(const LayoutChoice& choice) const;
   std::int64_t micro_batches(const LayoutChoice& choice) const;
   double traffic_ms(const LayoutChoice& choice, const std::vector<double>& elements);
 
   const PlanRequest& request_;
-  GroupPlaces& places_;
+  std::map<std::tuple<int, int, int, std::string>, GroupPlace> places_;  // by sizes of the grid and name
   std::map<WorkKey, ModelCosts> costs_;
   std::map<std::tuple<int, int, bool, bool, WorkKey>, std::vector<std::int64_t>> counts_;
   std::map<PipelineKey, std::vector<RankMemory>> learned_;

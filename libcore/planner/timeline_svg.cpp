@@ -49,17 +49,10 @@ struct Window {
   double right() const { return x(end); }
 };
 
-/// Boxes of one style, as the data of a path.
-class Boxes {
- public:
-  void add(double x, double y, double width, double height) {
-    data_ += format("M%.6g %.6gh%.4gv%.4gh-%.4gz", x, y, width, height, width);
-  }
-  const std::string& data() const { return data_; }
-
- private:
-  std::string data_;
-};
+/// Adds a box to the data of a path.
+void add_box(std::string& path, double x, double y, double width, double height) {
+  path += format("M%.6g %.6gh%.4gv%.4gh-%.4gz", x, y, width, height, width);
+}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -73,33 +66,22 @@ struct Phases {
   double filled = 0, drains = 0, forward = 0;
 };
 
-/// A stage's action with its waits: the spans [first, end).
-struct ActionSpans {
-  std::size_t first = 0, end = 0;
-};
-
-std::vector<ActionSpans> actions_of(const std::vector<StageSpan>& spans) {
-  std::vector<ActionSpans> out;
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    const bool joins = !out.empty() && spans[i].action == spans[out.back().first].action;
-    if (!joins) out.push_back({.first = i});
-    out.back().end = i + 1;
-  }
-  return out;
-}
-
 Phases phases_of(const Timeline& timeline) {
   Phases out{.drains = timeline.ms};
   std::vector<double> forwards;
   for (const Timeline::Stage& stage : timeline.stages) {
     double first_backward = timeline.ms;
-    std::vector<double> begins;  // of forwards
-    for (const ActionSpans& action : actions_of(stage.spans)) {
-      const StageSpan& first = stage.spans[action.first];
-      if (first.kind == Kind::backward) first_backward = std::min(first_backward, stage.spans[action.end - 1].end);
-      if (first.kind != Kind::forward) continue;
-      begins.push_back(first.start);
-      forwards.push_back(stage.spans[action.end - 1].end - first.start);
+    std::vector<double> begins;                                            // of forwards
+    for (auto first = stage.spans.begin(); first != stage.spans.end();) {  // an action's, before its waits
+      const auto next =
+          std::find_if(first, stage.spans.end(), [&](const StageSpan& each) { return each.action != first->action; });
+      const double end = std::prev(next)->end;
+      if (first->kind == Kind::backward) first_backward = std::min(first_backward, end);
+      if (first->kind == Kind::forward) {
+        begins.push_back(first->start);
+        forwards.push_back(end - first->start);
+      }
+      first = next;
     }
     out.filled = std::max(out.filled, std::min(first_backward, timeline.ms));
     if (!begins.empty()) out.drains = std::min(out.drains, begins.back());
@@ -201,7 +183,7 @@ class Drawing {
   };
 
   void draw_band(const std::vector<StageSpan>& spans, const Window& window, double y) {
-    std::map<std::string, Boxes> boxes;  // by style
+    std::map<std::string, std::string> boxes;  // path data by style
     std::string numbers;
     std::optional<Box> open;
     const auto close = [&] {
@@ -236,17 +218,17 @@ class Drawing {
     }
     close();
     for (const auto& [style, path] : boxes)
-      canvas_.raw(cat("<path class=\"edge\" fill=\"url(#", style, ")\" d=\"", path.data(), "\"/>\n"));
+      canvas_.raw(cat("<path class=\"edge\" fill=\"url(#", style, ")\" d=\"", path, "\"/>\n"));
     canvas_.raw(numbers);
   }
 
-  void draw_box(const Box& box, const Window& window, double y, std::map<std::string, Boxes>& boxes,
+  void draw_box(const Box& box, const Window& window, double y, std::map<std::string, std::string>& boxes,
                 std::string& numbers) const {
     const double left = window.x(std::max(box.start, window.begin)), right = window.x(std::min(box.end, window.end));
     const double share = box.kind == Kind::wait ? 1 : box.waits / (box.end - box.start), low = kBand * share;
-    if (low > 0) boxes["wait"].add(left, y + kBand - low, right - left, low);
+    if (low > 0) add_box(boxes["wait"], left, y + kBand - low, right - left, low);
     if (box.kind == Kind::wait) return;
-    boxes[style_of(box.kind, box.chunk)].add(left, y, right - left, kBand - low);
+    add_box(boxes[style_of(box.kind, box.chunk)], left, y, right - left, kBand - low);
     if (!box.is_alone || box.kind == Kind::update) return;
     const std::string number = cat(box.micro_batch);
     if (text_width(number, kNumberFont) + 2 > right - left || low > kBand / 2) return;
@@ -262,10 +244,10 @@ class Drawing {
 
   void draw_lane(const LinkLane& lane, const Window& window, double y) {
     canvas_.box(window.left, y, window.right() - window.left, kLane, "track");
-    Boxes boxes;
+    std::string boxes;
     double left = 0, right = -1;
     const auto close = [&] {
-      if (right > left) boxes.add(left, y, std::max(right - left, kLeastLink), kLane);
+      if (right > left) add_box(boxes, left, y, std::max(right - left, kLeastLink), kLane);
     };
     for (const TimeSpan& span : lane.spans) {
       if (span.end <= window.begin || span.start >= window.end) continue;
@@ -278,8 +260,8 @@ class Drawing {
       right = std::max(right, end);
     }
     close();
-    if (boxes.data().empty()) return;
-    canvas_.raw(cat("<path class=\"", lane.between_nodes ? "between" : "in", "\" d=\"", boxes.data(), "\"/>\n"));
+    if (boxes.empty()) return;
+    canvas_.raw(cat("<path class=\"", lane.between_nodes ? "between" : "in", "\" d=\"", boxes, "\"/>\n"));
   }
 
   void draw_axes(double top, double bottom) {

@@ -11,15 +11,9 @@ namespace mtl {
 
 namespace {
 
-/// A value and the flag that sets it: "--swiglu", "--normalization RMSNorm".
-template <class T>
-struct Given {
-  std::string flag;
-  T value;
-};
-
-/// Returns the activation that the flags select, if any. GELU uses the tanh form unless --no-bias-gelu-fusion is given.
-std::optional<Given<Activation>> given_activation(const ArchitectureOptions& given) {
+/// Returns the flag that selects the activation, if any, as "--activation relu", and the activation. GELU uses the tanh
+/// form unless --no-bias-gelu-fusion is given.
+std::optional<std::pair<std::string, Activation>> given_activation(const ArchitectureOptions& given) {
   if (const auto named = enum_named<Activation>(kActivationNames, given.activation.value_or("")))
     return {{cat("--activation ", *given.activation), *named}};
   if (given.swiglu) return {{"--swiglu", Activation::silu}};
@@ -120,9 +114,9 @@ class FlagResolver {
 };
 
 void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
-  const std::optional<Given<Activation>> activation = given_activation(given);
+  const auto activation = given_activation(given);
   if (activation)
-    resolver.choice(config.activation, activation->value, true, activation->flag, "has another activation");
+    resolver.choice(config.activation, activation->second, true, activation->first, "has another activation");
   resolver.choice(config.gated_mlp, true, given.swiglu, "--swiglu", "has an MLP without a gate");
   resolver.number(config.ffn_hidden_size, given.ffn_hidden_size, "--ffn-hidden-size");
   // As in Megatron-LM: 2/3 of 4 C, rounded down to a multiple of 64, so that three matrices have as many parameters as

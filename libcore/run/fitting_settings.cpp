@@ -53,8 +53,6 @@ class Suggestions {
   }
 
  private:
-  bool is_done() const { return lines_.size() == kMaxSuggestions; }
-
   /// Returns the changes of the run on the command line.
   std::string flags_of(const ChangedRun& setting) const {
     std::vector<std::string> words = changed_flags(base_.options, setting.options);
@@ -71,7 +69,7 @@ class Suggestions {
   /// Plans the setting. If it is valid and fits, adds it to the suggestions and returns true.
   bool try_setting(const ChangedRun& setting) {
     const std::string flags = flags_of(setting);
-    if (is_done() || flags.empty() || !can_run(setting.options, setting.config)) return false;
+    if (lines_.size() == kMaxSuggestions || flags.empty() || !can_run(setting.options, setting.config)) return false;
     MemoryNeed need;
     try {
       const std::vector<RankPlan> plans = plan_run(setting.options, setting.config);
@@ -135,21 +133,20 @@ class Suggestions {
 
   /// Adds ranks: on the same host if they fit, otherwise on more hosts with the same number of ranks per host.
   void try_more_ranks(const ChangedRun& from) {
-    for (const char* axis : {"tensor", "pipeline", "data"}) {
+    for (const auto size : {&ParallelOptions::tensor, &ParallelOptions::pipeline, &ParallelOptions::world}) {
       for (std::int64_t factor = 2; factor <= kMaxRanksFactor; factor *= 2) {
-        if (try_ranks(from, axis, factor)) break;
+        if (try_ranks(from, size, factor)) break;
       }
     }
   }
-  bool try_ranks(const ChangedRun& from, const std::string& axis, std::int64_t factor) {
+  /// Multiplies the ranks and this size; if it is the number of ranks, that of replicas.
+  bool try_ranks(const ChangedRun& from, std::int64_t ParallelOptions::*size, std::int64_t factor) {
     ChangedRun setting = from;
     ParallelOptions& parallel = setting.options.parallel;
     const bool is_one_host = parallel.world == from.ranks_per_host;
     parallel.world *= factor;
-    if (axis == "tensor") {
-      parallel.tensor *= factor;
-    } else if (axis == "pipeline") {
-      parallel.pipeline *= factor;
+    if (size != &ParallelOptions::world) {
+      parallel.*size *= factor;
     } else {
       if (!may_regroup_) return false;
       shard(setting, 1);

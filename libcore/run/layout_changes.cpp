@@ -11,59 +11,6 @@ namespace {
 
 bool recomputes(const ParallelOptions& parallel) { return recompute_of(parallel) != Recompute{}; }
 
-/// Collects flags.
-class FlagWords {
- public:
-  void add(const char* flag) { words_.emplace_back(flag); }
-  template <class Value>
-  void add(const char* flag, const Value& value) {
-    words_.emplace_back(flag);
-    words_.push_back(cat(value));
-  }
-  /// Adds a switch that is on in `to` only.
-  void add_switch(const char* flag, bool from, bool to) {
-    if (to && !from) add(flag);
-  }
-  /// Adds a value that differs.
-  template <class Value>
-  void add_value(const char* flag, const Value& from, const Value& to) {
-    if (to != from) add(flag, to);
-  }
-  template <class Value>
-  void add_value(const char* flag, const std::optional<Value>& from, const std::optional<Value>& to) {
-    if (to && to != from) add(flag, *to);
-  }
-  std::vector<std::string> take() { return std::move(words_); }
-
- private:
-  std::vector<std::string> words_;
-};
-
-void add_grid(FlagWords& flags, const ParallelOptions& from, const ParallelOptions& to) {
-  flags.add_value("--tensor-model-parallel-size", from.tensor, to.tensor);
-  flags.add_switch("--sequence-parallel", from.sequence_parallel, to.sequence_parallel);
-  flags.add_value("--context-parallel-size", from.context, to.context);
-  flags.add_value("--pipeline-model-parallel-size", from.pipeline, to.pipeline);
-  flags.add_value("--pipeline-schedule", from.schedule, to.schedule);
-  flags.add_value("--num-virtual-stages-per-pipeline-rank", from.virtual_stages, to.virtual_stages);
-  flags.add_value("--pipeline-split", from.pipeline_split, to.pipeline_split);
-  if (const std::int64_t zero = to.zero(); zero != from.zero()) {
-    zero == 1 ? flags.add("--use-distributed-optimizer") : flags.add("--zero-stage", zero);
-  }
-  flags.add_switch("--overlap-grad-reduce", from.overlap_grad_reduce, to.overlap_grad_reduce);
-  flags.add_switch("--overlap-param-gather", from.overlap_param_gather, to.overlap_param_gather);
-}
-
-void add_savings(FlagWords& flags, const ParallelOptions& from, const ParallelOptions& to) {
-  flags.add_value("--recompute-granularity", from.recompute_granularity, to.recompute_granularity);
-  flags.add_value("--recompute-method", from.recompute_method, to.recompute_method);
-  flags.add_switch("--cpu-offloading", from.cpu_offloading, to.cpu_offloading);
-  flags.add_switch("--optimizer-cpu-offload", from.optimizer_cpu_offload, to.optimizer_cpu_offload);
-  if (to.offload_optimizer == from.offload_optimizer) return;
-  flags.add("--offload-optimizer", to.offload_optimizer);
-  if (from.optimizer_cpu_offload) flags.add("instead of --optimizer-cpu-offload");
-}
-
 }  // namespace
 
 bool can_run(const TrainOptions& options, const GptConfig& config) {
@@ -118,19 +65,53 @@ bool save(TrainOptions& options, Saving saving) {
 }
 
 std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOptions& to) {
-  FlagWords flags;
-  add_grid(flags, from.parallel, to.parallel);
-  add_savings(flags, from.parallel, to.parallel);
-  flags.add_value("--micro-batch-size", from.batch.micro_batch_size, to.batch.micro_batch_size);
+  std::vector<std::string> words;
+  const auto add = [&](const char* flag, const auto&... value) {
+    words.emplace_back(flag);
+    (words.push_back(cat(value)), ...);
+  };
+  // Adds a switch that is on in `to` only, or a value that differs.
+  const auto change = [&]<class Value>(const char* flag, const Value& was, const Value& is) {
+    if (is == was) return;
+    if constexpr (std::is_same_v<Value, bool>) {
+      if (is) add(flag);
+    } else if constexpr (requires { is.has_value(); }) {
+      if (is) add(flag, *is);
+    } else {
+      add(flag, is);
+    }
+  };
+  const ParallelOptions &before = from.parallel, &now = to.parallel;
+  change("--tensor-model-parallel-size", before.tensor, now.tensor);
+  change("--sequence-parallel", before.sequence_parallel, now.sequence_parallel);
+  change("--context-parallel-size", before.context, now.context);
+  change("--pipeline-model-parallel-size", before.pipeline, now.pipeline);
+  change("--pipeline-schedule", before.schedule, now.schedule);
+  change("--num-virtual-stages-per-pipeline-rank", before.virtual_stages, now.virtual_stages);
+  change("--pipeline-split", before.pipeline_split, now.pipeline_split);
+  if (now.zero() == 1)
+    change("--use-distributed-optimizer", before.zero() == 1, true);
+  else
+    change("--zero-stage", before.zero(), now.zero());
+  change("--overlap-grad-reduce", before.overlap_grad_reduce, now.overlap_grad_reduce);
+  change("--overlap-param-gather", before.overlap_param_gather, now.overlap_param_gather);
+  change("--recompute-granularity", before.recompute_granularity, now.recompute_granularity);
+  change("--recompute-method", before.recompute_method, now.recompute_method);
+  change("--cpu-offloading", before.cpu_offloading, now.cpu_offloading);
+  change("--optimizer-cpu-offload", before.optimizer_cpu_offload, now.optimizer_cpu_offload);
+  change("--offload-optimizer", before.offload_optimizer, now.offload_optimizer);
+  if (now.offload_optimizer != before.offload_optimizer && before.optimizer_cpu_offload)
+    add("instead of --optimizer-cpu-offload");
+  change("--micro-batch-size", from.batch.micro_batch_size, to.batch.micro_batch_size);
   // Without the flag, the samples of a step would follow from the micro-batches.
   const bool is_regrouped =
       from.batch.micro_batch_size * from.parallel.data() != to.batch.micro_batch_size * to.parallel.data();
   const bool has_other_size = from.batch.global_batch_size != to.batch.global_batch_size;
-  if (!to.batch.varies() && (has_other_size || is_regrouped)) flags.add("--global-batch-size", to.global_batch_size());
-  flags.add_switch("--bf16", from.precision.bf16, to.precision.bf16);
-  flags.add_switch("--grad-reduce-in-bf16", from.precision.grad_reduce_in_bf16, to.precision.grad_reduce_in_bf16);
-  flags.add_value("--seq-length", from.data.seq_length, to.data.seq_length);
-  return flags.take();
+  if (!to.batch.varies() && (has_other_size || is_regrouped)) add("--global-batch-size", to.global_batch_size());
+  change("--bf16", from.precision.bf16, to.precision.bf16);
+  change("--grad-reduce-in-bf16", from.precision.grad_reduce_in_bf16, to.precision.grad_reduce_in_bf16);
+  change("--seq-length", from.data.seq_length, to.data.seq_length);
+  return words;
 }
 
 }  // namespace mtl

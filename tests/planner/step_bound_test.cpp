@@ -43,8 +43,7 @@ TEST_CASE("bounds: no candidate of random requests needs less memory or takes le
   Tightness memory, host, time;
   for (const TriedRequest& tried : tried_requests()) {
     const PlanRequest& request = tried.request;
-    GroupPlaces places(request);
-    StepBounds bounds(request, places);
+    StepBounds bounds(request);
     for (std::size_t i = 0; i < tried.choices.size(); ++i) {
       CAPTURE(i);
       const LayoutChoice& choice = tried.choices[i];
@@ -82,8 +81,7 @@ TEST_CASE("bounds: they hold where links between nodes are the faster ones") {
   Tightness time;
   for (int node_size : {1, 2, 3}) {
     request.node_size = node_size;
-    GroupPlaces places(request);
-    StepBounds bounds(request, places);
+    StepBounds bounds(request);
     double best = INFINITY;
     for (const LayoutChoice& choice : layout_choices(request)) {
       if (choice.savings != 0) continue;
@@ -130,8 +128,7 @@ TEST_CASE("bounds: they hold where stages are cheaper than a model without repli
     request.machine.links = {.inside_gbs = row.gbs, .between_gbs = row.gbs, .inside_us = 0, .between_us = 0};
     request.machine.links.by_core = row.node_size < row.world;
     request.node_size = row.node_size;
-    GroupPlaces places(request);
-    StepBounds bounds(request, places);
+    StepBounds bounds(request);
     Tightness time;
     for (const LayoutChoice& choice : layout_choices(request)) {
       if (choice.savings != 0) continue;
@@ -163,8 +160,7 @@ TEST_CASE("bounds: they are close to the step's time where only FLOPs, only byte
     PlanRequest request = request_for(4, 80);
     request.machine = row.machine;
     request.config.tied_embeddings = row.is_tied;
-    GroupPlaces places(request);
-    StepBounds bounds(request, places);
+    StepBounds bounds(request);
     Tightness all;
     for (const LayoutChoice& choice : layout_choices(request)) {
       if (choice.savings > 3) continue;  // with offloading
@@ -200,8 +196,7 @@ TEST_CASE("bounds: they hold for models so small that the work beside their para
     request.run.data.seq_length = 64;
     request.run.batch.global_batch_size = 8;
     request.run.hidden_dropout = request.run.attention_dropout = 0;
-    GroupPlaces places(request);
-    StepBounds bounds(request, places);
+    StepBounds bounds(request);
     for (const LayoutChoice& choice : layout_choices(request)) {
       CAPTURE(round);
       CAPTURE(join(candidate_flags({.options = choice.options(request.run)}), " "));
