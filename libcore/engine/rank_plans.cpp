@@ -30,41 +30,12 @@ struct OwnedKey {
   auto operator<=>(const OwnedKey&) const = default;
 };
 
-class PassKeys {
- public:
-  PassKeys(const GptConfig& config, const RunShape& shape)
-      : config_(config), micro_batches_(static_cast<int>(shape.micro_batches)), padded_vocab_(shape.padded_vocab) {}
-
-  PassKey of(const Layout& layout) {
-    const auto [at, is_new] = stages_.try_emplace(layout.stage());
-    if (is_new) at->second = of_stage(layout);
-    PassKey key = at->second;
-    const std::int64_t tensor = layout.coordinate(Axis::tensor), rows = padded_vocab_ / layout.size(Axis::tensor);
-    key.is_first_tensor_rank = tensor == 0;
-    if (config_.sliding_window > 0) key.context_part = layout.coordinate(Axis::context);
-    key.unpadded_vocab_rows = std::clamp<std::int64_t>(config_.vocab_size - tensor * rows, 0, rows);
-    return key;
-  }
-  /// Returns the rank's schedule.
-  StepSchedule schedule(const Layout& layout) {
-    if (stages_actions_.empty()) stages_actions_ = pipeline_schedule(layout, micro_batches_);
-    return rank_schedule(layout, stages_actions_[layout.stage()]);
-  }
-
- private:
-  PassKey of_stage(const Layout& layout) {
-    PassKey key{.chunks = stage_kind(config_, layout)};
-    const std::vector<Action> actions = schedule(layout).actions;
-    for (int chunk = 0; chunk < layout.chunks; ++chunk) key.in_flight.push_back(max_in_flight(actions, chunk));
-    return key;
-  }
-
-  const GptConfig& config_;
-  int micro_batches_;
-  std::int64_t padded_vocab_;
-  std::vector<std::vector<Action>> stages_actions_;  // planned once, because that can take long
-  std::map<int, PassKey> stages_;                    // without the tensor-parallel rank
-};
+/// Returns how many micro-batches are in flight, by chunk of a stage with this schedule.
+std::vector<int> chunks_in_flight(const Layout& layout, const std::vector<Action>& of_stage) {
+  std::vector<int> out;
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) out.push_back(max_in_flight(of_stage, chunk));
+  return out;
+}
 
 /// What ranks with the same PassKey share: their forward and backward plan, and their part of the model.
 struct Passes {
@@ -96,13 +67,29 @@ struct Passes {
 }  // namespace
 
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape) {
-  PassKeys keys(config, shape);
+  const auto schedule = pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
+  std::map<int, PassKey> stages;
+  const auto key_of = [&](const Layout& layout) {
+    const int stage = layout.stage();
+    const auto [at, is_new] = stages.try_emplace(stage);
+    if (is_new)
+      at->second = {.chunks = stage_kind(config, layout), .in_flight = chunks_in_flight(layout, schedule[stage])};
+    PassKey key = at->second;
+    const std::int64_t tensor = layout.coordinate(Axis::tensor);
+    const std::int64_t rows = shape.padded_vocab / layout.size(Axis::tensor);
+    key.is_first_tensor_rank = tensor == 0;
+    if (config.sliding_window > 0) key.context_part = layout.coordinate(Axis::context);
+    key.unpadded_vocab_rows = std::clamp<std::int64_t>(config.vocab_size - tensor * rows, 0, rows);
+    return key;
+  };
   std::map<PassKey, std::unique_ptr<Passes>> kinds;
   std::vector<RankPlan> out;
   for (int rank = 0; rank < shape.layout.grid.world(); ++rank) {
     shape.layout.rank = rank;
-    std::unique_ptr<Passes>& kind = kinds[keys.of(shape.layout)];
-    if (kind == nullptr) kind = std::make_unique<Passes>(config, dropout, shape, keys.schedule(shape.layout));
+    std::unique_ptr<Passes>& kind = kinds[key_of(shape.layout)];
+    if (kind == nullptr)
+      kind =
+          std::make_unique<Passes>(config, dropout, shape, rank_schedule(shape.layout, schedule[shape.layout.stage()]));
     OwnedKey owned = kind->owned_by(shape.layout.index_in(kind->model.params.owners()));
     auto [at, is_new] = kind->plans.emplace(owned, out.size());
     if (is_new) {
@@ -127,42 +114,30 @@ void add_largest(std::vector<Value>& largest, const Value& value, const IsWithin
   largest.push_back(value);
 }
 
-/// A stage, and the micro-batches in flight in its chunks.
-struct StageInFlight {
-  int stage;
-  std::vector<int> in_flight;
-};
-
 /// Returns stages of every kind: of those with equal chunks, the ones that keep the most micro-batches.
 std::vector<int> largest_stages(const GptConfig& config, RunShape shape,
                                 const std::vector<std::vector<Action>>& schedule) {
+  using StageInFlight = std::pair<int, std::vector<int>>;
   std::map<std::vector<ChunkKind>, std::vector<StageInFlight>> kinds;
   for (int stage = 0; stage < shape.layout.stages(); ++stage) {
     shape.layout.rank = shape.layout.grid.rank_at({.pipeline = stage});
-    StageInFlight each{.stage = stage, .in_flight = {}};
-    for (int chunk = 0; chunk < shape.layout.chunks; ++chunk)
-      each.in_flight.push_back(max_in_flight(schedule[stage], chunk));
+    const StageInFlight each{stage, chunks_in_flight(shape.layout, schedule[stage])};
     add_largest(kinds[stage_kind(config, shape.layout)], each, [](const StageInFlight& a, const StageInFlight& b) {
-      return std::ranges::equal(a.in_flight, b.in_flight, std::less_equal());
+      return std::ranges::equal(a.second, b.second, std::less_equal());
     });
   }
   std::vector<int> out;
   for (const auto& [kind, stages] : kinds)
-    for (const StageInFlight& each : stages) out.push_back(each.stage);
+    for (const auto& [stage, in_flight] : stages) out.push_back(stage);
   return out;
 }
 
-/// An owner's index, and what the scratch memory of the update depends on.
-struct OwnerKey {
-  int index;
-  OwnedKey owned;
-};
-
-std::vector<OwnerKey> largest_owners(const Passes& passes, int owners) {
-  std::vector<OwnerKey> out;
+/// Returns owners' indices, and what the scratch memory of the update depends on.
+std::vector<std::pair<int, OwnedKey>> largest_owners(const Passes& passes, int owners) {
+  std::vector<std::pair<int, OwnedKey>> out;
   for (int index = 0; index < owners; ++index)
-    add_largest(out, {index, passes.owned_by(index)}, [](const OwnerKey& a, const OwnerKey& b) {
-      return a.owned.counted <= b.owned.counted && a.owned.largest_count <= b.owned.largest_count;
+    add_largest(out, std::pair(index, passes.owned_by(index)), [](const auto& a, const auto& b) {
+      return a.second.counted <= b.second.counted && a.second.largest_count <= b.second.largest_count;
     });
   return out;
 }
@@ -180,8 +155,8 @@ std::vector<MemoryPlan> plan_largest_ranks(const GptConfig& config, const Dropou
       const Passes passes(config, dropout, shape, rank_schedule(shape.layout, schedule[stage]));
       const AxisSet owners = passes.model.params.owners();
       const std::vector<int> group = shape.layout.grid.group_of(shape.layout.rank, owners);
-      for (const OwnerKey& owner : largest_owners(passes, shape.layout.size(owners))) {
-        shape.layout.rank = group[owner.index];
+      for (const auto& [index, owned] : largest_owners(passes, shape.layout.size(owners))) {
+        shape.layout.rank = group[index];
         plan_update(out.emplace_back(passes.plan), config, shape);
       }
     }

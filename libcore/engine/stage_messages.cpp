@@ -23,44 +23,37 @@ bool has_action(const StepSchedule& schedule, ActionKind kind, int chunk) {
 StageMessages::StageMessages(const Stage& stage, Stream& stream, const ProcessGroups& groups,
                              const StepSchedule& schedule, std::size_t bytes)
     : stage_(stage), stream_(stream), groups_(groups), bytes_(bytes) {
-  for (int chunk = 0; chunk < std::ssize(stage.chunks); ++chunk) {
-    inputs_.push_back(make_inputs(schedule, chunk));
-    gradients_.push_back(make_gradients(schedule, chunk));
+  for (const auto& buffers_of : {&StageMessages::input_buffers, &StageMessages::gradient_buffers}) {
+    for (int chunk = 0; chunk < std::ssize(stage.chunks); ++chunk) {
+      const int first = buffers();
+      inboxes_.push_back({.first = first, .sends = std::vector<Work>((this->*buffers_of)(schedule, chunk))});
+    }
   }
-  int first = 0;
-  for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
-    for (Inbox& inbox : *inboxes) inbox.first = std::exchange(first, first + static_cast<int>(inbox.sends.size()));
-  }
-  memory_ = Buffer(stream.device(), first * bytes);
+  memory_ = Buffer(stream.device(), buffers() * bytes);
 }
 
 /// An input's buffer is in use until its micro-batch has left the chunk. One more receives the next input.
-StageMessages::Inbox StageMessages::make_inputs(const StepSchedule& schedule, int chunk) const {
-  const int in_flight = max_in_flight(schedule.actions, chunk);
-  int buffers = has_action(schedule, ActionKind::receive_forward, chunk) ? in_flight + 1 : 0;
-  if (stage_.places.turns_before(stage_.place(chunk))) buffers = in_flight;
-  return {.sends = std::vector<Work>(static_cast<std::size_t>(buffers))};
+std::size_t StageMessages::input_buffers(const StepSchedule& schedule, int chunk) const {
+  const std::size_t in_flight = max_in_flight(schedule.actions, chunk);
+  if (stage_.places.turns_before(stage_.place(chunk))) return in_flight;
+  return has_action(schedule, ActionKind::receive_forward, chunk) ? in_flight + 1 : 0;
 }
 
 /// Backward overwrites a gradient's buffer with the gradient to send, so that buffer is in use until the send is done,
 /// during a later backward. The last chunk only has buffers to send from.
-StageMessages::Inbox StageMessages::make_gradients(const StepSchedule& schedule, int chunk) const {
+std::size_t StageMessages::gradient_buffers(const StepSchedule& schedule, int chunk) const {
   const bool is_used = has_action(schedule, ActionKind::receive_backward, chunk) ||
                        has_action(schedule, ActionKind::send_backward, chunk);
-  return {.sends = std::vector<Work>(static_cast<std::size_t>(is_used ? schedule.unreceived + 1 : 0))};
+  return is_used ? schedule.unreceived + 1 : 0;
 }
 
 int StageMessages::buffers() const {
-  std::size_t buffers = 0;
-  for (const std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
-    for (const Inbox& inbox : *inboxes) buffers += inbox.sends.size();
-  }
-  return static_cast<int>(buffers);
+  return inboxes_.empty() ? 0 : inboxes_.back().first + static_cast<int>(inboxes_.back().sends.size());
 }
 
 StageMessages::Inbox& StageMessages::inbox_of(const Action& action) {
   const bool forward = action.kind == ActionKind::receive_forward || action.kind == ActionKind::forward;
-  return (forward ? inputs_ : gradients_)[action.chunk];
+  return inboxes_[(forward ? 0 : stage_.chunks.size()) + action.chunk];
 }
 
 int StageMessages::index_of(const Action& action) {
@@ -105,11 +98,9 @@ Work StageMessages::send(const Tensor& tensor, const Action& action) {
 }
 
 void StageMessages::clear() {
-  for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
-    for (Inbox& inbox : *inboxes) {
-      inbox.posted = -1;
-      for (Work& send : inbox.sends) std::exchange(send, {}).wait(stream_);
-    }
+  for (Inbox& inbox : inboxes_) {
+    inbox.posted = -1;
+    for (Work& send : inbox.sends) std::exchange(send, {}).wait(stream_);
   }
 }
 

@@ -51,8 +51,9 @@ class StageMessages {
     Work& send_of(const Action& action) { return sends[action.micro_batch % sends.size()]; }
   };
 
-  Inbox make_inputs(const StepSchedule& schedule, int chunk) const;
-  Inbox make_gradients(const StepSchedule& schedule, int chunk) const;
+  /// Return how many buffers a chunk needs.
+  std::size_t input_buffers(const StepSchedule& schedule, int chunk) const;
+  std::size_t gradient_buffers(const StepSchedule& schedule, int chunk) const;
   Inbox& inbox_of(const Action& action);
   void post(const Action& action, std::int64_t tokens);
   int peer_of(const Action& action) const { return peer_stage(action, stage_.places, stage_.number); }
@@ -61,8 +62,8 @@ class StageMessages {
   Stream& stream_;
   const ProcessGroups& groups_;
   std::size_t bytes_;
-  std::vector<Inbox> inputs_, gradients_;  // by chunk
-  Buffer memory_;                          // all inboxes, one after another
+  std::vector<Inbox> inboxes_;  // by chunk: of inputs, then of gradients
+  Buffer memory_;               // all inboxes, one after another
 };
 
 }  // namespace mtl
