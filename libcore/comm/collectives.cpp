@@ -35,15 +35,17 @@ class PartSums {
  public:
   /// The sums for this rank's part are written to `out`, which can be the same part of `whole`.
   PartSums(const GroupLink& link, const OperationLabel* label, Tensor whole, std::byte* out)
-      : link_(link), label_(label), dtype_(whole.dtype()), out_(out), segment_(segment_bytes(link.size)) {
+      : link_(link),
+        label_(label),
+        dtype_(whole.dtype()),
+        out_(out),
+        segment_(segment_bytes(link.size)),
+        sends_(link, label, tag_of(label->kind, label->number), segment_) {
     auto begin = [&](int part) { return part_begin(whole, part, link.size); };
     own_part_ = bytes_of(whole) + begin(link.rank);
     bytes_ = begin(link.rank + 1) - begin(link.rank);
-    int tag = tag_of(label->kind, label->number);
-    for_others(link, [&](int peer) {
-      Lane::End end{.direction = Lane::Direction::send, .peer = peer, .tag = tag, .segment = segment_};
-      sends_.add(link, label, end, bytes_of(whole) + begin(peer), begin(peer + 1) - begin(peer));
-    });
+    for_others(link,
+               [&](int peer) { sends_.send(peer, bytes_of(whole) + begin(peer), begin(peer + 1) - begin(peer)); });
     inputs_.resize(link.size);
   }
   PartSums(const PartSums&) = delete;
@@ -100,22 +102,19 @@ class PartSums {
 
 /// Adds lanes that send this rank's part to every other rank and receive all other parts. This rank's part must already
 /// be in place in `whole` when the sends start.
-void add_gather(Lanes& lanes, const GroupLink& link, const OperationLabel* label, OperationKind kind, Tensor whole) {
-  int tag = tag_of(kind, label->number);
-  auto add = [&](Lane::Direction direction, int peer, int part) {
-    std::size_t begin = part_begin(whole, part, link.size), end = part_begin(whole, part + 1, link.size);
-    lanes.add(link, label, Lane::End{.direction = direction, .peer = peer, .tag = tag}, bytes_of(whole) + begin,
-              end - begin);
-  };
-  for_others(link, [&](int peer) { add(Lane::Direction::receive, peer, peer); });
-  for_others(link, [&](int peer) { add(Lane::Direction::send, peer, link.rank); });
+void add_gather(Lanes& lanes, const GroupLink& link, Tensor whole) {
+  auto part = [&](int rank) { return bytes_of(whole) + part_begin(whole, rank, link.size); };
+  for_others(link, [&](int peer) { lanes.receive(peer, part(peer), part(peer + 1) - part(peer)); });
+  for_others(link, [&](int peer) { lanes.send(peer, part(link.rank), part(link.rank + 1) - part(link.rank)); });
 }
 
 class AllReduce final : public Task {
  public:
   AllReduce(const GroupLink& link, const OperationLabel& label, Tensor data)
-      : Task(label), sums_(link, &this->label(), data, bytes_of(data) + part_begin(data, link.rank, link.size)) {
-    add_gather(gather_, link, &this->label(), OperationKind::all_reduce_sums, data);
+      : Task(label),
+        sums_(link, &this->label(), data, bytes_of(data) + part_begin(data, link.rank, link.size)),
+        gather_(link, &this->label(), tag_of(OperationKind::all_reduce_sums, label.number)) {
+    add_gather(gather_, link, data);
   }
 
  private:
@@ -132,14 +131,9 @@ class AllReduce final : public Task {
 class SmallAllReduce final : public Task {
  public:
   SmallAllReduce(const GroupLink& link, const OperationLabel& label, Tensor data)
-      : Task(label), link_(link), data_(data) {
-    int tag = tag_of(label.kind, label.number);
-    auto add = [&](Lane::Direction direction, int peer, std::byte* data) {
-      lanes_.add(link_, &this->label(), Lane::End{.direction = direction, .peer = peer, .tag = tag}, data,
-                 data_.bytes());
-    };
-    for_others(link_, [&](int peer) { add(Lane::Direction::receive, peer, staging(peer)); });
-    for_others(link_, [&](int peer) { add(Lane::Direction::send, peer, bytes_of(data_)); });
+      : Task(label), link_(link), data_(data), lanes_(link, &this->label(), tag_of(label.kind, label.number)) {
+    for_others(link_, [&](int peer) { lanes_.receive(peer, staging(peer), data_.bytes()); });
+    for_others(link_, [&](int peer) { lanes_.send(peer, bytes_of(data_), data_.bytes()); });
   }
 
  private:
@@ -169,8 +163,11 @@ class ReduceScatter final : public Task {
 class AllGather final : public Task {
  public:
   AllGather(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in)
-      : Task(label), in_(in), own_part_(bytes_of(out) + link.rank * in.bytes()) {
-    add_gather(lanes_, link, &this->label(), label.kind, out);
+      : Task(label),
+        in_(in),
+        own_part_(bytes_of(out) + link.rank * in.bytes()),
+        lanes_(link, &this->label(), tag_of(label.kind, label.number)) {
+    add_gather(lanes_, link, out);
   }
 
  private:
@@ -188,7 +185,8 @@ class AllGather final : public Task {
 /// Runs its lanes. Involves no arithmetic.
 class Exchange final : public Task {
  public:
-  explicit Exchange(const OperationLabel& label) : Task(label) {}
+  Exchange(const GroupLink& link, const OperationLabel& label, OperationKind tags)
+      : Task(label), lanes(link, &this->label(), tag_of(tags, label.number)) {}
   Lanes lanes;
 
  private:
@@ -196,28 +194,22 @@ class Exchange final : public Task {
 };
 
 std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel& label, Tensor data, int root) {
-  auto task = std::make_shared<Exchange>(label);
-  auto add = [&](Lane::Direction direction, int peer) {
-    Lane::End end{.direction = direction, .peer = peer, .tag = tag_of(label.kind, label.number)};
-    task->lanes.add(link, &task->label(), end, bytes_of(data), data.bytes());
-  };
-  if (link.rank == root) {
-    for_others(link, [&](int peer) { add(Lane::Direction::send, peer); });
-  } else {
-    add(Lane::Direction::receive, root);
-  }
+  auto task = std::make_shared<Exchange>(link, label, label.kind);
+  if (link.rank == root)
+    for_others(link, [&](int peer) { task->lanes.send(peer, bytes_of(data), data.bytes()); });
+  else
+    task->lanes.receive(root, bytes_of(data), data.bytes());
   return task;
 }
 
 std::shared_ptr<Task> message_task(const GroupLink& link, const OperationLabel& label, Tensor data, int peer) {
-  auto task = std::make_shared<Exchange>(label);
-  const bool sends = label.kind == OperationKind::send;
   // Both ends use the same tags: one kind's for each channel.
   const OperationKind tags = label.channel == Channel::activations ? OperationKind::send : OperationKind::receive;
-  Lane::End end{.direction = sends ? Lane::Direction::send : Lane::Direction::receive,
-                .peer = peer,
-                .tag = tag_of(tags, label.number)};
-  task->lanes.add(link, &task->label(), end, bytes_of(data), data.bytes());
+  auto task = std::make_shared<Exchange>(link, label, tags);
+  if (label.kind == OperationKind::send)
+    task->lanes.send(peer, bytes_of(data), data.bytes());
+  else
+    task->lanes.receive(peer, bytes_of(data), data.bytes());
   return task;
 }
 

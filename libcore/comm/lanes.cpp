@@ -4,27 +4,27 @@
 
 namespace mtl {
 
-bool Lane::progress() {
-  while (remaining_ > 0 && pending_ < kInFlight) {
-    std::size_t bytes = std::min(remaining_, end_.segment);
+bool Lanes::progress(Lane& lane) const {
+  while (lane.remaining > 0 && lane.pending < kInFlight) {
+    std::size_t bytes = std::min(lane.remaining, segment_);
     MpiWire::Message message{.group = link_.handle,
-                             .peer = end_.peer,
-                             .tag = end_.tag,
-                             .data = data_,
+                             .peer = lane.peer,
+                             .tag = tag_,
+                             .data = lane.data,
                              .bytes = bytes,
-                             .pending = &pending_,
+                             .pending = &lane.pending,
                              .label = label_};
-    end_.direction == Direction::send ? link_.wire->send(message) : link_.wire->receive(message);
-    data_ += bytes;
-    remaining_ -= bytes;
+    lane.sends ? link_.wire->send(message) : link_.wire->receive(message);
+    lane.data += bytes;
+    lane.remaining -= bytes;
   }
-  return remaining_ == 0 && pending_ == 0;
+  return lane.remaining == 0 && lane.pending == 0;
 }
 
 bool Lanes::progress() {
   bool all_complete = true;
   for (std::size_t i = first_; i < lanes_.size(); ++i) {
-    all_complete = lanes_[i].progress() && all_complete;
+    all_complete = progress(lanes_[i]) && all_complete;
     if (all_complete) first_ = i + 1;
   }
   return all_complete;

@@ -9,46 +9,38 @@
 
 namespace mtl {
 
-class Lane {
- public:
-  enum class Direction { send, receive };
-  static constexpr std::size_t kSegment = 1 << 20;
-  static constexpr int kInFlight = 32;
-
-  struct End {
-    Direction direction;
-    int peer;  // a group rank
-    int tag;
-    std::size_t segment = kSegment;  // in bytes, the same on both ends
-  };
-
-  Lane(const GroupLink& link, const OperationLabel* label, const End& end, std::byte* data, std::size_t bytes)
-      : link_(link), label_(label), end_(end), data_(data), remaining_(bytes) {}
-  Lane(const Lane&) = delete;  // messages in flight point to pending_
-
-  /// Starts segments up to the limit. Returns true when all segments have been sent or received.
-  bool progress();
-
- private:
-  const GroupLink& link_;
-  const OperationLabel* label_;
-  End end_;
-  std::byte* data_;
-  std::size_t remaining_;
-  int pending_ = 0;
-};
-
 /// All lanes in one operation.
 class Lanes {
  public:
-  template <class... Arguments>
-  void add(Arguments&&... arguments) {
-    lanes_.emplace_back(std::forward<Arguments>(arguments)...);
-  }
-  /// Advances all lanes. Returns true when all of them are complete.
+  static constexpr std::size_t kSegment = 1 << 20;
+
+  /// The segments have `segment` bytes, the same on both ends. The caller must keep `link` and `label` alive.
+  Lanes(const GroupLink& link, const OperationLabel* label, int tag, std::size_t segment = kSegment)
+      : link_(link), label_(label), tag_(tag), segment_(segment) {}
+  Lanes(const Lanes&) = delete;  // messages in flight point to Lane::pending
+
+  /// Add a lane to the member `peer`, or from it.
+  void send(int peer, std::byte* data, std::size_t bytes) { lanes_.push_back({true, peer, data, bytes}); }
+  void receive(int peer, std::byte* data, std::size_t bytes) { lanes_.push_back({false, peer, data, bytes}); }
+  /// Starts segments of all lanes up to the limit. Returns true when all of them have been sent or received.
   bool progress();
 
  private:
+  static constexpr int kInFlight = 32;
+
+  struct Lane {
+    bool sends;
+    int peer;
+    std::byte* data;
+    std::size_t remaining;
+    int pending = 0;
+  };
+  bool progress(Lane& lane) const;
+
+  const GroupLink& link_;
+  const OperationLabel* label_;
+  int tag_;
+  std::size_t segment_;
   std::deque<Lane> lanes_;  // must not move its elements
   std::size_t first_ = 0;   // all lanes before this one are complete
 };

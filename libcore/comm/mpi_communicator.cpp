@@ -48,11 +48,6 @@ MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, 
   link_.staging = staging_.data();
 }
 
-Work MpiCommunicator::work_of(std::shared_ptr<Task> task) {
-  if (task->finished()) return {};
-  return Work(std::make_shared<Handle>(progress_, std::move(task)));
-}
-
 Work MpiCommunicator::start(Stream&, const Transfer& transfer) {
   auto lock = progress_.enter();
   const bool is_message = transfer.is_message();
@@ -70,7 +65,7 @@ Work MpiCommunicator::start(Stream&, const Transfer& transfer) {
     collectives_.push_back(task);
     advance();
   }
-  return work_of(std::move(task));
+  return task->finished() ? Work() : Work(std::make_shared<Handle>(progress_, std::move(task)));
 }
 
 void MpiCommunicator::progress() {

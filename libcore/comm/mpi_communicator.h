@@ -39,7 +39,6 @@ class MpiCommunicator final : public Communicator {
 
  private:
   Work start(Stream& stream, const Transfer& transfer) override;
-  Work work_of(std::shared_ptr<Task> task);
 
   MpiProgress& progress_;
   GroupIdentity identity_;

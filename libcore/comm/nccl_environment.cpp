@@ -17,6 +17,9 @@ struct Remedy {
   const char* text;
   const char* remedy;
 };
+constexpr const char* kFirewall =
+    "a firewall may block TCP ports between the hosts; open those of /proc/sys/net/ipv4/ip_local_port_range, or choose "
+    "another network with NCCL_SOCKET_IFNAME";
 constexpr Remedy kRemedies[] = {
     {"uplicate GPU",
      "two ranks of a host use one GPU; start at most as many ranks per host as it has GPUs (--gpus-per-node, mpirun "
@@ -26,13 +29,8 @@ constexpr Remedy kRemedies[] = {
     {"ootstrap",
      "the ranks' hosts do not reach each other; choose the network with NCCL_SOCKET_IFNAME, and open TCP "
      "ports between the hosts (those of /proc/sys/net/ipv4/ip_local_port_range)"},
-    {"onnection refused",
-     "a firewall may block TCP ports between the hosts; open those of "
-     "/proc/sys/net/ipv4/ip_local_port_range, or choose another network with NCCL_SOCKET_IFNAME"},
-    {"onnection timed out",
-     "a firewall may block TCP ports between the hosts; open those of "
-     "/proc/sys/net/ipv4/ip_local_port_range, or choose another network with "
-     "NCCL_SOCKET_IFNAME"},
+    {"onnection refused", kFirewall},
+    {"onnection timed out", kFirewall},
     {"onnection closed by remote peer", "a rank has ended, or its host is gone; look at the messages of other ranks"},
     {"remote process exited", "a rank has ended, or its host is gone; look at the messages of other ranks"},
     {"ibv_", "InfiniBand failed; NCCL_IB_DISABLE=1 communicates without it, NCCL_IB_HCA chooses an adapter"},
