@@ -102,9 +102,13 @@ void write_converted(const SequenceRange& range, IntegerType to, OutputFile& out
   }
 }
 
+/// Calls visit(documents, sequences) for each range.
 template <class Visit>
 void for_each_range(const DocumentList& list, const Visit& visit) {
-  for (std::int64_t i = 0; i < list.size; ++i) visit(list.at(i));
+  for (std::int64_t i = 0; i < list.size; ++i) {
+    const DocumentRange range = list.at(i);
+    visit(range, sequences_of(range));
+  }
 }
 
 const CopyProgress kSilent = [](std::uint64_t) {};
@@ -120,7 +124,7 @@ DocumentCopy::DocumentCopy(const std::string& prefix, DataType type, bool has_mo
     : has_modes_(has_modes), files_(prefix, type) {}
 
 void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgress& progress) {
-  for_each_range(list, [&](const DocumentRange& range) {
+  for_each_range(list, [&](const DocumentRange& range, const SequenceRange& sequences) {
     const IndexedDataset& data = *range.data;
     if (data.type() != written().type && !(is_integer(data.type()) && is_integer(written().type))) {
       fail(Exit::bad_data, data.idx_file().path(), " stores ", name_of(data.type()),
@@ -129,7 +133,6 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
     if (data.sequences() > 0 && data.is_multimodal() != has_modes_) {
       fail(Exit::bad_data, data.idx_file().path(), " has ", has_modes_ ? "no modes" : "modes (multimodal)");
     }
-    const SequenceRange sequences = sequences_of(range);
     files_.written.documents += range.end - range.begin;
     files_.written.sequences += sequences.end - sequences.begin;
   });
@@ -142,8 +145,7 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
 
 void DocumentCopy::write_bin(const DocumentList& list, int threads, const CopyProgress& progress) {
   Gatherer gatherer(files_.bin.out(), threads, progress);
-  for_each_range(list, [&](const DocumentRange& range) {
-    const SequenceRange sequences = sequences_of(range);
+  for_each_range(list, [&](const DocumentRange& range, const SequenceRange& sequences) {
     if (range.data->type() == written().type) return gatherer.add(stored_tokens(sequences));
     gatherer.flush();
     write_converted(sequences, integer_type(written().type), files_.bin.out(), progress);
@@ -155,27 +157,22 @@ void DocumentCopy::write_bin(const DocumentList& list, int threads, const CopyPr
 void DocumentCopy::write_idx(const DocumentList& list) {
   OutputFile& out = files_.idx.out();
   out.write(index_header(written().type, written().sequences, written().documents));
-  Gatherer lengths(out, 1, kSilent);
-  for_each_range(list, [&](const DocumentRange& range) {
-    const SequenceRange sequences = sequences_of(range);
-    lengths.add(sequences.data.stored_lengths(sequences.begin, sequences.end));
-  });
-  lengths.flush();
+  const auto copy_array = [&](const auto& part_of) {
+    Gatherer array(out, 1, kSilent);
+    for_each_range(list, [&](const auto&, const SequenceRange& sequences) { array.add(part_of(sequences)); });
+    array.flush();
+  };
+  copy_array([](const SequenceRange& range) { return range.data.stored_lengths(range.begin, range.end); });
 
   NumberWriter numbers(out);
-  std::int64_t pointer = 0;
-  const std::int64_t token_bytes = item_size(written().type);
-  for_each_range(list, [&](const DocumentRange& range) {
-    const SequenceRange sequences = sequences_of(range);
-    for (std::int64_t i = sequences.begin; i < sequences.end; ++i) {
-      numbers.add(pointer);
-      pointer += sequences.data.lengths()[i] * token_bytes;
-    }
+  for_each_range(list, [&](const auto&, const SequenceRange& sequences) {
+    for (std::int64_t i = sequences.begin; i < sequences.end; ++i)
+      numbers.add_sum(sequences.data.lengths()[i] * item_size(written().type));
   });
 
   std::int64_t sequence = 0;
   numbers.add(sequence);
-  for_each_range(list, [&](const DocumentRange& range) {
+  for_each_range(list, [&](const DocumentRange& range, const auto&) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       sequence += range.data->document_begin(i + 1) - range.data->document_begin(i);
       numbers.add(sequence);
@@ -183,13 +180,11 @@ void DocumentCopy::write_idx(const DocumentList& list) {
   });
   numbers.flush();
 
-  Gatherer modes(out, 1, kSilent);
-  for_each_range(list, [&](const DocumentRange& range) {
-    const SequenceRange sequences = sequences_of(range);
-    if (!has_modes_ || sequences.begin == sequences.end) return;
-    modes.add(sequences.data.modes().subspan(sequences.begin, sequences.end - sequences.begin));
+  if (!has_modes_) return;
+  copy_array([](const SequenceRange& range) {
+    if (range.begin == range.end) return Bytes();  // of a data set that may have no modes
+    return range.data.modes().subspan(range.begin, range.end - range.begin);
   });
-  modes.flush();
 }
 
 }  // namespace mtl

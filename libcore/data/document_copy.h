@@ -46,7 +46,6 @@ class DocumentCopy {
   /// Returns the files, which write() has sealed, to commit() them.
   TokenFilePair& files() { return files_; }
 
-  const std::string& prefix() const { return written().prefix; }
   /// Describes the files. Must be called after write().
   const TokenFilesWritten& written() const { return files_.written; }
 

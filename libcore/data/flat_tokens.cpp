@@ -79,62 +79,7 @@ void refuse_other_content(std::string_view head, IntegerType type) {
     fail(Exit::bad_data, "the file is text, not token ids; make token files from it with mtl-preprocess");
 }
 
-}  // namespace
-
-FlatTokenFile::FlatTokenFile(const std::string& path, std::optional<TokenFormat> format, IntegerType raw_type)
-    : path_(path), file_(path), type_(raw_type) {
-  if (!fs::is_regular_file(path))
-    fail_at(Exit::io, path, "only a regular file can be imported; copy its content into one");
-  const std::uint64_t size = file_size(path);
-  const std::string head = read_head(file_, size);
-  refuse_lfs_pointer(path, head);
-  const auto recognized = recognize_token_file(head);
-  if (recognized == TokenFormat::megatron || (!recognized && !format)) refuse_unknown(path, head);
-  if (format && recognized.value_or(TokenFormat::nanogpt) != *format) {
-    fail_at(Exit::bad_data, path, "the file has ",
-            recognized ? cat("the header of ", name_of(*recognized)) : "no header", ", not that of ", name_of(*format),
-            "; ", recognized ? "leave out --format" : "if it is ids and nothing else, use --format nanogpt");
-  }
-  format_ = recognized.value_or(TokenFormat::nanogpt);
-  with_where(path, [&] { read_header(head, size); });
-}
-
-void FlatTokenFile::read_header(std::string_view head, std::uint64_t size) {
-  switch (format_) {
-    case TokenFormat::llm_c:
-      read_llm_c_header(head);
-      break;
-    case TokenFormat::llmq:
-      read_llmq_header(head);
-      break;
-    case TokenFormat::lit_gpt:
-      read_lit_gpt_header(head);
-      break;
-    case TokenFormat::npy: {
-      const NpyHeader header = read_npy_header(head);
-      type_ = header.type;
-      tokens_ = header.size;
-      header_bytes_ = header.bytes;
-      break;
-    }
-    case TokenFormat::nanogpt:
-      refuse_other_content(head, type_);
-      tokens_ = static_cast<std::int64_t>(size / type_.bytes);
-      break;
-    case TokenFormat::megatron:
-      fail(Exit::failure, "a pair of token files is not flat");
-  }
-  // Divide instead of multiplying: a product with an unchecked count could overflow.
-  const std::uint64_t stored = size - header_bytes_, item = type_.bytes;
-  if (stored % item == 0 && stored / item == static_cast<std::uint64_t>(tokens_)) return;
-  if (format_ == TokenFormat::nanogpt)
-    fail(Exit::bad_data, "the size, ", with_commas(size), " bytes, is not a multiple of ", item,
-         ", the size of a token as ", name_of(type_), "; choose another --input-type, or copy the file again");
-  fail(Exit::bad_data, "the header announces ", with_commas(tokens_), " tokens as ", name_of(type_), ", but after its ",
-       with_commas(header_bytes_), " bytes, the file has ", with_commas(stored), kCopyAgain);
-}
-
-void FlatTokenFile::read_llm_c_header(std::string_view head) {
+FlatHeader read_llm_c_header(std::string_view head) {
   const std::int32_t magic = header_number(head, 0);
   if (magic == kLlmCQuestions)
     fail(Exit::bad_data,
@@ -148,12 +93,10 @@ void FlatTokenFile::read_llm_c_header(std::string_view head) {
     fail(Exit::bad_data, "version ", version, " of llm.c's format with magic ", magic,
          " is not supported (byte 4); copy the file again, or make it in version ", variant->version);
   if (count < 0) fail(Exit::bad_data, "the number of tokens is ", count, " (byte 8)", kCopyAgain);
-  type_ = variant->type;
-  tokens_ = count;
-  header_bytes_ = kFixedHeaderBytes;
+  return {variant->type, count, kFixedHeaderBytes};
 }
 
-void FlatTokenFile::read_llmq_header(std::string_view head) {
+FlatHeader read_llmq_header(std::string_view head) {
   if (head.size() < kFixedHeaderBytes)
     fail(Exit::bad_data, "the header needs 1,024 bytes, but the file has ", head.size(), kCopyAgain);
   const std::int32_t version = header_number(head, 2), width = header_number(head, 3), count = header_number(head, 4);
@@ -168,12 +111,10 @@ void FlatTokenFile::read_llmq_header(std::string_view head) {
     fail(Exit::bad_data,
          "the file has a loss mask (byte 24), which token files cannot store, so training would count other tokens; "
          "make the file without a mask");
-  type_ = kI32;
-  tokens_ = count;
-  header_bytes_ = kFixedHeaderBytes;
+  return {kI32, count, kFixedHeaderBytes};
 }
 
-void FlatTokenFile::read_lit_gpt_header(std::string_view head) {
+FlatHeader read_lit_gpt_header(std::string_view head) {
   constexpr std::size_t kVersion = kLitGptMagic.size(), kType = kVersion + 8, kCount = kType + 1, kHeader = kCount + 8;
   if (head.size() < kHeader)
     fail(Exit::bad_data, "the header needs ", kHeader, " bytes, but the file has ", head.size(), kCopyAgain);
@@ -187,9 +128,53 @@ void FlatTokenFile::read_lit_gpt_header(std::string_view head) {
   if (code < 1 || code > 8 || !is_integer(type))
     fail(Exit::bad_data, "the tokens' type, ", code, ", is not an integer's code, 1 to 5 or 8 (byte 15)", kCopyAgain);
   if (count > INT64_MAX) fail(Exit::bad_data, "the number of tokens is ", count, " (byte 16)", kCopyAgain);
-  type_ = integer_type(type);
-  tokens_ = static_cast<std::int64_t>(count);
-  header_bytes_ = kHeader;
+  return {integer_type(type), static_cast<std::int64_t>(count), kHeader};
+}
+
+/// Returns the header of a file of `size` bytes that begins with `head`. One without header has tokens of `raw_type`.
+FlatHeader read_header(TokenFormat format, std::string_view head, std::uint64_t size, IntegerType raw_type) {
+  if (format == TokenFormat::llm_c) return read_llm_c_header(head);
+  if (format == TokenFormat::llmq) return read_llmq_header(head);
+  if (format == TokenFormat::lit_gpt) return read_lit_gpt_header(head);
+  if (format == TokenFormat::npy) return read_npy_header(head);
+  require(format == TokenFormat::nanogpt, "a pair of token files is not flat");
+  refuse_other_content(head, raw_type);
+  return {raw_type, static_cast<std::int64_t>(size / raw_type.bytes), 0};
+}
+
+/// Throws unless a file of `size` bytes has the tokens that its header announces, and nothing else.
+void check_size(TokenFormat format, const FlatHeader& header, std::uint64_t size) {
+  // Divide instead of multiplying: a product with an unchecked count could overflow.
+  const std::uint64_t stored = size - header.bytes, item = header.type.bytes;
+  if (stored % item == 0 && stored / item == static_cast<std::uint64_t>(header.size)) return;
+  if (format == TokenFormat::nanogpt)
+    fail(Exit::bad_data, "the size, ", with_commas(size), " bytes, is not a multiple of ", item,
+         ", the size of a token as ", name_of(header.type), "; choose another --input-type, or copy the file again");
+  fail(Exit::bad_data, "the header announces ", with_commas(header.size), " tokens as ", name_of(header.type),
+       ", but after its ", with_commas(header.bytes), " bytes, the file has ", with_commas(stored), kCopyAgain);
+}
+
+}  // namespace
+
+FlatTokenFile::FlatTokenFile(const std::string& path, std::optional<TokenFormat> format, IntegerType raw_type)
+    : path_(path), file_(path) {
+  if (!fs::is_regular_file(path))
+    fail_at(Exit::io, path, "only a regular file can be imported; copy its content into one");
+  const std::uint64_t size = file_size(path);
+  const std::string head = read_head(file_, size);
+  refuse_lfs_pointer(path, head);
+  const auto recognized = recognize_token_file(head);
+  if (recognized == TokenFormat::megatron || (!recognized && !format)) refuse_unknown(path, head);
+  if (format && recognized.value_or(TokenFormat::nanogpt) != *format) {
+    fail_at(Exit::bad_data, path, "the file has ",
+            recognized ? cat("the header of ", name_of(*recognized)) : "no header", ", not that of ", name_of(*format),
+            "; ", recognized ? "leave out --format" : "if it is ids and nothing else, use --format nanogpt");
+  }
+  format_ = recognized.value_or(TokenFormat::nanogpt);
+  with_where(path, [&] {
+    header_ = read_header(format_, head, size, raw_type);
+    check_size(format_, header_, size);
+  });
 }
 
 std::string flat_header(TokenFormat format, IntegerType type, std::int64_t tokens) {

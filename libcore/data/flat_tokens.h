@@ -19,6 +19,7 @@
 
 #include "base/open_file.h"
 #include "data/integer_type.h"
+#include "data/npy.h"
 #include "data/token_formats.h"
 
 namespace mtl {
@@ -34,26 +35,19 @@ class FlatTokenFile {
 
   const std::string& path() const { return path_; }
   TokenFormat format() const { return format_; }
-  IntegerType type() const { return type_; }
-  std::int64_t tokens() const { return tokens_; }
-  std::uint64_t bytes() const { return header_bytes_ + tokens_ * type_.bytes; }
+  IntegerType type() const { return header_.type; }
+  std::int64_t tokens() const { return header_.size; }
+  std::uint64_t bytes() const { return header_.bytes + tokens() * type().bytes; }
   /// Returns the offset of the first token.
-  std::uint64_t header_bytes() const { return header_bytes_; }
+  std::uint64_t header_bytes() const { return header_.bytes; }
   /// Fills `out` with the file's bytes from `offset`. Throws Error(io) if the file has become shorter.
   void read(std::uint64_t offset, std::span<std::byte> out) const { file_.read(offset, out); }
 
  private:
-  void read_header(std::string_view head, std::uint64_t size);
-  void read_llm_c_header(std::string_view head);
-  void read_llmq_header(std::string_view head);
-  void read_lit_gpt_header(std::string_view head);
-
   std::string path_;
   OpenFile file_;
   TokenFormat format_ = TokenFormat::nanogpt;
-  IntegerType type_;
-  std::int64_t tokens_ = 0;
-  std::uint64_t header_bytes_ = 0;
+  FlatHeader header_;
 };
 
 /// Returns the header of a flat file, empty for nanoGPT's. Throws Error(usage) if the format cannot have this type, and

@@ -99,12 +99,90 @@ class Importer {
   const Json& sources() const { return sources_; }
 
  private:
-  void write_tokens(const FlatTokenFile& input, ByteProgress& progress);
-  void count_document(std::int64_t tokens);
+  void write_tokens(const FlatTokenFile& input, ByteProgress& progress) {
+    const IntegerType from = input.type();
+    // mtl reads ids as 32 bits (IndexedDataset::read).
+    IdRange range = common_range(range_of(to_), {0, INT32_MAX});
+    if (options_.vocab_size) range = common_range(range, {0, *options_.vocab_size - 1});
+    if (!divider_ && input.tokens() > 0) count_document(input.tokens());  // before the work, as it may be too long
+    Hasher hasher;
+    std::vector<std::byte> header(input.header_bytes()), block(kConversionTokens * from.bytes), converted;
+    converted.resize(kConversionTokens * to_.bytes);
+    input.read(0, header);
+    hasher.update(header.data(), header.size());
+    for (std::int64_t done = 0; done < input.tokens();) {
+      const std::size_t count = std::min<std::int64_t>(input.tokens() - done, kConversionTokens);
+      const auto part = std::span(block).first(count * from.bytes);
+      input.read(input.header_bytes() + done * from.bytes, part);
+      hasher.update(part.data(), part.size());
+      if (const auto outside = find_outside(from, part, range)) fail_outside(input, part, *outside, done);
+      convert_ids(from, part, to_, converted.data());
+      if (divider_) divider_->add(to_, std::span(converted).first(count * to_.bytes), count_);
+      files_.bin.out().write(converted.data(), count * to_.bytes);
+      progress.add(count * to_.bytes);
+      done += static_cast<std::int64_t>(count);
+    }
+    files_.written.tokens += input.tokens();
+    sources_.push(describe_input(input.path(), input.bytes(), hasher.digest()));
+  }
+
+  void count_document(std::int64_t tokens) {
+    ++files_.written.documents;
+    if (tokens <= INT32_MAX) return;
+    fail(Exit::bad_data, options_.prefix, ": a document has ", with_commas(tokens),
+         " tokens, but the format allows 2^31 - 1; ",
+         options_.document_token ? "check the id that --eod or the tokenizer names"
+                                 : "use --eod ID, or a tokenizer, to divide the tokens into documents");
+  }
+
+  /// Calls use(tokens) for each document, in order.
   template <class Use>
-  void for_each_document(const Use& use);
-  void write_idx();
-  [[noreturn]] void fail_outside(const FlatTokenFile& input, Bytes block, std::size_t position, std::int64_t first);
+  void for_each_document(const Use& use) {
+    if (!options_.document_token) {
+      for (const FlatTokenFile& input : inputs_) {
+        if (input.tokens() > 0) use(input.tokens());
+      }
+      return;
+    }
+    const MappedFile bin(files_.bin.out().path());
+    DocumentDivider divider(*options_.document_token);
+    for (Bytes unread = bin.bytes(); !unread.empty();) {
+      const Bytes part = unread.first(std::min<std::size_t>(unread.size(), kMappedPages));
+      divider.add(to_, part, use);
+      unread = unread.subspan(part.size());
+      release_pages(bin);
+    }
+    divider.finish(use);
+  }
+
+  void write_idx() {
+    const std::int64_t documents = files_.written.documents;
+    OutputFile& out = files_.idx.out();
+    out.write(index_header(files_.written.type, documents, documents));
+    NumberWriter numbers(out);
+    for_each_document([&](std::int64_t tokens) { numbers.add(static_cast<std::int32_t>(tokens)); });
+    for_each_document([&](std::int64_t tokens) { numbers.add_sum(tokens * to_.bytes); });
+    for (std::int64_t document = 0; document <= documents; ++document) numbers.add(document);
+    numbers.flush();
+  }
+
+  /// Throws for token `position` of a block whose first token is the file's token `first`.
+  [[noreturn]] void fail_outside(const FlatTokenFile& input, Bytes block, std::size_t position, std::int64_t first) {
+    const std::string id = token_text(input.type(), block, position);
+    const std::int64_t token = first + static_cast<std::int64_t>(position);
+    const std::int64_t highest = range_of(to_).highest;
+    std::string what = cat(", which does not fit in ", name_of(to_), "; choose a larger --token-type");
+    if (id.front() == '-') {
+      what = ", but ids are not negative; make the file again";
+    } else if (options_.vocab_size && parse_int(id).value_or(INT64_MAX) >= *options_.vocab_size) {
+      what = cat(", but the ids of the vocabulary are 0 to ", *options_.vocab_size - 1,
+                 "; select the tokenizer that made the data");
+    } else if (highest >= INT32_MAX) {
+      what = ", but ids have at most 31 bits; make the file again";
+    }
+    fail_at(Exit::bad_data, input.path(), "token ", token, " (byte ", input.header_bytes() + token * input.type().bytes,
+            ") is ", id, what, input.format() == TokenFormat::nanogpt ? ", or choose another --input-type" : "");
+  }
 
   const ImportOptions& options_;
   const std::vector<FlatTokenFile>& inputs_;
@@ -114,95 +192,6 @@ class Importer {
   const std::function<void(std::int64_t)> count_ = [this](std::int64_t tokens) { count_document(tokens); };
   Json sources_ = Json::array();
 };
-
-void Importer::write_tokens(const FlatTokenFile& input, ByteProgress& progress) {
-  const IntegerType from = input.type();
-  // mtl reads ids as 32 bits (IndexedDataset::read).
-  IdRange range = common_range(range_of(to_), {0, INT32_MAX});
-  if (options_.vocab_size) range = common_range(range, {0, *options_.vocab_size - 1});
-  if (!divider_ && input.tokens() > 0) count_document(input.tokens());  // before the work, as it may be too long
-  Hasher hasher;
-  std::vector<std::byte> header(input.header_bytes()), block(kConversionTokens * from.bytes), converted;
-  converted.resize(kConversionTokens * to_.bytes);
-  input.read(0, header);
-  hasher.update(header.data(), header.size());
-  for (std::int64_t done = 0; done < input.tokens();) {
-    const std::size_t count = std::min<std::int64_t>(input.tokens() - done, kConversionTokens);
-    const auto part = std::span(block).first(count * from.bytes);
-    input.read(input.header_bytes() + done * from.bytes, part);
-    hasher.update(part.data(), part.size());
-    if (const auto outside = find_outside(from, part, range)) fail_outside(input, part, *outside, done);
-    convert_ids(from, part, to_, converted.data());
-    if (divider_) divider_->add(to_, std::span(converted).first(count * to_.bytes), count_);
-    files_.bin.out().write(converted.data(), count * to_.bytes);
-    progress.add(count * to_.bytes);
-    done += static_cast<std::int64_t>(count);
-  }
-  files_.written.tokens += input.tokens();
-  sources_.push(describe_input(input.path(), input.bytes(), hasher.digest()));
-}
-
-/// Throws for token `position` of a block whose first token is the file's token `first`.
-void Importer::fail_outside(const FlatTokenFile& input, Bytes block, std::size_t position, std::int64_t first) {
-  const std::string id = token_text(input.type(), block, position);
-  const std::int64_t token = first + static_cast<std::int64_t>(position);
-  const std::int64_t highest = range_of(to_).highest;
-  std::string what = cat(", which does not fit in ", name_of(to_), "; choose a larger --token-type");
-  if (id.front() == '-') {
-    what = ", but ids are not negative; make the file again";
-  } else if (options_.vocab_size && parse_int(id).value_or(INT64_MAX) >= *options_.vocab_size) {
-    what = cat(", but the ids of the vocabulary are 0 to ", *options_.vocab_size - 1,
-               "; select the tokenizer that made the data");
-  } else if (highest >= INT32_MAX) {
-    what = ", but ids have at most 31 bits; make the file again";
-  }
-  fail_at(Exit::bad_data, input.path(), "token ", token, " (byte ", input.header_bytes() + token * input.type().bytes,
-          ") is ", id, what, input.format() == TokenFormat::nanogpt ? ", or choose another --input-type" : "");
-}
-
-void Importer::count_document(std::int64_t tokens) {
-  ++files_.written.documents;
-  if (tokens <= INT32_MAX) return;
-  fail(Exit::bad_data, options_.prefix, ": a document has ", with_commas(tokens),
-       " tokens, but the format allows 2^31 - 1; ",
-       options_.document_token ? "check the id that --eod or the tokenizer names"
-                               : "use --eod ID, or a tokenizer, to divide the tokens into documents");
-}
-
-/// Calls use(tokens) for each document, in order.
-template <class Use>
-void Importer::for_each_document(const Use& use) {
-  if (!options_.document_token) {
-    for (const FlatTokenFile& input : inputs_) {
-      if (input.tokens() > 0) use(input.tokens());
-    }
-    return;
-  }
-  const MappedFile bin(files_.bin.out().path());
-  DocumentDivider divider(*options_.document_token);
-  for (Bytes unread = bin.bytes(); !unread.empty();) {
-    const Bytes part = unread.first(std::min<std::size_t>(unread.size(), kMappedPages));
-    divider.add(to_, part, use);
-    unread = unread.subspan(part.size());
-    release_pages(bin);
-  }
-  divider.finish(use);
-}
-
-void Importer::write_idx() {
-  const std::int64_t documents = files_.written.documents;
-  OutputFile& out = files_.idx.out();
-  out.write(index_header(files_.written.type, documents, documents));
-  NumberWriter numbers(out);
-  for_each_document([&](std::int64_t tokens) { numbers.add(static_cast<std::int32_t>(tokens)); });
-  std::int64_t pointer = 0;
-  for_each_document([&](std::int64_t tokens) {
-    numbers.add(pointer);
-    pointer += tokens * to_.bytes;
-  });
-  for (std::int64_t document = 0; document <= documents; ++document) numbers.add(document);
-  numbers.flush();
-}
 
 /// Warns if a file that does not state the type of its tokens seems to have another.
 void warn_of_width(const FlatTokenFile& input, Console& console) {
@@ -266,7 +255,6 @@ TokenFilesMade import_tokens(const ImportOptions& options, const std::vector<Fla
   const Json output = describe_output(importer.files().written);
   std::vector<SealedTokenFiles> sealed;
   sealed.emplace_back(
-      options.prefix,
       make_provenance(options.command.front(), options.command, options.tokenizer, importer.sources(), output),
       importer.files());
   {

@@ -93,11 +93,7 @@ void IndexedDatasetWriter::write_index() {
   out.write(index_header(files_.written.type, sequences(), documents()));
   out.write(lengths_.data(), lengths_.size() * sizeof(lengths_[0]));
   NumberWriter pointers(out);
-  std::int64_t pointer = 0;
-  for (const std::int64_t length : lengths_) {
-    pointers.add(pointer);
-    pointer += length * static_cast<std::int64_t>(item_size(files_.written.type));
-  }
+  for (const std::int64_t length : lengths_) pointers.add_sum(length * item_size(files_.written.type));
   pointers.flush();
   out.write(document_indices_.data(), document_indices_.size() * sizeof(document_indices_[0]));
 }

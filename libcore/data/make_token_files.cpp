@@ -97,8 +97,7 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
   std::vector<SealedTokenFiles> sealed;
   for (DocumentCopy& copy : copies) {
     outputs.push_back(describe_output(copy.written()));
-    sealed.emplace_back(copy.prefix(),
-                        make_provenance(options.command.front(), options.command, tokenizer, sources, outputs.back()),
+    sealed.emplace_back(make_provenance(options.command.front(), options.command, tokenizer, sources, outputs.back()),
                         copy.files());
   }
   {

@@ -17,7 +17,7 @@ constexpr std::uint32_t kLongest = 4095;
 MockTokens::MockTokens(std::int32_t eod, std::int64_t vocab_size)
     : eod_(eod), counted_(vocab_size - (eod > 0 ? 2 : 1)), lengths_(kSequences) {
   require(eod >= 0 && eod < vocab_size, "MockTokens: end-of-document token ", eod, ", ", vocab_size, " tokens");
-  Mt19937Stream random(0);
+  Mt19937 random(0);
   for (std::int32_t& length : lengths_) length = static_cast<std::int32_t>(random.next() % kLongest + 1);
 }
 

@@ -27,7 +27,7 @@ Mt19937::Mt19937(std::uint32_t seed) {
   }
 }
 
-const std::array<std::uint32_t, Mt19937::kBlock>& Mt19937::next_block() {
+void Mt19937::refill() {
   std::uint32_t* s = state_.data();
   // The first kBefore numbers read the old state from index kMiddle on. The others read the new state.
   constexpr std::size_t kBefore = kBlock - kMiddle;
@@ -35,7 +35,7 @@ const std::array<std::uint32_t, Mt19937::kBlock>& Mt19937::next_block() {
   for (std::size_t i = kBefore; i + 1 < kBlock; ++i) s[i] = s[i - kBefore] ^ twist(s[i], s[i + 1]);
   s[kBlock - 1] = s[kMiddle - 1] ^ twist(s[kBlock - 1], s[0]);
   for (std::size_t i = 0; i < kBlock; ++i) out_[i] = temper(s[i]);
-  return out_;
+  at_ = 0;
 }
 
 }  // namespace mtl

@@ -147,7 +147,7 @@ std::string npy_header(IntegerType type, std::int64_t size) {
   return npy_header(npy_type(name_of(type), type.bytes), size);
 }
 
-NpyHeader read_npy_header(std::string_view head) {
+FlatHeader read_npy_header(std::string_view head) {
   constexpr std::size_t kVersionAt = 6, kLengthAt = 8;
   if (!starts_with(head, kNpyMagic) || head.size() < kLengthAt + 2)
     fail(Exit::bad_data, "the file is too short for the header of an .npy file");

@@ -21,8 +21,8 @@ inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
 std::string npy_header(DataType type, std::int64_t size);
 std::string npy_header(IntegerType type, std::int64_t size);
 
-/// The header of a one-dimensional, little-endian array of integers.
-struct NpyHeader {
+/// What the header of a flat file says: of a one-dimensional, little-endian array of integers.
+struct FlatHeader {
   IntegerType type{};
   std::int64_t size = 0;    // elements
   std::uint64_t bytes = 0;  // of the header; the elements follow
@@ -31,6 +31,6 @@ struct NpyHeader {
 inline constexpr std::size_t kNpyHeadBytes = 12 + 10'000;
 /// Reads the header of a file that begins with `head`: its first kNpyHeadBytes bytes, or the entire file. Throws
 /// Error(bad_data) if the header is not valid, or describes another array than one of integers.
-NpyHeader read_npy_header(std::string_view head);
+FlatHeader read_npy_header(std::string_view head);
 
 }  // namespace mtl

@@ -37,7 +37,7 @@ std::vector<std::int64_t> torch_randperm(std::uint64_t seed, std::int64_t n) {
   }
   std::vector<std::int64_t> items(n);
   std::iota(items.begin(), items.end(), 0);
-  Mt19937Stream stream(static_cast<std::uint32_t>(seed));
+  Mt19937 stream(static_cast<std::uint32_t>(seed));
   for (std::size_t i = 0; i + 1 < items.size(); ++i) {
     std::swap(items[i], items[i + stream.next() % (items.size() - i)]);
   }

@@ -43,7 +43,7 @@ class NumpyRandom {
   /// number is masked to the bits of the current bound, and rejected if it still exceeds the bound.
   void draw(std::uint32_t max, std::span<std::uint32_t> out);
 
-  Mt19937Stream stream_;
+  Mt19937 stream_;
 };
 
 /// Returns torch.randperm(n, generator=torch.Generator().manual_seed(seed)). Only the low 32 bits of the seed matter.

@@ -4,14 +4,14 @@
 
 namespace mtl {
 
-SealedTokenFiles::SealedTokenFiles(const std::string& prefix, const Json& provenance, TokenFilePair& files)
-    : prefix_(prefix), record_(prefix + ".json"), files_(&files) {
+SealedTokenFiles::SealedTokenFiles(const Json& provenance, TokenFilePair& files)
+    : record_(files.written.prefix + ".json"), files_(&files) {
   record_.write(provenance.dump(2) + "\n");
   record_.seal();
 }
 
 void publish_token_files(std::vector<SealedTokenFiles>& files) {
-  for (const SealedTokenFiles& one : files) remove_old_file(one.prefix_ + ".idx");
+  for (const SealedTokenFiles& one : files) remove_old_file(one.files_->written.prefix + ".idx");
   for (SealedTokenFiles& one : files) {
     one.record_.commit();
     one.files_->commit();

@@ -14,11 +14,10 @@ namespace mtl {
 class SealedTokenFiles {
  public:
   /// Writes and seals PREFIX.json. `files` must be sealed, and must outlive this object.
-  SealedTokenFiles(const std::string& prefix, const Json& provenance, TokenFilePair& files);
+  SealedTokenFiles(const Json& provenance, TokenFilePair& files);
 
  private:
   friend void publish_token_files(std::vector<SealedTokenFiles>& files);
-  std::string prefix_;
   AtomicFile record_;
   TokenFilePair* files_;
 };

@@ -116,9 +116,7 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
   std::vector<SealedTokenFiles> files;
   for (IndexedDatasetWriter& writer : writers_) writer.seal();
   if (rejects_) rejects_->seal();
-  for (std::size_t k = 0; k < writers_.size(); ++k) {
-    files.emplace_back(prefix_of(k), provenance(k, inputs), writers_[k].files());
-  }
+  for (std::size_t k = 0; k < writers_.size(); ++k) files.emplace_back(provenance(k, inputs), writers_[k].files());
   const auto kept = guard_.keep_files();
   if (!rejects_) remove_old_file(rejects_path());
   if (rejects_) rejects_->commit();

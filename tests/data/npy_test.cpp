@@ -23,13 +23,13 @@ std::string dictionary(const std::string& descr, const std::string& shape, const
 
 TEST_CASE("npy: headers are written and read back") {
   for (const IntegerType type : {kU16, kU32, kI32, kI64, IntegerType{1, false}, IntegerType{8, false}}) {
-    const NpyHeader header = read_npy_header(npy_header(type, 12345678901) + "more");
+    const FlatHeader header = read_npy_header(npy_header(type, 12345678901) + "more");
     CHECK(header.type == type);
     CHECK(header.size == 12345678901);
     CHECK(header.bytes == npy_header(type, 12345678901).size());
   }
   // Other order, quotes and spacing, which numpy.load accepts.
-  const NpyHeader other = read_npy_header(with_text("{\"shape\":(3),'fortran_order':False , 'descr':\"<i4\"}"));
+  const FlatHeader other = read_npy_header(with_text("{\"shape\":(3),'fortran_order':False , 'descr':\"<i4\"}"));
   CHECK(other.size == 3);
   CHECK(other.type == kI32);
 }

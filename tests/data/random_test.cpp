@@ -35,7 +35,7 @@ void check_stream(const Json& entry) {
   const std::string& kind = entry.at("kind").as_string();
   const std::int64_t seed = entry.at("seed").as_int();
   if (kind == "mt19937_u32") {
-    Mt19937Stream stream(static_cast<std::uint32_t>(seed));
+    Mt19937 stream(static_cast<std::uint32_t>(seed));
     std::vector<std::uint32_t> draws(static_cast<std::size_t>(entry.at("n").as_int()));
     for (std::uint32_t& draw : draws) draw = stream.next();
     golden::check_array<std::uint32_t>(draws, entry.at("result"));

@@ -8,11 +8,11 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    const mtl::NpyHeader header = mtl::read_npy_header({reinterpret_cast<const char*>(data), size});
+    const mtl::FlatHeader header = mtl::read_npy_header({reinterpret_cast<const char*>(data), size});
     if (header.bytes > size || header.size < 0) std::abort();
     // What mtl writes for the same array, it reads again.
     const std::string written = mtl::npy_header(header.type, header.size);
-    const mtl::NpyHeader again = mtl::read_npy_header(written);
+    const mtl::FlatHeader again = mtl::read_npy_header(written);
     if (again.type != header.type || again.size != header.size || again.bytes != written.size()) std::abort();
   } catch (const mtl::Error& error) {
     if (error.code() != mtl::Exit::bad_data) throw;
