@@ -103,11 +103,12 @@ void zero_unseen(const HeadRows& rows, const AttentionGroup& group) {
 std::int64_t forward_area(const AttentionInput& in, const Tensor& logsumexp) {
   const AttentionSizes sizes = in.sizes();
   const std::int64_t keys = in.keys_in_reach();
-  return in.decodes(logsumexp) ? decode_group_work(keys, sizes.heads, sizes.dim) : forward_group_work(keys, sizes.dim);
+  return in.decodes(logsumexp) ? DecodeWork{WorkArea(), keys, sizes.heads, sizes.dim}.area.used()
+                               : ForwardWork{WorkArea(), keys, sizes.dim}.area.used();
 }
 std::int64_t backward_area(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
-  return backward_group_work(sizes.keys, sizes.dim);
+  return BackwardWork{WorkArea(), sizes.keys, sizes.dim}.area.used();
 }
 
 /// Calls body(b, g, own) for every group in every sequence. `own` is the calling thread's part of `work`, with `area`

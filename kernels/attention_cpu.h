@@ -99,16 +99,12 @@ struct AttentionBackward {
   HeadRows dq, dk, dv;
 };
 
-/// Return a call's workspace size, in floats. The workspace must be 64-byte aligned. The size does not depend on
-/// instruction set or dtype.
-std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim);
-std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim);
+/// The workspace, of the size that attention_cpu_work.h says, must be 64-byte aligned.
 void forward_group(const AttentionForward& call, float* work);
 void backward_group(const AttentionBackward& call, float* work);
 
 /// Decoding: one query per head, without logsumexp, document_start and dropout, which are ignored. Writes out. Reads
 /// each key and value once.
-std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads, std::int64_t dim);
 void decode_group(const AttentionForward& call, float* work);
 
 }  // namespace mtl::cpu

@@ -101,7 +101,7 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
 void attention_backward_group(const AttentionBackward& call, float* area) {
   with_float(call.group.dtype, [&]<class T>(T) HWY_ATTR {
     const AttentionGroup& group = call.group;
-    BackwardWork work(area, group.keys, group.dim);
+    const BackwardWork work{WorkArea(area), group.keys, group.dim};
     std::int64_t padded = round_to_panel(group.dim), all_keys = round_up(group.keys, kKeyAlign);
     pack_transposed<T>(group.k, group.keys, group.dim, all_keys, work.k_columns);
     pack_transposed<T>(group.v, group.keys, group.dim, all_keys, work.v_columns);
@@ -124,8 +124,5 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 
 void backward_group(const AttentionBackward& call, float* work) { MTL_DISPATCH(attention_backward_group)(call, work); }
-std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim) {
-  return BackwardWork(nullptr, keys, dim).area.used();
-}
 }  // namespace mtl::cpu
 #endif

@@ -62,7 +62,7 @@ HWY_INLINE void add_values(const AttentionGroup& group, std::int64_t key, const 
 void attention_decode_group(const AttentionForward& call, float* area) {
   with_float(call.group.dtype, [&]<class T>(T) HWY_ATTR {
     const AttentionGroup& group = call.group;
-    const DecodeWork work(area, group.keys, group.heads, group.dim);
+    const DecodeWork work{WorkArea(area), group.keys, group.heads, group.dim};
     decode_scores<T>(group, work);
     for (std::int64_t head = 0; head < group.heads; ++head) decode_softmax(work.scores + head * group.keys, group.keys);
     std::fill_n(work.out, group.heads * group.dim, 0.0f);
@@ -89,8 +89,5 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 
 void decode_group(const AttentionForward& call, float* work) { MTL_DISPATCH(attention_decode_group)(call, work); }
-std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads, std::int64_t dim) {
-  return DecodeWork(nullptr, keys, heads, dim).area.used();
-}
 }  // namespace mtl::cpu
 #endif

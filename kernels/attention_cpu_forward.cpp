@@ -75,7 +75,7 @@ HWY_INLINE void write_rows(const AttentionForward& call, const ForwardWork& work
 void attention_forward_group(const AttentionForward& call, float* area) {
   with_float(call.group.dtype, [&]<class T>(T) HWY_ATTR {
     const AttentionGroup& group = call.group;
-    ForwardWork work(area, group.keys, group.dim);
+    const ForwardWork work{WorkArea(area), group.keys, group.dim};
     std::int64_t padded = round_to_panel(group.dim);
     std::int64_t all_keys = round_up(group.keys, kKeyAlign);
     pack_transposed<T>(group.k, group.keys, group.dim, all_keys, work.k_columns);
@@ -109,8 +109,5 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 
 void forward_group(const AttentionForward& call, float* work) { MTL_DISPATCH(attention_forward_group)(call, work); }
-std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim) {
-  return ForwardWork(nullptr, keys, dim).area.used();
-}
 }  // namespace mtl::cpu
 #endif

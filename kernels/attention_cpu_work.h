@@ -20,12 +20,14 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n +
 /// Allocates pieces of a work area. If the base is null, just adds up their sizes.
 class WorkArea {
  public:
-  explicit WorkArea(float* base) : base_(base) {}
+  explicit WorkArea(float* base = nullptr) : base_(base) {}
   float* take(std::int64_t floats) {
     float* piece = base_ == nullptr ? nullptr : base_ + used_;
     used_ += round_up(floats, 16);
     return piece;
   }
+  /// Takes the bytes of a block's dropout: BlockBytes.
+  std::uint8_t* take_bytes() { return reinterpret_cast<std::uint8_t*>(take(kByteRows * kByteStride / 4)); }
   std::int64_t used() const { return used_; }
 
  private:
@@ -34,69 +36,41 @@ class WorkArea {
 };
 
 struct ForwardWork {
-  ForwardWork(float* base, std::int64_t keys, std::int64_t dim) : area(base) {
-    std::int64_t padded = round_up(dim, kPanelAlign);
-    k_columns = area.take(round_up(keys, kKeyAlign) * dim);
-    v_rows = area.take(keys * padded);
-    q = area.take(kQueryBlock * padded);
-    out = area.take(kQueryBlock * padded);
-    scores = area.take(kQueryBlock * kScoreStride);
-    row_max = area.take(kQueryBlock);
-    row_sum = area.take(kQueryBlock);
-    bytes = reinterpret_cast<std::uint8_t*>(area.take(kByteRows * kByteStride / 4));
-  }
   WorkArea area;
-  float* k_columns;  // keys transposed, in panels
-  float* v_rows;     // values, in panels
-  float* q;          // a block of queries, times scale
-  float* out;        // a block of outputs before division by the row sums
-  float* scores;
-  float* row_max;
-  float* row_sum;
-  std::uint8_t* bytes;  // of dropout: BlockBytes
+  std::int64_t keys, dim, padded = round_up(dim, kPanelAlign);
+  float* k_columns = area.take(round_up(keys, kKeyAlign) * dim);  // keys transposed, in panels
+  float* v_rows = area.take(keys * padded);                       // values, in panels
+  float* q = area.take(kQueryBlock * padded);                     // a block of queries, times scale
+  float* out = area.take(kQueryBlock * padded);                   // a block of outputs before division by the row sums
+  float* scores = area.take(kQueryBlock * kScoreStride);
+  float* row_max = area.take(kQueryBlock);
+  float* row_sum = area.take(kQueryBlock);
+  std::uint8_t* bytes = area.take_bytes();
 };
 
 struct DecodeWork {
-  DecodeWork(float* base, std::int64_t keys, std::int64_t heads, std::int64_t dim) : area(base) {
-    scores = area.take(heads * keys);
-    q = area.take(heads * dim);
-    out = area.take(heads * dim);
-  }
   WorkArea area;
-  float* scores;  // (R, keys)
-  float* q;       // (R, D)
-  float* out;     // (R, D) sums
+  std::int64_t keys, heads, dim;
+  float* scores = area.take(heads * keys);  // (R, keys)
+  float* q = area.take(heads * dim);        // (R, D)
+  float* out = area.take(heads * dim);      // (R, D) sums
 };
 
 struct BackwardWork {
-  BackwardWork(float* base, std::int64_t keys, std::int64_t dim) : area(base) {
-    std::int64_t padded = round_up(dim, kPanelAlign), all = round_up(keys, kKeyAlign);
-    k_columns = area.take(all * dim);
-    v_columns = area.take(all * dim);
-    k_rows = area.take(keys * padded);
-    dk = area.take(all * padded);
-    dv = area.take(all * padded);
-    q = area.take(kQueryBlock * padded);
-    dout = area.take(kQueryBlock * padded);
-    dq = area.take(kQueryBlock * padded);
-    probabilities = area.take(kQueryBlock * kScoreStride);
-    dscores = area.take(kQueryBlock * kScoreStride);
-    delta = area.take(kQueryBlock);
-    bytes = reinterpret_cast<std::uint8_t*>(area.take(kByteRows * kByteStride / 4));
-  }
   WorkArea area;
-  float* k_columns;  // keys and values transposed, in panels
-  float* v_columns;
-  float* k_rows;  // keys, in panels
-  float* dk;      // (keys, padded) sums
-  float* dv;
-  float* q;  // a block of queries, times scale
-  float* dout;
-  float* dq;  // lacks the factor scale
-  float* probabilities;
-  float* dscores;
-  float* delta;         // rowsum(dout * out)
-  std::uint8_t* bytes;  // of dropout: BlockBytes
+  std::int64_t keys, dim, padded = round_up(dim, kPanelAlign), all = round_up(keys, kKeyAlign);
+  float* k_columns = area.take(all * dim);  // keys and values transposed, in panels
+  float* v_columns = area.take(all * dim);
+  float* k_rows = area.take(keys * padded);  // keys, in panels
+  float* dk = area.take(all * padded);       // (keys, padded) sums
+  float* dv = area.take(all * padded);
+  float* q = area.take(kQueryBlock * padded);  // a block of queries, times scale
+  float* dout = area.take(kQueryBlock * padded);
+  float* dq = area.take(kQueryBlock * padded);  // lacks the factor scale
+  float* probabilities = area.take(kQueryBlock * kScoreStride);
+  float* dscores = area.take(kQueryBlock * kScoreStride);
+  float* delta = area.take(kQueryBlock);  // rowsum(dout * out)
+  std::uint8_t* bytes = area.take_bytes();
 };
 
 }  // namespace mtl::cpu

@@ -1,6 +1,7 @@
 // cuBLASLt matmuls. Each uses the algorithm that was measured to be the fastest for its shape.
 #include <limits>
 #include <map>
+#include <memory>
 #include <tuple>
 
 #include "device/cuda_memory.h"
@@ -63,25 +64,17 @@ std::string choices_key(const Product& p, const FusedEpilogue& epilogue, bool tf
              epilogue_alignment(epilogue));
 }
 
-/// Memory for one measurement, outside the run's memory plan. Null if the GPU has no free memory.
-class Temporary {
- public:
-  explicit Temporary(std::size_t bytes) {
-    if (bytes == 0) return;
-    try {
-      memory_ = allocate(bytes);
-    } catch (const Error&) {
-    }
-  }
-  ~Temporary() {
-    if (memory_ != nullptr) release(memory_);
-  }
-  Temporary(const Temporary&) = delete;
-  std::byte* memory() const { return memory_; }
-
- private:
-  std::byte* memory_ = nullptr;
+struct ReleaseMemory {
+  void operator()(std::byte* memory) const { release(memory); }
 };
+/// Returns memory for one measurement, outside the run's memory plan. Null if the GPU has no free memory.
+std::unique_ptr<std::byte, ReleaseMemory> temporary_memory(std::size_t bytes) {
+  try {
+    return std::unique_ptr<std::byte, ReleaseMemory>(bytes == 0 ? nullptr : allocate(bytes));
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
 
 constexpr const char* kUnfused = "apart";  // in Choices: the epilogue runs after the product
 
@@ -138,8 +131,9 @@ class Library : public StreamCache {
     }
     if (epilogue.launch_unfused) candidates.emplace_back(kUnfused);
     const bool waits = !stream.is_captured();
-    const Temporary temporary(waits && product.accumulate ? product.c.bytes() : 0);  // measuring must not add to C
-    void* d = product.accumulate ? temporary.memory() : product.c.raw();
+    const auto temporary =
+        temporary_memory(waits && product.accumulate ? product.c.bytes() : 0);  // measuring must not add to C
+    void* d = product.accumulate ? temporary.get() : product.c.raw();
     if (!waits || d == nullptr) {  // not measured, so not stored: another run may be able to measure
       use(plan, candidates.front(), epilogue);
       return;
