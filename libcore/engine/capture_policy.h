@@ -7,7 +7,6 @@
 
 namespace mtl {
 
-/// For runs without sharded gradients, whose reductions end in the next micro-batch.
 class CapturePolicy {
  public:
   /// The caller must keep the arguments alive.
@@ -18,8 +17,10 @@ class CapturePolicy {
   /// - With multiple pipeline stages, because a captured part would wait for its reductions before the previous stage
   ///   gets its gradient.
   /// - In a repetition, which does not reduce anything.
+  /// If every micro-batch reduces gradients, always false in a repetition.
   bool captures_micro_batch(bool is_first, bool is_last) const {
-    return (!is_first || captures_first()) && (!is_last || captures_last());
+    return (!is_first || captures_first()) && (!is_last || captures_last()) &&
+           (traffic_.reduces() || !traffic_.reduces_each_micro_batch());
   }
   /// False if micro-batches that are not captured begin or end its communication.
   bool captures_update() const { return captures_first() && captures_last(); }

@@ -136,7 +136,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
     traffic.begin_step();
     return model.count([&] {
       pipeline.train(buffers, nullptr, &schedule);
-      traffic.finish_rings();
+      traffic.end_part();
     });
   };
   // The first micro-batch overwrites the gradients. Every later one adds to them.

@@ -125,23 +125,36 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
   int last = 0;
   for (const Action& action : schedule.actions) last = std::max(last, action.micro_batch);
   clear_slots();
-  for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
-    const Action& action = schedule.actions[i];
+  for (std::size_t begin = 0, end = 0; begin < schedule.actions.size(); begin = end) {
+    const Action& action = schedule.actions[begin];
+    const bool is_pass = begins_pass(schedule, begin);
+    end = begin + (is_pass ? 2 : 1);
     Slot& slot = slot_of(action);
+    const char* name = is_pass ? "forward and backward" : part_name(action.kind);
+    const auto report = [&](const char* what) {
+      if (progress != nullptr) progress->action = what;
+    };
     if (progress != nullptr) {
-      progress->action = part_name(action.kind);
       progress->micro_batch = action.micro_batch;
       progress->chunk = stage_.chunks.size() > 1 ? action.chunk : -1;
     }
-    Ctx ctx = context(slot, true);
-    ctx.ends_gradients = schedule.ends_gradients[i];
-    ctx.defers_weights = schedule.defers_weights;
-    start_next_receive(schedule, i, buffers);
+    report(name);
+    const PartBody run_part = [&](const Batch& batch, Tensor losses) {
+      for (std::size_t i = begin; i < end; ++i) {
+        report(part_name(schedule.actions[i].kind));
+        Ctx ctx = context(slot, true);
+        ctx.ends_gradients = schedule.ends_gradients[i];
+        ctx.defers_weights = schedule.defers_weights;
+        run(schedule.actions[i], slot, ctx, batch, losses, loss_sum);
+      }
+      report(name);
+    };
+    start_next_receive(schedule, begin, buffers);
     prepare(action, slot, buffers.batch(action.micro_batch));
     if (graphs_ != nullptr) {
-      run_as_graph(action, action.micro_batch == last, ctx, buffers, loss_sum);
+      run_as_graph(action, part_of(schedule.actions[end - 1], is_pass, action.micro_batch == last), buffers, run_part);
     } else {
-      run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch), loss_sum);
+      run_part(buffers.batch(action.micro_batch), buffers.losses(action.micro_batch));
     }
     if (action.kind == ActionKind::backward && turns_before(action))
       pass_gradient(action, slot, buffers.batch(action.micro_batch));
@@ -150,7 +163,16 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
   if (progress != nullptr) progress->action = nullptr;
 }
 
-StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {
+/// Returns true if actions[index] and the next one are a forward and a backward of the whole model on a micro-batch,
+/// which graphs run as one part. Nothing needs to be prepared between them, because there are no messages.
+bool Pipeline::begins_pass(const StepSchedule& schedule, std::size_t index) const {
+  const Action& action = schedule.actions[index];
+  const ChunkRange& range = stage_.chunks[action.chunk].range();
+  return graphs_ != nullptr && range.has_embedding && range.has_head && action.kind == ActionKind::forward &&
+         schedule.actions.at(index + 1) == Action{ActionKind::backward, action.micro_batch, action.chunk};
+}
+
+StepGraphs::Part Pipeline::part_of(const Action& action, bool is_pass, bool is_last) {
   const auto buffer = [&](ActionKind kind) { return messages_.index_of({kind, action.micro_batch, action.chunk}); };
   return {.action = static_cast<int>(action.kind),
           .chunk = action.chunk,
@@ -158,28 +180,27 @@ StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {
           .input = buffer(ActionKind::forward),
           .gradient = buffer(ActionKind::backward),
           .is_first = action.micro_batch == 0,
-          .is_last = is_last};
+          .is_last = is_last,
+          .is_pass = is_pass};
 }
 
-/// Runs an action as part of the step's graphs. The action reads the micro-batch from its slot's batch buffers. A
-/// forward first copies the micro-batch there.
-void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers,
-                            Tensor loss_sum) {
+/// Runs a part, which begins with `action`, as one of the step's graphs. It reads the micro-batch from its slot's batch
+/// buffers. A forward first copies the micro-batch there.
+void Pipeline::run_as_graph(const Action& action, StepGraphs::Part part, const BatchBuffers& buffers,
+                            const PartBody& run_part) {
   Slot& slot = slot_of(action);
-  const StepGraphs::Part part = part_of(action, is_last);
   if (action.kind == ActionKind::forward) slot_batches_->copy(stream_, part.slot, buffers, action.micro_batch);
-  const auto body = [&] {
-    run(action, slot, ctx, slot_batches_->batch(part.slot), slot_batches_->losses(part.slot), loss_sum);
-  };
+  const auto body = [&] { run_part(slot_batches_->batch(part.slot), slot_batches_->losses(part.slot)); };
   const bool communicates = action.kind > ActionKind::weight;
   if (communicates || !policy_->captures_micro_batch(part.is_first, part.is_last)) return body();
-  std::vector<std::size_t> reduced;
-  const auto body_and_reductions = [&] {
+  part.gathered = traffic_->end_part().gathered;
+  ParamTraffic::PartState state;
+  const auto body_to_end = [&] {
     body();
-    if (part.is_last) reduced = traffic_->join_reductions();
+    state = traffic_->end_part();
   };
-  if (graphs_->run(stream_, part, body_and_reductions)) {
-    part_outputs_[part] = {.output = slot.output, .dinput = slot.dinput, .reduced = reduced};
+  if (graphs_->run(stream_, part, body_to_end)) {
+    part_outputs_[part] = {.output = slot.output, .dinput = slot.dinput, .state = state};
   } else {
     restore_outputs(part, slot);
   }
@@ -191,7 +212,7 @@ void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   const auto kind = static_cast<ActionKind>(part.action);
   if (kind == ActionKind::forward) slot.output = outputs.output;
   if (kind == ActionKind::backward) slot.dinput = outputs.dinput;
-  traffic_->mark_reduced(outputs.reduced);
+  traffic_->restore(outputs.state);
   if (kind == ActionKind::forward || !part.is_first || policy_->captures_micro_batch(false, true)) return;
   // The last micro-batch runs without graphs. Mark the gradients as written, so that it adds to the first micro-batch's
   // gradients instead of overwriting them.

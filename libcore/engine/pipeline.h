@@ -1,6 +1,7 @@
 // Executes a schedule's actions on one stage: the forward passes, backward passes and messages of a training step.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -66,9 +67,13 @@ class Pipeline {
     Work send = {};                                   // of the output, which must not change until it is done
   };
 
+  /// Runs an action, or two that are one part, on a micro-batch.
+  using PartBody = std::function<void(const Batch& batch, Tensor losses)>;
+
   Slot& slot_of(const Action& action);
-  void run_as_graph(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers, Tensor loss_sum);
-  StepGraphs::Part part_of(const Action& action, bool is_last);
+  bool begins_pass(const StepSchedule& schedule, std::size_t index) const;
+  void run_as_graph(const Action& action, StepGraphs::Part part, const BatchBuffers& buffers, const PartBody& run_part);
+  StepGraphs::Part part_of(const Action& action, bool is_pass, bool is_last);
   void restore_outputs(const StepGraphs::Part& part, Slot& slot);
   void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum);
   void clear_slots();
@@ -99,8 +104,8 @@ class Pipeline {
   ParamTraffic* traffic_ = nullptr;
   std::optional<BatchBuffers> slot_batches_;  // each slot's micro-batch
   struct PartOutputs {
-    Tensor output, dinput;             // as in the slot after the capture
-    std::vector<std::size_t> reduced;  // buckets that ParamTraffic::join_reductions() returned
+    Tensor output, dinput;  // as in the slot after the capture
+    ParamTraffic::PartState state;
   };
   std::map<StepGraphs::Part, PartOutputs> part_outputs_;
 };

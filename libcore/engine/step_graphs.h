@@ -1,5 +1,5 @@
-// Runs the parts of a step as CUDA graphs. A part is either an action on a micro-batch, such as its forward or
-// backward, or the update. The host launches a part with one call.
+// Runs the parts of a step as CUDA graphs. A part is an action on a micro-batch, such as its forward or backward; or
+// both of these, if one stage has the whole model; or the update. The host launches a part with one call.
 //
 // The first step runs without graphs: it loads libraries, measures matrix multiplications, and creates persistent
 // objects. The second step captures every part when it first occurs, and then launches it. Later steps only launch
@@ -7,10 +7,11 @@
 // graphs.
 //
 // A part is identified by everything that the host decides: the action; its chunk, slot and message buffers; whether
-// its micro-batch is the first, which overwrites gradients; and whether it is the last, which completes them.
-// Everything else that changes from step to step is in device memory: in the StepState, and in the slot's batch. The
-// identities of a micro-batch's forward and backward differ only in the action. Therefore, either both are captured or
-// neither, and a backward that runs without a graph finds in the slot what its forward left there.
+// its micro-batch is the first, which overwrites gradients; whether it is the last, which completes them; and which
+// sharded values are gathered already, so that the part does not gather them. Everything else that changes from step to
+// step is in device memory: in the StepState, and in the slot's batch. The identities of a micro-batch's forward and
+// backward differ only in the action and in what is gathered. Therefore, either both are captured or neither, and a
+// backward that runs without a graph finds in the slot what its forward left there.
 //
 // A rank may wait for other ranks inside a graph. The watchdog supervises such graphs like operations.
 //
@@ -20,6 +21,8 @@
 #include <compare>
 #include <functional>
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "comm/groups.h"
 #include "device/graph.h"
@@ -33,8 +36,10 @@ class StepGraphs {
   /// A part's identity. A negative `action` means the update, which is not in the schedule.
   struct Part {
     int action = -1, chunk = 0, slot = 0;
-    int input = 0, gradient = 0;             // indices of the buffers for messages from other stages
-    bool is_first = false, is_last = false;  // first or last micro-batch in the step
+    int input = 0, gradient = 0;                            // indices of the buffers for messages from other stages
+    bool is_first = false, is_last = false;                 // first or last micro-batch in the step
+    bool is_pass = false;                                   // also the micro-batch's forward, before the backward
+    std::vector<std::optional<std::size_t>> gathered = {};  // as in ParamTraffic::PartState
     auto operator<=>(const Part&) const = default;
   };
 

@@ -124,7 +124,6 @@ void Optimizer::update(Arena& scratch, StepState* state) {
     for_ranges(ranges_of(bucket), [&](const UpdateRange& range) { rule.update(stream_, range, state); });
     if (!bucket.value_buffer) traffic_.gather(b);
   }
-  traffic_.forget_values();
   if (ring_ != nullptr) ring_->end(stream_);
   if (!options_.overlap.gather) traffic_.finish_gathering();
 }

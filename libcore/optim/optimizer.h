@@ -31,8 +31,12 @@ class Optimizer {
   /// found_inf in `state`, which is in device memory. Updates all owned ranges unless found_inf is set. With
   /// Overlap::gather, values may still be being gathered when this returns; see ParamTraffic.
   void step(Arena& scratch, StepState* state);
-  /// Must be called before launching a captured step(). A direct step() calls it itself.
-  void begin_update() { update_begun_ = true; }
+  /// Must be called before launching a captured step(). A direct step() calls it itself. Values that were gathered for
+  /// the micro-batches are discarded.
+  void begin_update() {
+    update_begun_ = true;
+    traffic_.forget_values();
+  }
   /// True from begin_update() to end_step(). During this time, this rank may have updated weights that other ranks have
   /// not updated yet.
   bool update_begun() const { return update_begun_; }

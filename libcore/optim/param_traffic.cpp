@@ -150,18 +150,22 @@ bool ParamTraffic::is_nonfinite(Arena& scratch, const Tensor& grad) const {
   return host_copy<std::int32_t>(stream_, found)[0] != 0;
 }
 
-std::vector<std::size_t> ParamTraffic::join_reductions() {
-  std::vector<std::size_t> joined;
+ParamTraffic::PartState ParamTraffic::end_part() {
+  finish_rings();
+  finish_gathering();
+  PartState state;
   for (std::size_t b = 0; b < progress_.size(); ++b) {
-    if (!progress_[b].started) continue;
     finish(progress_[b].reduction);
-    joined.push_back(b);
+    if (progress_[b].started || progress_[b].adds) state.reduced.push_back(b);
   }
-  return joined;
+  for (const ValueBuffer& buffer : value_buffers_) state.gathered.push_back(buffer.group);
+  return state;
 }
 
-void ParamTraffic::mark_reduced(const std::vector<std::size_t>& buckets) {
-  for (std::size_t b : buckets) progress_[b].started = true;
+void ParamTraffic::restore(const PartState& state) {
+  for (std::size_t b : state.reduced)
+    (params_.buckets()[b].gradient_buffer ? progress_[b].adds : progress_[b].started) = true;
+  for (std::size_t i = 0; i < value_buffers_.size(); ++i) value_buffers_[i].group = state.gathered[i];
 }
 
 void ParamTraffic::start_reduction(std::size_t b) {
@@ -188,6 +192,7 @@ std::vector<std::string> ParamTraffic::nonfinite_gradients(Arena& scratch) const
   return names;
 }
 
+/// Finishes the sums that the rings still hold.
 void ParamTraffic::finish_rings() {
   for (std::size_t b = 0; b < progress_.size(); ++b)
     if (progress_[b].is_reducing) finish_ring_reduction(b);

@@ -8,7 +8,8 @@
 //   4. All-gather the values over the axes that shard the optimizer state.
 //
 // If gradients are sharded, buckets in the ring (param_memory.h) are reduced after every micro-batch. The sum of a
-// step's first goes to the owned gradients; later ones are added to them when the buffer is needed again.
+// step's first goes to the owned gradients; later ones are added to them when the buffer is needed again, or when a
+// captured part ends.
 //
 // If values are sharded, too, buckets are gathered for leases instead of after the update. While a unit computes, the
 // values of the next one are gathered to another buffer. They stay there after the lease, until another group takes the
@@ -56,13 +57,18 @@ class ParamTraffic final : public ParamOwner {
   AxisSet owners() const { return params_.owners(); }
   /// False in a repetition.
   bool reduces() const { return repetition_ == nullptr; }
-  /// Makes the stream wait for the reductions that gradients_done() started, and returns their buckets. Captured parts
-  /// of a step need this, because they must contain the end of every operation they start.
-  std::vector<std::size_t> join_reductions();
-  /// Must be called after launching a captured part. `buckets` is what join_reductions() returned during the capture.
-  void mark_reduced(const std::vector<std::size_t>& buckets);
-  /// Finishes the sums that the rings still hold, after the last micro-batch. finish_reduction() does this, too.
-  void finish_rings();
+  /// True if every micro-batch's gradients are reduced, in rings.
+  bool reduces_each_micro_batch() const { return params_.shards_gradients(); }
+  /// What the host knows between two parts of a step, when nothing is in flight.
+  struct PartState {
+    std::vector<std::size_t> reduced;                  // buckets with a reduction in this step
+    std::vector<std::optional<std::size_t>> gathered;  // by buffer for sharded values: the group that is in it
+  };
+  /// Makes the stream wait for all reductions and gathers in flight. Captured parts of a step need this before and at
+  /// their end, because they must contain the beginning and the end of every operation in them.
+  PartState end_part();
+  /// Must be called after launching a captured part. `state` is what end_part() returned at the end of the capture.
+  void restore(const PartState& state);
   /// Finishes all gradient sums. Afterwards, in stream order, the owned ranges hold gradients summed over all ranks.
   /// All other elements hold only this rank's gradients. Throws if any gradient was not written in this step.
   void finish_reduction();
@@ -70,7 +76,7 @@ class ParamTraffic final : public ParamOwner {
   void gather(std::size_t bucket);
   /// Waits until all values have been gathered.
   void finish_gathering();
-  /// Must be called after the owned values have changed, while none are leased: discards gathered values.
+  /// Must be called before the owned values change, while none are leased: discards gathered values.
   void forget_values();
 
   /// Returns the names of all parameters with non-finite gradients on this rank. Summing spreads such gradients to all
@@ -96,6 +102,7 @@ class ParamTraffic final : public ParamOwner {
   void take_buffer(std::size_t bucket);
   void start_ring_reduction(std::size_t bucket);
   void finish_ring_reduction(std::size_t bucket);
+  void finish_rings();
   bool is_nonfinite(Arena& scratch, const Tensor& grad) const;
   void finish(Work& work);  // waits for it and lets it go
   void wait(const Work& work);

@@ -54,7 +54,10 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
     shape.layout.split.layer_counts = balanced_layer_counts(config, run_dropout(options), shape);
   if (defers_weights(shape.layout.schedule))
     shape.layout.durations = place_durations(config, run_dropout(options), shape);
-  shape.graphs = options.device == Device::cuda && options.cuda_graphs && !shape.layout.shards_gradients() &&
+  // See StepRunner::graphs_text().
+  const bool delays_messages =
+      shape.layout.shards_gradients() && shape.layout.stages() > 1 && options.parallel.overlap_grad_reduce;
+  shape.graphs = options.device == Device::cuda && options.cuda_graphs && !delays_messages &&
                  shape.layout.optimizer_folder.empty() && !shape.layout.has_ring();
   // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.
   shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;
@@ -82,7 +85,9 @@ std::vector<RankPlan> plan_run_report(const TrainOptions& options, const GptConf
 }
 
 ParamTraffic::Overlap run_overlap(const TrainOptions& options) {
-  return {.reduce = options.parallel.overlap_grad_reduce, .gather = options.parallel.overlap_param_gather};
+  // With ZeRO-3, the update gathers nothing.
+  return {.reduce = options.parallel.overlap_grad_reduce,
+          .gather = options.parallel.overlap_param_gather && options.parallel.zero() < 3};
 }
 
 }  // namespace mtl

@@ -47,12 +47,13 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
 }
 
 std::string StepRunner::graphs_text() const {
-  if (!shape_.graphs && shape_.layout.shards_gradients())
-    return "steps run without CUDA graphs, because sums of sharded gradients outlast a micro-batch";
   if (!shape_.graphs && !shape_.layout.optimizer_folder.empty())
     return "steps run without CUDA graphs, because the update waits for the files of --offload-optimizer";
   if (!shape_.graphs && shape_.layout.has_ring())
     return "steps run without CUDA graphs, because they cannot contain the messages of --cp-comm-type p2p";
+  if (!shape_.graphs && shape_.layout.shards_gradients() && !capture_policy_.captures_micro_batch(false, true))
+    return "steps run without CUDA graphs, because with --overlap-grad-reduce, messages between stages do not wait for "
+           "sums of sharded gradients";
   if (!shape_.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
   std::vector<std::string> plain;
   if (shape_.layout.stages() > 1) plain.push_back("messages between stages");

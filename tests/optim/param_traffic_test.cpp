@@ -227,6 +227,33 @@ TEST_CASE("sharded gradients of several micro-batches and steps equal whole ones
   }
 }
 
+TEST_CASE("after the launch of a captured part, its sums are added to, and values that it gathered remain") {
+  std::mutex mutex;
+  run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
+    RankParams own(layout_of({.data = 2, .zero = 3}, rank));
+    ParamTraffic traffic(own.store, own.stream, groups, {});
+    const auto micro_batch = [&] {
+      { const Lease lease = traffic.acquire(Role::values, 0, {}); }
+      run_units(own, traffic, false, [](int, std::int64_t) { return 2; });
+      return traffic.end_part();
+    };
+    traffic.begin_step();
+    const ParamTraffic::PartState state = micro_batch();  // as during the capture
+    traffic.begin_step();
+    Tensor values, sum;
+    for (const Bucket& bucket : own.store.buckets()) {
+      if (bucket.group == own.store.group_of(0)) values = bucket.values();
+      if (bucket.gradient_buffer) sum = bucket.owned_grads();
+    }
+    *values.data<float>() = 5;  // as launched commands could
+    traffic.restore(state);
+    micro_batch();
+    std::lock_guard lock(mutex);
+    CHECK(*values.data<float>() == 5);       // not gathered again
+    CHECK(*sum.data<float>() == 2 * 2 * 2);  // two micro-batches of two ranks
+  });
+}
+
 TEST_CASE("lost updates are counted alike with each ZeRO stage, and after a restart, where buckets have gaps") {
   constexpr int kMicroBatches = 2, kSteps = 3;
   constexpr Precision kMixed{.compute = DType::bf16, .residual = DType::bf16};

@@ -70,7 +70,14 @@ TEST_CASE("run plan: steps run as graphs on GPUs, unless a flag or what the run 
       {[](Options& o) { o.device = Device::cpu; }, false},
       {[](Options& o) { o.cuda_graphs = false; }, false},
       {[](Options& o) { o.parallel.zero_stage = 1; }, true},
-      {[](Options& o) { o.parallel.zero_stage = 2; }, false},
+      {[](Options& o) { o.parallel.zero_stage = 2; }, true},
+      {[](Options& o) { o.parallel.zero_stage = 3, o.parallel.overlap_grad_reduce = true; }, true},
+      {[](Options& o) { o.parallel.zero_stage = 2, o.parallel.world = 4, o.parallel.pipeline = 2; }, true},
+      {[](Options& o) {
+         o.parallel.zero_stage = 2, o.parallel.world = 4, o.parallel.pipeline = 2;
+         o.parallel.overlap_grad_reduce = true;
+       },
+       false},
       {[](Options& o) { o.parallel.offload_optimizer = "DIR"; }, false},
       {[](Options& o) { o.parallel.context = 2, o.parallel.cp_comm_type = "all_gather"; }, true},
       {[](Options& o) { o.parallel.context = 2, o.parallel.cp_comm_type = "p2p"; }, false},
