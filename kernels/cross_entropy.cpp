@@ -7,7 +7,9 @@ namespace mtl {
 
 namespace {
 void check_logits(const Tensor& logits, const Tensor& labels, const VocabSlice& slice) {
-  expect_tensor("cross_entropy logits", logits, DType::f32, {logits.row_count(), logits.size(-1)});
+  require(logits.dtype() == DType::f32 || logits.dtype() == DType::bf16,
+          "cross_entropy logits: expected float32 or bfloat16, got ", name_of(logits.dtype()));
+  expect_tensor("cross_entropy logits", logits, logits.dtype(), {logits.row_count(), logits.size(-1)});
   expect_tensor("cross_entropy labels", labels, DType::i32, {logits.size(0)});
   require(slice.begin >= 0 && slice.valid >= 0 && slice.valid <= logits.size(1), "cross_entropy: ", slice.valid,
           " valid columns from ", slice.begin, " do not fit logits ", logits.shape());
@@ -19,7 +21,9 @@ void check_stats(const Tensor& stats, const Tensor& logits) {
 
 void check_gradient(const Tensor& dlogits, const Tensor& logits, const Tensor& weights) {
   expect_computed("cross_entropy dlogits", dlogits);
-  expect_tensor("cross_entropy dlogits", dlogits, dlogits.dtype(), logits.shape());
+  expect_tensor("cross_entropy dlogits", dlogits, logits.dtype() == DType::f32 ? dlogits.dtype() : logits.dtype(),
+                logits.shape());
+  expect_in_place("cross_entropy dlogits", dlogits, logits);
   expect_tensor("cross_entropy weights", weights, DType::f32, {logits.size(0)});
 }
 }  // namespace

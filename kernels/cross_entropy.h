@@ -6,8 +6,8 @@
 //   dz[v] = loss_scale * weight * (exp(z[v] - max) / sum - [v == label])
 //
 // logits (N, V) are the vocabulary's columns [begin, begin + V) (VocabSlice). Only the first `valid` columns are used.
-// The others are padding, which is ignored and gets dz = 0. Logits, losses and weights (one per row) are fp32. dz has
-// the compute dtype.
+// The others are padding, which is ignored and gets dz = 0. Losses and weights (one per row) are fp32. Logits are fp32,
+// and dz has the compute dtype; or both are bf16. Arithmetic is fp32 either way.
 #pragma once
 
 #include "device/step_state.h"
@@ -31,7 +31,8 @@ void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts);
 /// Writes losses (N) from complete stats.
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 
-/// Writes dlogits (N, V) as f32, bf16 or f16; if f32, dlogits can be `logits` itself. Leaves `logits` undefined.
+/// Writes dlogits (N, V) as f32, bf16 or f16; in the dtype of `logits`, dlogits can be `logits` itself. Leaves `logits`
+/// undefined.
 /// weights (N) is d(total loss)/d(row's loss). The loss scale comes from `state`, or is 1 if that is null.
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
                             VocabSlice slice, const StepState* state = nullptr);

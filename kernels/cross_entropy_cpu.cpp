@@ -13,7 +13,8 @@ namespace mtl::HWY_NAMESPACE {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-float max_of(const float* z, std::size_t n) {
+template <class T>
+float max_of(const T* z, std::size_t n) {
   const std::size_t step = hn::Lanes(F32());
   const FullLanes lanes;
   VecF32 a = set(kLowest), b = a, c = a, d = a;
@@ -28,7 +29,8 @@ float max_of(const float* z, std::size_t n) {
   return hn::GetLane(hn::MaxOfLanes(F32(), hn::Max(hn::Max(a, b), hn::Max(c, d))));
 }
 
-double sum_of_exp(const float* z, std::size_t n, float max) {
+template <class T>
+double sum_of_exp(const T* z, std::size_t n, float max) {
   constexpr std::size_t kStretch = 1024;
   double sum = 0;
   for (std::size_t at = 0; at < n; at += kStretch) {
@@ -39,23 +41,29 @@ double sum_of_exp(const float* z, std::size_t n, float max) {
   return sum;
 }
 
-void stats_of_row(const float* z, std::size_t n, float* stats) {
-  stats[0] = max_of(z, n);
-  stats[1] = static_cast<float>(sum_of_exp(z, n, stats[0]));
+/// Writes stats (3) of a row whose first `valid` elements are not padding. `label` may be outside of it.
+void stats_of_row(const Tensor& row, std::int64_t valid, std::int64_t label, float* stats) {
+  with_float(row.dtype(), [&]<class T>(T) HWY_ATTR {
+    const T* z = row.data<T>();
+    stats[0] = max_of(z, valid);
+    stats[1] = static_cast<float>(sum_of_exp(z, valid, stats[0]));
+    stats[2] = label >= 0 && label < valid ? widen(z[label]) : 0.0f;
+  });
 }
 
-/// z = weight softmax(z), the gradient for the logits without the label's term.
-void gradient_of_row(float* z, std::size_t n, const float* stats, float weight) {
-  const VecF32 max = set(stats[0]), factor = set(weight / stats[1]);
-  const auto replace = [=](std::size_t i, auto lanes)
-                           HWY_ATTR { lanes.store(hn::Mul(exp(hn::Sub(lanes.load(z + i), max)), factor), z + i); };
-  sweep(n, replace);
-}
-
-void narrow_row(const float* from, const Tensor& to, std::int64_t begin, std::size_t n) {
-  with_float(to.dtype(), [&]<class T>(T) HWY_ATTR {
-    T* out = to.data<T>() + begin;
-    sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), out + i); });
+/// dz = weight (softmax(z) - onehot(label)), and 0 in padding. `gradient` can be `row`.
+void gradient_of_row(const Tensor& gradient, const Tensor& row, std::int64_t valid, std::int64_t label,
+                     const float* stats, float weight) {
+  with_stream(row.dtype(), gradient.dtype(), [&]<class L, class T>(L, T) HWY_ATTR {
+    const L* z = row.data<L>();
+    T* dz = gradient.data<T>();
+    const VecF32 max = set(stats[0]), factor = set(weight / stats[1]);
+    const auto probability = [=](VecF32 logit) HWY_ATTR { return hn::Mul(exp(hn::Sub(logit, max)), factor); };
+    const bool hit = label >= 0 && label < valid;
+    const float of_label = hit ? hn::GetLane(probability(set(widen(z[label])))) - weight : 0.0f;
+    sweep(valid, [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(probability(lanes.load(z + i)), dz + i); });
+    if (hit) dz[label] = narrow<T>(of_label);
+    std::fill(dz + valid, dz + gradient.numel(), T{});
   });
 }
 
@@ -74,10 +82,7 @@ void over_rows(Stream& stream, const Tensor& logits, const Body& body) {
 
 /// Writes one row of stats.
 void find_stats(float* stats, const Tensor& logits, const Tensor& labels, const VocabSlice& slice, std::int64_t row) {
-  const float* z = logits.data<float>() + row * logits.size(1);
-  MTL_DISPATCH(stats_of_row)(z, slice.valid, stats);
-  const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
-  stats[2] = label >= 0 && label < slice.valid ? z[label] : 0.0f;
+  MTL_DISPATCH(stats_of_row)(logits.rows(row, 1), slice.valid, labels.data<std::int32_t>()[row] - slice.begin, stats);
 }
 
 float loss_of(const float* stats) {
@@ -87,12 +92,9 @@ float loss_of(const float* stats) {
 /// Writes one row of dlogits. `weight` includes the loss scale.
 void find_gradient(const Tensor& dlogits, const Tensor& logits, const float* stats, const Tensor& labels, float weight,
                    const VocabSlice& slice, std::int64_t row) {
-  float* z = logits.data<float>() + row * logits.size(1);
-  MTL_DISPATCH(gradient_of_row)(z, slice.valid, stats, weight);
-  std::fill(z + slice.valid, z + logits.size(1), 0.0f);
-  const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
-  if (label >= 0 && label < slice.valid) z[label] -= weight;  // dz = weight (softmax(z) - onehot(label))
-  if (dlogits.raw() != logits.raw()) MTL_DISPATCH(narrow_row)(z, dlogits, row * logits.size(1), logits.size(1));
+  MTL_DISPATCH(gradient_of_row)
+  (dlogits.rows(row, 1), logits.rows(row, 1), slice.valid, labels.data<std::int32_t>()[row] - slice.begin, stats,
+   weight);
 }
 
 float loss_scale_of(const StepState* state) { return static_cast<float>(state == nullptr ? 1.0 : state->loss_scale); }

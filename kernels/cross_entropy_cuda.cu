@@ -81,14 +81,14 @@ struct RowStats {
 };
 
 /// Unless `copy` is null, also copies the valid columns to it.
-template <int n>
-__device__ RowStats stats_of_row(const float* z, std::int64_t row, std::int64_t width, std::int64_t valid,
-                                 float* copy = nullptr) {
+template <int n, class L>
+__device__ RowStats stats_of_row(const L* z, std::int64_t row, std::int64_t width, std::int64_t valid,
+                                 L* copy = nullptr) {
   Running running;
   over_columns<n>(row, width, valid, [&]<int m>(int i, std::integral_constant<int, m>) {
-    const Pack<m> pack = load<m>(z + i);
+    const StoredPack<L, m> pack = load_stored<m>(z + i);
     if (copy != nullptr) store(copy + i, pack);
-    add_pack<m>(running, pack);
+    add_pack<m>(running, pack.widened());
   });
   const float max =
       block_reduce(running.max, -INFINITY, shared_memory<float>(), [](float a, float b) { return fmaxf(a, b); });
@@ -96,19 +96,20 @@ __device__ RowStats stats_of_row(const float* z, std::int64_t row, std::int64_t 
   return {max, max == -INFINITY ? 0 : static_cast<float>(sum / double{RowStats{max, 0}.unit()})};
 }
 
-__device__ inline float target_of(const float* z, std::int64_t label, std::int64_t valid) {
-  return label >= 0 && label < valid ? z[label] : 0.0f;
+template <class L>
+__device__ float target_of(const L* z, std::int64_t label, std::int64_t valid) {
+  return label >= 0 && label < valid ? to_float(z[label]) : 0.0f;
 }
 
 __device__ inline float loss_of(float max, float sum, float target) {
   return static_cast<float>(log(double{sum}) + (double{max} - double{target}));
 }
 
-template <int n>
+template <int n, class L>
 __global__ void __launch_bounds__(kThreads, 2)
-    find_stats(float* stats, const float* logits, const std::int32_t* labels, VocabSlice slice, std::int64_t width) {
+    find_stats(float* stats, const L* logits, const std::int32_t* labels, VocabSlice slice, std::int64_t width) {
   const std::int64_t row = blockIdx.x;
-  const float* z = logits + row * width;
+  const L* z = logits + row * width;
   const RowStats found = stats_of_row<n>(z, row, width, slice.valid);
   if (threadIdx.x != 0) return;
   stats[3 * row] = found.max;
@@ -141,10 +142,10 @@ __global__ void find_losses(float* losses, const float* stats, std::int64_t rows
 }
 
 /// Operands for one row's gradient. `weight` includes the loss scale. `target` is z[label], which only thread 0 needs.
-template <class T>
+template <class L, class T>
 struct GradientRow {
   T* dlogits;
-  const float* z;
+  const L* z;
   RowStats stats;
   float weight, target;
   std::int64_t row;
@@ -152,8 +153,8 @@ struct GradientRow {
 };
 
 /// Called by the whole block.
-template <int n, Order order, class T>
-__device__ void write_gradient(const GradientRow<T>& g) {
+template <int n, Order order, class L, class T>
+__device__ void write_gradient(const GradientRow<L, T>& g) {
   // cross-entropy backward: dlogits = weight (softmax(z) - onehot(label)), 0 in padding
   const float base = base_of(g.stats.max), factor = g.weight / (g.stats.sum * g.stats.unit());
   over_columns<n, order>(g.row, g.width, g.valid, [&]<int m>(int i, std::integral_constant<int, m>) {
@@ -173,43 +174,46 @@ __device__ inline float scaled_weight(const StepState* state, float weight) {
   return (state == nullptr ? 1.0f : static_cast<float>(state->loss_scale)) * weight;
 }
 
-template <int n, class T>
-__global__ void find_gradients(T* dlogits, const float* logits, const float* stats, const std::int32_t* labels,
+template <int n, class L, class T>
+__global__ void find_gradients(T* dlogits, const L* logits, const float* stats, const std::int32_t* labels,
                                const float* weights, VocabSlice slice, const StepState* state, std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
-  write_gradient<n, Order::forward>(GradientRow<T>{dlogits + begin,
-                                                   logits + begin,
-                                                   {stats[3 * row], stats[3 * row + 1]},
-                                                   scaled_weight(state, weights[row]),
-                                                   stats[3 * row + 2],
-                                                   row,
-                                                   static_cast<int>(width),
-                                                   static_cast<int>(labels[row] - slice.begin),
-                                                   static_cast<int>(slice.valid)});
+  write_gradient<n, Order::forward>(GradientRow<L, T>{dlogits + begin,
+                                                      logits + begin,
+                                                      {stats[3 * row], stats[3 * row + 1]},
+                                                      scaled_weight(state, weights[row]),
+                                                      stats[3 * row + 2],
+                                                      row,
+                                                      static_cast<int>(width),
+                                                      static_cast<int>(labels[row] - slice.begin),
+                                                      static_cast<int>(slice.valid)});
 }
 
-/// Returns how much shared memory find_losses_and_gradients() needs to keep a row. The row is aligned to 16 bytes as in
-/// the tensor, so up to 3 floats precede it.
+/// Returns how much shared memory find_losses_and_gradients() needs to keep a row of L. The row is aligned to 16 bytes
+/// as in the tensor, so some elements' memory precedes it.
+template <class L>
 std::size_t shared_with_row(std::int64_t width) {
-  return kShared + static_cast<std::size_t>(width + 3) * sizeof(float);
+  return kShared + static_cast<std::size_t>(width) * sizeof(L) + kAccess - sizeof(L);
 }
 
-/// If it `keeps` the row in shared memory, reads logits once; of more than 28,000 columns, one block fits at a time.
-/// Otherwise, the gradient pass begins at the end of the row, which was read last. dlogits can be logits.
-template <int n, bool keeps, class T>
-__global__ void __launch_bounds__(kThreads, keeps ? 1 : 2)
-    find_losses_and_gradients(float* losses, T* dlogits, const float* logits, const std::int32_t* labels,
+/// If it `keeps` the row in shared memory, reads logits once; of more than 28,000 fp32 or 56,000 bf16 columns, one
+/// block fits at a time. Otherwise, the gradient pass begins at the end of the row, which was read last. dlogits can be
+/// logits.
+template <int n, bool keeps, class L, class T>
+__global__ void __launch_bounds__(kThreads, keeps && sizeof(L) == sizeof(float) ? 1 : 2)
+    find_losses_and_gradients(float* losses, T* dlogits, const L* logits, const std::int32_t* labels,
                               const float* weights, std::int64_t valid, const StepState* state, std::int64_t width) {
+  constexpr std::int64_t kInAccess = kAccess / sizeof(L);
   const std::int64_t row = blockIdx.x, begin = row * width;
   const int label = labels[row];
   float target = 0;
   if (!keeps && threadIdx.x == 0) target = target_of(logits + begin, label, valid);  // dlogits may be logits
-  float* const kept = keeps ? shared_memory<float>() + kShared / sizeof(float) + begin % 4 : nullptr;
+  L* const kept = keeps ? shared_memory<L>() + kShared / sizeof(L) + begin % kInAccess : nullptr;
   const RowStats stats = stats_of_row<n>(logits + begin, row, width, valid, kept);
   if (keeps && threadIdx.x == 0) target = target_of(kept, label, valid);
   write_gradient<n, keeps ? Order::forward : Order::backward>(
-      GradientRow<T>{dlogits + begin, keeps ? kept : logits + begin, stats, scaled_weight(state, weights[row]), target,
-                     row, static_cast<int>(width), label, static_cast<int>(valid)});
+      GradientRow<L, T>{dlogits + begin, keeps ? kept : logits + begin, stats, scaled_weight(state, weights[row]),
+                        target, row, static_cast<int>(width), label, static_cast<int>(valid)});
   if (threadIdx.x == 0) losses[row] = loss_of(stats.max, stats.sum, target);
 }
 
@@ -222,13 +226,22 @@ __global__ void add_losses(double* sum, const float* losses, const float* weight
   if (threadIdx.x == 0) *sum = (accumulate ? *sum : 0) + total;
 }
 
+/// Calls body(L(), T()) with the element types of logits and their gradient.
+template <class Body>
+void with_logits_types(DType logits, DType gradient, const Body& body) {
+  if (logits == DType::bf16) return body(Bf16(), Bf16());
+  with_float_type(gradient, [&](auto t) { body(float(), t); });
+}
+
 }  // namespace
 
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {
   const std::int64_t width = logits.size(1);
-  with_pack_size(0, {logits}, [&]<int n>(std::integral_constant<int, n>) {
-    launch(stream, find_stats<n>, {static_cast<unsigned>(logits.size(0)), kThreads, kShared}, stats.data<float>(),
-           logits.data<float>(), labels.data<std::int32_t>(), slice, width);
+  with_logits_types(logits.dtype(), DType::f32, [&]<class L>(L, auto) {
+    with_pack_size(0, {logits}, [&]<int n>(std::integral_constant<int, n>) {
+      launch(stream, find_stats<n, L>, {static_cast<unsigned>(logits.size(0)), kThreads, kShared}, stats.data<float>(),
+             logits.data<L>(), labels.data<std::int32_t>(), slice, width);
+    });
   });
 }
 
@@ -244,11 +257,11 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
                             VocabSlice slice, const StepState* state) {
   const std::int64_t width = logits.size(1);
-  with_float_type(dlogits.dtype(), [&]<class T>(T) {
+  with_logits_types(logits.dtype(), dlogits.dtype(), [&]<class L, class T>(L, T) {
     with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, find_gradients<n, T>, {static_cast<unsigned>(logits.size(0)), kGradientThreads}, dlogits.data<T>(),
-             logits.data<float>(), stats.data<float>(), labels.data<std::int32_t>(), weights.data<float>(), slice,
-             state, width);
+      launch(stream, find_gradients<n, L, T>, {static_cast<unsigned>(logits.size(0)), kGradientThreads},
+             dlogits.data<T>(), logits.data<L>(), stats.data<float>(), labels.data<std::int32_t>(),
+             weights.data<float>(), slice, state, width);
     });
   });
 }
@@ -256,12 +269,13 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
                                     Tensor weights, std::int64_t valid, const StepState* state) {
   const std::int64_t width = logits.size(1);
-  const bool keeps = shared_with_row(width) <= most_shared_bytes();
-  const LaunchShape shape{static_cast<unsigned>(logits.size(0)), kThreads, keeps ? shared_with_row(width) : kShared};
-  with_float_type(dlogits.dtype(), [&]<class T>(T) {
+  with_logits_types(logits.dtype(), dlogits.dtype(), [&]<class L, class T>(L, T) {
+    const bool keeps = shared_with_row<L>(width) <= most_shared_bytes();
+    const LaunchShape shape{static_cast<unsigned>(logits.size(0)), kThreads,
+                            keeps ? shared_with_row<L>(width) : kShared};
     with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, keeps ? find_losses_and_gradients<n, true, T> : find_losses_and_gradients<n, false, T>, shape,
-             losses.data<float>(), dlogits.data<T>(), logits.data<float>(), labels.data<std::int32_t>(),
+      launch(stream, keeps ? find_losses_and_gradients<n, true, L, T> : find_losses_and_gradients<n, false, L, T>,
+             shape, losses.data<float>(), dlogits.data<T>(), logits.data<L>(), labels.data<std::int32_t>(),
              weights.data<float>(), valid, state, width);
     });
   });

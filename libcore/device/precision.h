@@ -12,6 +12,7 @@ namespace mtl {
 struct Precision {
   DType compute = DType::f32;        // activations, weights read by layers, GEMM operands
   DType residual = DType::f32;       // residual stream: f32 or the compute dtype
+  DType logits = DType::f32;         // f32, or bf16 if that is the compute dtype; their gradient has that
   DType load = DType::f32;           // initial and loaded weights are first rounded to this
   DType main_params = DType::f32;    // weights updated by the optimizer: f32 or the compute dtype
   DType main_grads = DType::f32;     // stored gradient sums over micro-batches and ranks; arithmetic is fp32

@@ -5,7 +5,7 @@ namespace mtl {
 MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape)
     : stream(Device::meta, shape.threads, shape.device),
       groups(meta_groups(shape.layout)),
-      stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual)),
+      stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision)),
       params(
           Device::meta, shape.precision, shape.rules, [&](const ParamVisitor& visit) { stage.params(visit); },
           shape.layout) {}

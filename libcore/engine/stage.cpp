@@ -43,17 +43,18 @@ std::vector<ChunkKind> stage_kind(const GptConfig& config, const Layout& layout)
 }
 
 Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size,
-                  DType residual) {
-  return make_stage(config, dropout, {}, padded_vocab_size, residual);
+                  const Precision& precision) {
+  return make_stage(config, dropout, {}, padded_vocab_size, precision);
 }
 
 Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const Layout& layout,
-                 std::int64_t padded_vocab_size, DType residual) {
+                 std::int64_t padded_vocab_size, const Precision& precision) {
   Stage stage{.chunks = {}, .places = layout.places(), .number = layout.stage()};
   const ModelBuild build{.config = config,
                          .dropout = dropout,
                          .padded_vocab = padded_vocab_size,
-                         .residual = residual,
+                         .residual = precision.residual,
+                         .logits = precision.logits,
                          .region = {layout.sequence_parallel && layout.size(Axis::tensor) > 1},
                          .context = {layout.context_exchange},
                          .recompute = layout.recompute,

@@ -47,7 +47,7 @@ Chunk::Chunk(const ModelBuild& build, ChunkRange range)
   else if (!range.has_embedding)
     own_table = token_table_spec(config, build.padded_vocab);
   spans_.push_back({units_.size(), units_.size() + 1});
-  units_.emplace_back(Head(config, build.region, std::move(own_table)));
+  units_.emplace_back(Head(build, std::move(own_table)));
 }
 
 void Chunk::params(const ParamVisitor& visit) {

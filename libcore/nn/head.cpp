@@ -4,11 +4,10 @@
 
 namespace mtl {
 
-Head::Head(const GptConfig& config, TpRegion tp_region, std::optional<ParamSpec> own_table)
-    : norm(config, tp_region), table(std::move(own_table)) {
-  output.vocab = config.vocab_size;
-  output.region = tp_region;
-}
+Head::Head(const ModelBuild& build, std::optional<ParamSpec> own_table)
+    : norm(build.config, build.region),
+      output{.vocab = build.config.vocab_size, .logits_dtype = build.logits, .region = build.region, .table = {}},
+      table(std::move(own_table)) {}
 
 void Head::params(const ParamVisitor& visit) {
   norm.params(visit, "final_norm");

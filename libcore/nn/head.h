@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "nn/lm_head.h"
+#include "nn/model_build.h"
 #include "nn/norm.h"
 
 namespace mtl {
@@ -17,7 +18,7 @@ struct Head {
     Tensor x;  // (n, C), the input
   };
 
-  Head(const GptConfig& config, TpRegion tp_region, std::optional<ParamSpec> own_table);
+  Head(const ModelBuild& build, std::optional<ParamSpec> own_table);
   void params(const ParamVisitor& visit);
   bool shares_table() const { return !table; }
   /// In evaluation, writes the losses (B, T) for all tokens in x (n, C). In training, only keeps x: backward() computes

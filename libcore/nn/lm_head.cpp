@@ -53,9 +53,9 @@ void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logit
 /// computes only the losses.
 void LmHead::compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
   Arena::Mark mark(ctx.scratch);
-  Tensor logits = ctx.scratch.make(DType::f32, {x.size(0), table.value.size(0)}), dlogits;
+  Tensor logits = ctx.scratch.make(logits_dtype, {x.size(0), table.value.size(0)}), dlogits;
   const DType compute = table.value.dtype();
-  if (dx.exists()) dlogits = compute == DType::f32 ? logits : ctx.scratch.make(compute, logits.shape());
+  if (dx.exists()) dlogits = compute == logits_dtype ? logits : ctx.scratch.make(compute, logits.shape());
   gemm(ctx.stream, ctx.scratch, logits, {x}, transposed(table.value));
   cross_entropy(ctx, losses, dlogits, logits, labels, weights);
   if (!dx.exists()) return;

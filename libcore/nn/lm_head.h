@@ -14,7 +14,8 @@
 namespace mtl {
 
 struct LmHead {
-  std::int64_t vocab = 0;  // without padding; the softmax excludes padding columns
+  std::int64_t vocab = 0;           // without padding; the softmax excludes padding columns
+  DType logits_dtype = DType::f32;  // f32, or the table's: then their gradient overwrites them
   TpRegion region;
   Param table;  // (padded vocabulary / tp, C); if tied, the chunk binds it to the token embedding
 
@@ -27,8 +28,9 @@ struct LmHead {
   void logits(Ctx& ctx, Tensor out, Tensor x) const;
 
   /// Returns how many of the `rows` rows a piece has; the last may have fewer. A rank's table is (vocab, width). On the
-  /// CPU, a piece's fp32 logits take at most 64 MiB, as measured; on a GPU at most 1 GiB, for thousands of rows,
-  /// because each piece reads and writes the table's gradient. One tile of rows may take more.
+  /// CPU, a piece's logits take at most 64 MiB in fp32, as measured; on a GPU at most 1 GiB, for thousands of rows,
+  /// because each piece reads and writes the table's gradient. One tile of rows may take more. In bf16, pieces have the
+  /// same rows and take half as much.
   static std::int64_t piece_rows(Device device, std::int64_t rows, std::int64_t vocab, std::int64_t width);
 
  private:

@@ -17,6 +17,7 @@ struct ModelBuild {
   DropoutOptions dropout = {};
   std::int64_t padded_vocab = 0;  // rows of the token embedding over all ranks
   DType residual = DType::f32;    // of the hidden states
+  DType logits = DType::f32;      // f32, or bf16 with weights in bf16
   TpRegion region = {};
   ContextRegion context = {};
   Recompute recompute = {};

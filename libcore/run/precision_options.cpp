@@ -21,6 +21,7 @@ std::string preset_flag(const PrecisionOptions& options) {
 constexpr PrecisionDType kDTypes[] = {
     {"compute", &Precision::compute},
     {"residual", &Precision::residual},
+    {"logits", &Precision::logits},
     {"main_params", &Precision::main_params, "--main-params-dtype", &PrecisionOptions::main_params,
      "the weights that the optimizer updates"},
     {"main_grads", &Precision::main_grads, "--main-grads-dtype", &PrecisionOptions::main_grads, "the summed gradients"},
@@ -29,7 +30,7 @@ constexpr PrecisionDType kDTypes[] = {
 
 }  // namespace
 
-std::span<const PrecisionDType> precision_dtype_flags() { return std::span(kDTypes).subspan(2); }
+std::span<const PrecisionDType> precision_dtype_flags() { return std::span(kDTypes).subspan(3); }
 
 Precision precision_of(const PrecisionOptions& options) {
   const std::string name = preset_name(options);
@@ -44,6 +45,7 @@ Precision precision_of(const PrecisionOptions& options) {
   }
   if (options.grad_reduce_in_bf16) precision.main_grads = DType::bf16;
   if (options.fp32_residual) precision.residual = DType::f32;
+  if (options.bf16_logits) precision.logits = DType::bf16;
   precision.stochastic_rounding = options.stochastic_rounding;
   return precision;
 }
@@ -60,6 +62,7 @@ std::vector<std::string> precision_flags(const PrecisionOptions& options) {
   }
   if (options.grad_reduce_in_bf16) flags.emplace_back("--grad-reduce-in-bf16");
   if (options.fp32_residual) flags.emplace_back("--fp32-residual-connection");
+  if (options.bf16_logits) flags.emplace_back("--bf16-logits");
   if (options.stochastic_rounding) flags.emplace_back("--stochastic-rounding");
   if (options.preset || options.bf16 || options.fp16 || flags.empty())
     flags.insert(flags.begin(), preset_flag(options));

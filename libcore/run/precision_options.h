@@ -20,7 +20,7 @@ struct PrecisionOptions {
   std::optional<std::string> main_params{}, main_grads{}, exp_avg{}, exp_avg_sq{};  // fp32 or bf16
   bool grad_reduce_in_bf16 = false;                                                 // main gradients in bf16
   bool accumulate_grads_in_fp32 = false;                                            // requires main gradients in fp32
-  bool fp32_residual = false;
+  bool fp32_residual = false, bf16_logits = false;
   bool stochastic_rounding = false;
   std::optional<double> loss_scale{};  // constant; absent or 0: dynamic
   double initial_loss_scale = 4294967296, min_loss_scale = 1;

@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "engine/step_record.h"
 #include "nn/lm_head.h"
+#include "optim/precision_presets.h"
 #include "run/flops.h"
 #include "run/run_plan.h"
 
@@ -39,7 +40,8 @@ Roofline predict_step(TrainOptions options, const GptConfig& config, const Hardw
   const std::int64_t table_rows = shape.padded_vocab / shape.layout.grid.size(Axis::tensor);
   out.logits_rows =
       LmHead::piece_rows(Device::cuda, shape.micro_batch * shape.rows_per_sequence(), table_rows, config.hidden_size);
-  out.logits_bytes = out.logits_rows * table_rows * static_cast<std::int64_t>(sizeof(float));
+  out.logits_dtype = shape.precision.logits;
+  out.logits_bytes = out.logits_rows * table_rows * static_cast<std::int64_t>(size_of(out.logits_dtype));
   out.tokens_per_second = double(options.step_samples() * length) / (out.step_ms * 1e-3);
   const double rate = hardware.tflops(precision_of(options.precision).compute, options.tf32);
   const double peak = rate * 1e12 * double(options.parallel.world);
@@ -60,8 +62,9 @@ std::string roofline_text(const Roofline& roofline) {
                 roofline.rank, roofline.step_ms,
                 with_commas(static_cast<std::int64_t>(roofline.tokens_per_second)).c_str(), 100 * roofline.mfu_a,
                 100 * roofline.mfu_b);
-  out += format("  output layer: pieces of %s rows, whose fp32 logits take %s bytes\n",
-                with_commas(roofline.logits_rows).c_str(), with_commas(roofline.logits_bytes).c_str());
+  out += format("  output layer: pieces of %s rows, whose %s logits take %s bytes\n",
+                with_commas(roofline.logits_rows).c_str(), short_name(roofline.logits_dtype),
+                with_commas(roofline.logits_bytes).c_str());
   out += heading("  operator", 28);
   std::vector<ProfileRow> operators = roofline.report.by_operator(), rows = roofline.report.rows;
   for (const ProfileRow& row : operators) out += row_text(row, roofline.step_ms, "  " + row.name, 28);

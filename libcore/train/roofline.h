@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "device/dtype.h"
 #include "run/options.h"
 #include "train/profile_report.h"
 
@@ -16,6 +17,7 @@ struct Roofline {
   double step_ms = 0, tokens_per_second = 0;       // a lower bound; an upper bound, over all ranks
   double mfu_a = 0, mfu_b = 0;                     // upper bounds
   std::int64_t logits_rows = 0, logits_bytes = 0;  // of a piece of the output layer (LmHead)
+  DType logits_dtype = DType::f32;
 };
 
 /// Profiles one step on the meta device, which stands for GPUs here, for every kind of rank, and returns the slowest

@@ -23,7 +23,7 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
     : groups_(groups),
       config_(config),
       shape_(run_shape(options, config, rank)),
-      stage_(make_stage(config, run_dropout(options), shape_.layout, shape_.padded_vocab, shape_.precision.residual)),
+      stage_(make_stage(config, run_dropout(options), shape_.layout, shape_.padded_vocab, shape_.precision)),
       params_(
           shape_.device, shape_.precision, shape_.rules, [&](const ParamVisitor& visit) { stage_.params(visit); },
           shape_.layout),

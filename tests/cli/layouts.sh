@@ -28,10 +28,11 @@ LLAMA_FLAGS=(--normalization RMSNorm --position-embedding-type rope --group-quer
   --disable-bias-linear)
 FP32_BOUNDS=(1e-6 1e-5 1e-5 1e-4) # for loss, norm, gradient, weights
 bounds=("${FP32_BOUNDS[@]}")
-# set_architecture NAME: sets architecture and bounds. A suffix adds the precision, as in gpt-bf16 or llama-fp16.
+# set_architecture NAME: sets architecture and bounds. A suffix adds the precision, as in gpt-bf16, gpt-logits-bf16 (with
+# logits in bf16) or llama-fp16.
 set_architecture() {
   bounds=("${FP32_BOUNDS[@]}")
-  case ${1%-*16} in
+  case ${1%%-*} in
     gpt) architecture=() ;;
     llama) architecture=("${LOW_LR[@]}" "${LLAMA_FLAGS[@]}" --untie-embeddings-and-output-weights) ;;
     qwen) architecture=("${LOW_LR[@]}" "${LLAMA_FLAGS[@]}" --add-qkv-bias --qk-layernorm --position-embedding-type yarn
@@ -41,6 +42,7 @@ set_architecture() {
     *) fail "no architecture '$1'" ;;
   esac
   case $1 in
+    *-logits-bf16) architecture+=(--bf16 --bf16-logits); bounds=(2e-4 2e-3 2e-2 2e-2) ;;
     *-bf16) architecture+=(--bf16); bounds=(2e-4 2e-3 2e-2 2e-2) ;;
     *-fp16) architecture+=(--fp16 --initial-loss-scale 4096); bounds=(4e-5 2e-4 3e-3 3e-3) ;;
   esac

@@ -12,6 +12,7 @@ RECOMPUTE='--recompute-granularity selective' run_layouts 11 11 qwen 2
 run_layouts 8 8 neox
 run_layouts 10 10 gpt-bf16
 RECOMPUTE=$FULL run_layouts 11 11 gpt-bf16
+run_layouts 8 8 gpt-logits-bf16
 run_layouts 11 11 gpt-fp16
 
 # Lines 19 to 22 split sequences.

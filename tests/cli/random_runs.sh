@@ -195,6 +195,7 @@ draw_optimizer() {
     fsdp-low) ! one_in 2 || settings --stochastic-rounding ;;
     bf16 | deepspeed)
       ! one_in 3 || settings --fp32-residual-connection
+      ! one_in 3 || settings --bf16-logits
       ! one_in 3 || settings --grad-reduce-in-bf16
       ! one_in 3 || settings --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 ;;
   esac

@@ -112,6 +112,8 @@ expect_problem '--fp32-allreduce +contradicts --precision fsdp-mixed' \
 expect_problem '--stochastic-rounding +needs main weights in bf16' --bf16 --stochastic-rounding
 expect_problem '--fp16-lm-cross-entropy +is not supported in this version, which computes losses in fp32' \
   --fp16 --fp16-lm-cross-entropy
+expect_problem '--bf16-logits +needs layers that compute in bf16' --bf16-logits
+expect_problem '--bf16-logits +needs layers that compute in bf16' --fp16 --bf16-logits
 expect_problem '--initial-loss-scale 2 +is below --min-loss-scale 4' --fp16 --initial-loss-scale 2 --min-loss-scale 4
 
 # --- bf16: close to the fp32 losses, resumed bit for bit, rejected in another precision ---
@@ -143,6 +145,8 @@ train other && fail 'a run in bf16 is resumed in fp32'
 expect_text err '^  --precision fp32 +is not the precision of other.ck/iter_0000012 \(compute bfloat16, not float32; residual .*; .*that run.s flags'
 train other --precision fsdp-mixed && fail 'a run in bf16 is resumed with other main gradients'
 expect_text err '^  --precision fsdp-mixed +is not the precision of .* \(main_grads float32, not bfloat16\)'
+train other --bf16 --bf16-logits && fail 'a run with logits in fp32 is resumed with logits in bf16'
+expect_text err '^  --bf16, --bf16-logits +are not the precision of .* \(logits float32, not bfloat16\)'
 rm -rf tuned.*
 train tuned --load bf16.ck --finetune || fail "--finetune in another precision: $(cat err)"
 expect_text err 'starting from the weights of the checkpoint'
@@ -187,7 +191,7 @@ done
 run rounded --precision fsdp-low --stochastic-rounding
 expect_same_resumed rounded --precision fsdp-low --stochastic-rounding
 [ "$(words rounded lm_loss)" != "$(words low lm_loss)" ] || fail '--stochastic-rounding has no effect'
-for flags in '--fp32-residual-connection' '--main-grads-dtype bf16' '--exp-avg-dtype bf16' '--exp-avg-sq-dtype bf16' '--main-params-dtype bf16'; do
+for flags in '--fp32-residual-connection' '--bf16-logits' '--main-grads-dtype bf16' '--exp-avg-dtype bf16' '--exp-avg-sq-dtype bf16' '--main-params-dtype bf16'; do
   # shellcheck disable=SC2086 # words
   run changed --bf16 $flags
   [ "$(words changed lm_loss)" != "$(words bf16 lm_loss)" ] || fail "$flags has no effect"

@@ -138,7 +138,7 @@ std::vector<std::string> differences_on(int rank, SmallRun run, const ProcessGro
   run.shape.layout.rank = rank;
   const MemoryPlan plan = plan_training(run.config, run.dropout, shape);
   const std::size_t before = buffer_use().bytes;
-  Stage stage = make_stage(run.config, run.dropout, shape.layout, shape.padded_vocab, shape.precision.residual);
+  Stage stage = make_stage(run.config, run.dropout, shape.layout, shape.padded_vocab, shape.precision);
   ParamMemory params(
       Device::cpu, shape.precision, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
       shape.layout);

@@ -15,6 +15,12 @@ struct LossProblem {
   Owned logits = random_tensor({rows, padded}, 1, 3);
   Owned labels = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 2);
   Owned weights = random_tensor({rows}, 3);
+  /// Rounds the logits to dtype, and returns them in it.
+  Owned logits_in(DType dtype) {
+    Owned out = rounded(logits, dtype);
+    logits = rounded(out, DType::f32);
+    return out;
+  }
   double z(std::int64_t row, std::int64_t v) const { return static_cast<double>(logits[row * padded + v]); }
   std::int64_t label(std::int64_t row) const { return labels.host<std::int32_t>()[row]; }
   double log_sum(std::int64_t row) const {
@@ -51,24 +57,28 @@ constexpr LossSize kLossSizes[] = {{1, 1, 1},         {3, 7, 7},         {5, 103
 
 }  // namespace
 
-TEST_CASE("cross_entropy: losses equal the fp64 reference to 2e-7, and so do gradients; padding is ignored") {
+TEST_CASE("cross_entropy: losses of fp32 and bf16 logits equal fp64 to 2e-7, gradients as rounded; no padding") {
   Stream stream(kDevice, 2);
   for (auto [rows, vocab, padded] : kLossSizes) {
-    CAPTURE(vocab);
-    LossProblem p{rows, vocab, padded};
-    for (std::int64_t row = 0; row < rows; ++row) {  // padding that would change the maximum and the sum
-      for (std::int64_t v = vocab; v < padded; ++v) p.logits[row * padded + v] = v % 2 == 0 ? 1e9f : NAN;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      CAPTURE(vocab);
+      CAPTURE(std::string(name_of(dtype)));
+      LossProblem p{rows, vocab, padded};
+      for (std::int64_t row = 0; row < rows; ++row) {  // padding that would change the maximum and the sum
+        for (std::int64_t v = vocab; v < padded; ++v) p.logits[row * padded + v] = v % 2 == 0 ? 1e9f : NAN;
+      }
+      const Owned logits = p.logits_in(dtype);
+      const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
+      Owned stats({rows, 3}), out({rows});
+      cross_entropy_stats(stream, stats, logits, p.labels, {0, vocab});
+      cross_entropy_loss(stream, out, stats);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const double expected = losses[static_cast<std::size_t>(row)];
+        CHECK(std::abs(static_cast<double>(out[row]) - expected) <= 2e-7 * expected + 1e-6 * (vocab < 1000));
+      }
+      cross_entropy_backward(stream, logits, logits, stats, p.labels, p.weights, {0, vocab});
+      CHECK(relative_rms(logits, gradient) < rounding_of(dtype, kTolerance.elementwise));
     }
-    const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
-    Owned stats({rows, 3}), out({rows});
-    cross_entropy_stats(stream, stats, p.logits, p.labels, {0, vocab});
-    cross_entropy_loss(stream, out, stats);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const double expected = losses[static_cast<std::size_t>(row)];
-      CHECK(std::abs(static_cast<double>(out[row]) - expected) <= 2e-7 * expected + 1e-6 * (vocab < 1000));
-    }
-    cross_entropy_backward(stream, p.logits, p.logits, stats, p.labels, p.weights, {0, vocab});
-    CHECK(relative_rms(p.logits, gradient) < kTolerance.elementwise);
   }
 }
 
@@ -126,6 +136,21 @@ TEST_CASE("cross_entropy: the 16-bit gradient is the rounded fp32 gradient, time
       for (double& g : expected) g *= loss_scale;
       CHECK(relative_rms(wide, expected) < kTolerance.elementwise);
     }
+  }
+}
+
+TEST_CASE("cross_entropy: bf16 logits give the bits of the same logits in fp32") {
+  Stream stream(kDevice, 2);
+  for (const std::int64_t padded : {1088, 1035}) {  // rows aligned to 16 bytes, and unaligned ones
+    LossProblem p{5, 1031, padded};
+    const Owned logits = p.logits_in(DType::bf16);
+    Owned stats({5, 3}), stats_of_wide({5, 3}), of_wide(DType::bf16, {5, padded});
+    cross_entropy_stats(stream, stats, logits, p.labels, {0, 1031});
+    cross_entropy_stats(stream, stats_of_wide, p.logits, p.labels, {0, 1031});
+    CHECK(same_bits(stats, stats_of_wide));
+    cross_entropy_backward(stream, logits, logits, stats, p.labels, p.weights, {0, 1031});
+    cross_entropy_backward(stream, of_wide, p.logits, stats, p.labels, p.weights, {0, 1031});
+    CHECK(same_bits(logits, of_wide));
   }
 }
 
@@ -210,6 +235,9 @@ TEST_CASE("cross_entropy: counts on meta; wrong shapes throw") {
   CHECK_THROWS_AS(cross_entropy_stats(stream, meta({4, 3}), meta({4, 10}), meta({4}), {0, 9}), Error);
   CHECK_THROWS_AS(cross_entropy_stats(stream, meta({4, 3}), meta({4, 10}), meta({4}, DType::i32), {0, 11}), Error);
   CHECK_THROWS_AS(cross_entropy_loss(stream, meta({4}), meta({5, 3})), Error);
+  const Tensor labels = meta({4}, DType::i32), half = meta({4, 10}, DType::f16), bf16 = meta({4, 10}, DType::bf16);
+  CHECK_THROWS_AS(cross_entropy_stats(stream, meta({4, 3}), half, labels, {0, 9}), Error);
+  CHECK_THROWS_AS(cross_entropy_backward(stream, half, bf16, meta({4, 3}), labels, meta({4}), {0, 9}), Error);
 }
 
 TEST_CASE("cross_entropy: forward with backward equals the separate phases bit for bit, in every dtype and in place") {
@@ -217,24 +245,26 @@ TEST_CASE("cross_entropy: forward with backward equals the separate phases bit f
   sizes.push_back({32, 16411, 16411});  // in wide rows, sums in another order differ, but not in each row
   for (auto [rows, vocab, padded] : sizes) {
     for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      for (const bool in_place : {false, true}) {
-        if (in_place && dtype != DType::f32) continue;
+      for (const auto& [logits_dtype, in_place] :
+           {std::pair(DType::f32, false), std::pair(dtype, true), std::pair(DType::bf16, false)}) {
+        if (logits_dtype != DType::f32 && (logits_dtype != DType::bf16 || dtype != DType::bf16)) continue;
         CAPTURE(vocab);
         CAPTURE(std::string(name_of(dtype)));
         LossProblem p{rows, vocab, padded};
         for (std::int64_t row = 0; row < rows; ++row) {
           for (std::int64_t v = vocab; v < padded; ++v) p.logits[row * padded + v] = v % 2 == 0 ? 1e9f : NAN;
         }
-        Owned logits = rounded(p.logits, DType::f32), state(DType::u8, {sizeof(StepState)});
+        const Owned given = p.logits_in(logits_dtype), logits = rounded(given, logits_dtype);
+        Owned state(DType::u8, {sizeof(StepState)});
         const StepState step{{.loss_scale = 8}, {}};
         std::memcpy(state.host<std::uint8_t>(), &step, sizeof step);
         const auto* scale = static_cast<const StepState*>(state.tensor().raw());
         Stream one(kDevice, 1), several(kDevice, 3);
         Owned stats({rows, 3}), losses({rows}), losses_at_once({rows});
         Owned dlogits(dtype, {rows, padded}), dlogits_at_once(dtype, {rows, padded});
-        cross_entropy_stats(one, stats, p.logits, p.labels, {0, vocab});
+        cross_entropy_stats(one, stats, given, p.labels, {0, vocab});
         cross_entropy_loss(one, losses, stats);
-        cross_entropy_backward(one, dlogits, p.logits, stats, p.labels, p.weights, {0, vocab}, scale);
+        cross_entropy_backward(one, dlogits, given, stats, p.labels, p.weights, {0, vocab}, scale);
         const Tensor out = in_place ? logits.tensor() : dlogits_at_once.tensor();
         cross_entropy_forward_backward(several, losses_at_once, out, logits, p.labels, p.weights, vocab, scale);
         CHECK(same_bits(losses, losses_at_once));

@@ -149,9 +149,11 @@ TEST_CASE("the LM head's pieces on a GPU are equal, and large enough to hide the
 TEST_CASE("the LM head's memory is bounded on every device, with a vocabulary of 128k and 8192 tokens") {
   constexpr std::int64_t kRows = 8192, kVocab = 131072, kWidth = 64;
   for (const Device target : {Device::cpu, Device::cuda}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const auto& [dtype, logits_dtype] :
+         {std::pair(DType::f32, DType::f32), {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}}) {
       for (const bool trains : {false, true}) {
         CAPTURE(std::string(name_of(dtype)));
+        CAPTURE(std::string(name_of(logits_dtype)));
         CAPTURE(trains);
         Stream stream(Device::meta, 1, target);
         Arena slot(Device::meta, "slot", 0), scratch(Device::meta, "scratch", 0);
@@ -160,6 +162,7 @@ TEST_CASE("the LM head's memory is bounded on every device, with a vocabulary of
         GradState grad{Tensor(nullptr, DType::f32, {kVocab, kWidth})};
         LmHead head;
         head.vocab = kVocab;
+        head.logits_dtype = logits_dtype;
         head.table.value = Tensor(nullptr, dtype, {kVocab, kWidth});
         head.table.grad = &grad;
         Batch batch;
@@ -170,8 +173,9 @@ TEST_CASE("the LM head's memory is bounded on every device, with a vocabulary of
           head.loss_and_gradient(ctx, losses, x, x, batch);
         else
           head.loss(ctx, losses, x, batch);
-        const std::size_t logits = std::size_t{target == Device::cpu ? 64u : 1024u} << 20;
-        const std::size_t copies = trains && dtype != DType::f32 ? logits / 2 : 0;  // dlogits
+        const std::size_t fp32 = std::size_t{target == Device::cpu ? 64u : 1024u} << 20;
+        const std::size_t logits = logits_dtype == DType::f32 ? fp32 : fp32 / 2;
+        const std::size_t copies = trains && dtype != logits_dtype ? fp32 / 2 : 0;  // dlogits
         CHECK(scratch.peak() >= logits + copies);
         CHECK(scratch.peak() < logits + copies + (std::size_t{64} << 20));  // matmul workspace
       }

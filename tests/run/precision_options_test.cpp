@@ -39,6 +39,7 @@ TEST_CASE("precision options: presets by name or switch, and dtypes that overrid
   CHECK(precision_flags({.main_grads = "bf16"}) == Names{"--main-grads-dtype bf16"});
   CHECK(precision_flags({.preset = "bf16", .fp32_residual = true}) ==
         Names{"--precision bf16", "--fp32-residual-connection"});
+  CHECK(precision_flags({.bf16 = true, .bf16_logits = true}) == Names{"--bf16", "--bf16-logits"});
   CHECK(precision_flags({.preset = "bf16", .bf16 = true}) == Names{"--precision bf16"});
   CHECK(precision_flags({.fp16 = true, .exp_avg = "bf16"}) == Names{"--fp16", "--exp-avg-dtype bf16"});
   CHECK(precision_flags({.bf16 = true, .grad_reduce_in_bf16 = true, .stochastic_rounding = true}) ==
@@ -117,6 +118,8 @@ TEST_CASE("precision options: a run reports how it differs from the checkpoint's
   CHECK(precision_difference(nullptr, find_precision("bf16")) ==
         "compute float32, not bfloat16; residual float32, not bfloat16");
   CHECK(precision_difference(&bf16, find_precision("fsdp-mixed")) == "main_grads float32, not bfloat16");
+  CHECK(precision_difference(&bf16, precision_of({.bf16 = true, .bf16_logits = true})) ==
+        "logits float32, not bfloat16");
   Precision rounded = find_precision("fsdp-low");
   const Json low = precision_record(rounded);
   rounded.stochastic_rounding = true;

@@ -25,6 +25,9 @@ void add_precision_flags(Flags& flags, PrecisionOptions& options) {
                    "refuse main gradients in bf16");
   flags.add_switch("--fp32-residual-connection", options.fp32_residual, "keep the residual stream in fp32",
                    only_with("in fp32", [&options] { return precision_of(options).compute != DType::f32; }));
+  flags.add_switch("--bf16-logits", options.bf16_logits, "store logits and their gradient in bf16 instead of fp32",
+                   needs("layers that compute in bf16: --bf16, or such a --precision",
+                         [&options] { return precision_of(options).compute == DType::bf16; }));
   flags.add_switch("--stochastic-rounding", options.stochastic_rounding, "round updates of bf16 weights stochastically",
                    needs("main weights in bf16: --precision fsdp-low, or --main-params-dtype bf16",
                          [&options] { return has_narrow_main_params(options); }));
