@@ -1,5 +1,7 @@
 #include "kernels/embedding.h"
 
+#include <algorithm>
+
 #include "kernels/dispatch.h"
 #include "kernels/stream_types.h"
 
@@ -38,11 +40,13 @@ double bytes_in(const Tensor& hidden, const Tensor& table) {
   return double(hidden.numel()) * double(size_of(table.dtype()));
 }
 
-/// Returns the bytes that a scatter-add moves. Each place reads its row of dout, and reads and writes a row of the
-/// gradient. A gradient that is overwritten is cleared first.
+/// Returns the bytes that a scatter-add moves at most. Each place reads its row of dout. Each row of the gradient that
+/// has places, as many as there can be, is read and written once. A gradient that is overwritten is cleared first.
 double scatter_bytes(const Tensor& dout, const Grad& dtable) {
-  double cleared = dtable.mode == GradMode::overwrite ? double(dtable.tensor.bytes()) : 0;
-  return double(dout.bytes()) + 2 * bytes_in(dout, dtable.tensor) + cleared;
+  const Tensor& table = dtable.tensor;
+  const std::int64_t rows = std::min(dout.size(0), table.size(0));
+  const double cleared = dtable.mode == GradMode::overwrite ? double(table.bytes()) : 0;
+  return double(dout.bytes()) + 2 * double(rows * table.size(1)) * double(size_of(table.dtype())) + cleared;
 }
 
 Tensor make_scatter_work(Stream& stream, Arena& scratch, const Grad& dtable, const Tensor& dout) {
@@ -88,7 +92,7 @@ void positions_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dx, 
   Tensor work;
   if (dtable.wanted()) work = make_scatter_work(stream, scratch, dtable, dx);
   const double scattered = dtable.wanted() ? scatter_bytes(dx, dtable) : double(dx.bytes());
-  stream.count(0, scattered + double(dx.bytes()) + read);
+  stream.count(0, scattered + (dropout.active() ? double(dx.bytes()) : 0) + read);
   run<cpu::positions_backward, cuda::positions_backward>(stream, work, dtable, dx, positions, dropout, rows);
 }
 

@@ -251,7 +251,13 @@ TEST_CASE("embedding: a position beyond the table and wrong shapes throw; counts
   counted.reset_counters();
   embedding_backward(counted, scratch, {table, GradMode::accumulate}, wide, indices, 0);
   positions_backward(counted, scratch, {meta({9, 4})}, narrow, indices, {}, {});
-  CHECK(counted.counters().bytes == 24 * (4 + 2 + 2) + 24 + 24 * (2 + 2 + 4 + 4) + 36 * 4 + 24);
+  CHECK(counted.counters().bytes == 24 * (4 + 2 + 2) + 24 + 24 * (2 + 4 + 4) + 36 * 4 + 24);
+  counted.reset_counters();
+  // More places than rows: each row is read and written once. With dropout, dx is written, too.
+  const Tensor samples = meta({6}, DType::i64);
+  positions_backward(counted, scratch, {meta({2, 4}), GradMode::accumulate}, narrow, indices, {0.1f, {1, 2}},
+                     {samples, 0, 1});
+  CHECK(counted.counters().bytes == 24 * (2 + 2) + 2 * 8 * 4 + 24);
   CHECK(scratch.peak() > 0);
   CHECK(scratch.used() == 0);
   CHECK_THROWS_AS(embedding_forward(counted, narrow, indices, 0, meta({9, 4})), Error);
