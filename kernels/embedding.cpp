@@ -49,10 +49,6 @@ double scatter_bytes(const Tensor& dout, const Grad& dtable) {
   return double(dout.bytes()) + 2 * double(rows * table.size(1)) * double(size_of(table.dtype())) + cleared;
 }
 
-Tensor make_scatter_work(Stream& stream, Arena& scratch, const Grad& dtable, const Tensor& dout) {
-  return make_work<cpu::scatter_work, cuda::scatter_work>(stream, scratch, dtable.tensor, dout.size(0));
-}
-
 }  // namespace
 
 void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table) {
@@ -69,7 +65,7 @@ void embedding_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dout
   check_table_grad("embedding gradient", dout, dtable);
   expect_tensor("embedding gradient", tokens, DType::i32, {dout.size(0)});
   Arena::Mark mark(scratch);
-  const Tensor work = make_scatter_work(stream, scratch, dtable, dout);
+  const Tensor work = make_work<cpu::scatter_work, cuda::scatter_work>(stream, scratch, dtable.tensor, dout.size(0));
   stream.count(0, scatter_bytes(dout, dtable) + double(tokens.bytes()));
   run<cpu::embedding_backward, cuda::embedding_backward>(stream, work, dtable, dout, tokens, vocab_begin);
 }
@@ -87,10 +83,13 @@ void positions_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dx, 
                         const Dropout& dropout, const RowMap& rows) {
   const double read = check_positions("positions gradient", dx, positions, dtable.wanted(), dropout, rows);
   if (dtable.wanted()) check_table_grad("positions gradient", dx, dtable);
+  require(!dtable.wanted() || rows.resets_positions || rows.seq_length() <= dtable.tensor.size(0),
+          "positions gradient: sequences have ", rows.seq_length(), " positions, the table ", dtable.tensor.shape());
   if (!dtable.wanted() && !dropout.active()) return;
   Arena::Mark mark(scratch);
   Tensor work;
-  if (dtable.wanted()) work = make_scatter_work(stream, scratch, dtable, dx);
+  if (dtable.wanted())
+    work = make_work<cpu::positions_work, cuda::positions_work>(stream, scratch, dtable.tensor, dx.size(0), rows);
   const double scattered = dtable.wanted() ? scatter_bytes(dx, dtable) : double(dx.bytes());
   stream.count(0, scattered + (dropout.active() ? double(dx.bytes()) : 0) + read);
   run<cpu::positions_backward, cuda::positions_backward>(stream, work, dtable, dx, positions, dropout, rows);

@@ -18,7 +18,8 @@
 // Each n is called a place. Scatter-adds sum in fp32 and in place order, regardless of the thread count. A GPU first
 // sums a table row's places in groups of 32, and then adds up the group sums. GradMode::overwrite clears the gradient
 // first. If G is narrower than fp32, a row is rounded once per call, no matter how many places add to it. For this, and
-// always on a GPU, scratch memory holds the places sorted by row.
+// on a GPU, scratch memory holds the places sorted by row. A GPU does not sort positions that do not restart
+// (RowMap::resets_positions).
 #pragma once
 
 #include "device/memory.h"

@@ -218,5 +218,9 @@ std::size_t scatter_work(const Stream&, Tensor dtable, std::int64_t places) {
   return dtable.dtype() == DType::f32 ? 0 : places * sizeof(std::uint64_t);
 }
 
+std::size_t positions_work(const Stream& stream, Tensor dtable, std::int64_t places, const RowMap&) {
+  return cpu::scatter_work(stream, dtable, places);
+}
+
 }  // namespace mtl::cpu
 #endif

@@ -38,6 +38,7 @@ struct RowMap {
   std::int64_t first_row = 0;          // the micro-batch row that is the tensor's row 0
   std::int64_t rows_per_sequence = 1;  // that this rank holds
   SequencePart part{};                 // which these are
+  bool resets_positions = true;        // the batch's positions may differ from position(): documents restart at 0
 
   /// Returns T.
   std::int64_t seq_length() const { return rows_per_sequence * part.parts; }

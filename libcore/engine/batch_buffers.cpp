@@ -13,7 +13,7 @@ BatchBuffers::BatchBuffers(Device device, const RunShape& shape, Space space)
       offset += out.bytes();
       return out;
     };
-    batches_.push_back(Batch::of(shape.micro_batch, shape.rows_per_sequence(), shape.part(), shape.documents, next));
+    batches_.push_back(batch_of(shape, next));
     losses_.push_back(next(DType::f32, {shape.micro_batch, shape.rows_per_sequence()}));
   }
 }
@@ -24,7 +24,7 @@ std::size_t BatchBuffers::bytes(const RunShape& shape) {
     bytes += Tensor(nullptr, dtype, of).bytes();
     return Tensor();
   };
-  Batch::of(shape.micro_batch, shape.rows_per_sequence(), shape.part(), shape.documents, add);
+  batch_of(shape, add);
   add(DType::f32, {shape.micro_batch, shape.rows_per_sequence()});  // losses
   return (bytes + 63) / 64 * 64;
 }

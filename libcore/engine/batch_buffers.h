@@ -9,6 +9,22 @@
 
 namespace mtl {
 
+/// Returns a micro-batch, without `rotary`. Calls make(dtype, shape) for each of its tensors, those with 8-byte
+/// elements first.
+template <class Make>
+Batch batch_of(const RunShape& shape, const Make& make) {
+  const Shape tokens{shape.micro_batch, shape.rows_per_sequence()};
+  return {.samples = make(DType::i64, Shape{shape.micro_batch}),
+          .tokens = make(DType::i32, tokens),
+          .positions = make(DType::i32, tokens),
+          .labels = make(DType::i32, tokens),
+          .loss_weights = make(DType::f32, tokens),
+          .document_start = shape.documents ? make(DType::i32, tokens) : Tensor(),
+          .rotary = {},
+          .part = shape.part(),
+          .resets_positions = shape.resets_positions};
+}
+
 /// Memory for one step's micro-batches, and for the losses of their tokens.
 class BatchBuffers {
  public:

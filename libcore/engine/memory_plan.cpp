@@ -3,6 +3,7 @@
 #include "base/enum_index.h"
 #include "comm/staging.h"
 #include "device/step_state.h"
+#include "engine/batch_buffers.h"
 #include "engine/meta_model.h"
 #include "engine/pipeline.h"
 #include "nn/model_params.h"
@@ -11,8 +12,7 @@
 namespace mtl {
 
 Batch meta_batch(const RunShape& shape) {
-  return Batch::of(shape.micro_batch, shape.rows_per_sequence(), shape.part(), shape.documents,
-                   [](DType dtype, const Shape& of) { return Tensor(nullptr, dtype, of); });
+  return batch_of(shape, [](DType dtype, const Shape& of) { return Tensor(nullptr, dtype, of); });
 }
 
 namespace {

@@ -16,13 +16,14 @@ struct RunShape {
   std::int64_t seq_length = 1;     // T, in whole sequences
   std::int64_t micro_batches = 1;  // per step, on this rank
   std::int64_t padded_vocab = 0;
-  bool documents = false;  // batches contain document starts
+  bool documents = false;        // batches contain document starts
+  bool resets_positions = true;  // as in RowMap
   // The loss is the mean over all tokens of a step, instead of the mean over micro-batches of their tokens' means.
   bool per_token_loss = false;
-  int threads = 1;         // threads per operator; each thread has its own workspace
-  int batch_sets = 1;      // number of steps whose batches are in memory at the same time
-  bool graphs = false;     // run steps as CUDA graphs
-  Layout layout;           // of this rank
+  int threads = 1;      // threads per operator; each thread has its own workspace
+  int batch_sets = 1;   // number of steps whose batches are in memory at the same time
+  bool graphs = false;  // run steps as CUDA graphs
+  Layout layout;        // of this rank
   Device device = Device::cpu;
   Precision precision = {};
   RuleSet rules = single_rule<AdamW>();  // none: evaluation

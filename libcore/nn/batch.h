@@ -14,30 +14,16 @@ struct Batch {
   Tensor loss_weights;    // (B, T) f32: d(step loss) / d(loss of this token); 0 where the mask is 0
   Tensor document_start;  // (B, T) i32: first position that each query attends to; absent without a document mask
 
-  Tensor rotary;             // (B T, 2, pairs) f32: cosines and sines of the rotary angles; computed by the chunk
-  SequencePart part{};       // which of each sequence's positions the T tokens are
-  std::int64_t decoded = 0;  // decoding: tokens in each whole sequence, cached ones included
-
-  /// Returns a batch of B = `samples` sequences with T = `length` tokens of `part`. Calls make(dtype, shape) for each
-  /// of its tensors, those with 8-byte elements first, except for `rotary`.
-  template <class Make>
-  static Batch of(std::int64_t samples, std::int64_t length, SequencePart part, bool documents, const Make& make) {
-    const Shape tokens{samples, length};
-    return {.samples = make(DType::i64, Shape{samples}),
-            .tokens = make(DType::i32, tokens),
-            .positions = make(DType::i32, tokens),
-            .labels = make(DType::i32, tokens),
-            .loss_weights = make(DType::f32, tokens),
-            .document_start = documents ? make(DType::i32, tokens) : Tensor(),
-            .rotary = {},
-            .part = part};
-  }
+  Tensor rotary;                 // (B T, 2, pairs) f32: cosines and sines of the rotary angles; computed by the chunk
+  SequencePart part{};           // which of each sequence's positions the T tokens are
+  bool resets_positions = true;  // as in RowMap
+  std::int64_t decoded = 0;      // decoding: tokens in each whole sequence, cached ones included
 
   /// Returns the number of tokens in each whole sequence, which may determine the rotary frequencies.
   std::int64_t sequence_length() const { return decoded > 0 ? decoded : rows().seq_length(); }
 
   /// Maps the B T rows to their positions in the run.
-  RowMap rows() const { return {samples, 0, tokens.size(1), part}; }
+  RowMap rows() const { return {samples, 0, tokens.size(1), part, resets_positions}; }
 };
 
 }  // namespace mtl

@@ -190,6 +190,54 @@ TEST_CASE("embedding: a device that cannot refuse an invalid position adds nothi
   }
 }
 
+TEST_CASE("embedding: the gradient of positions that do not restart has the bits of any positions'") {
+  struct Case {
+    std::int64_t sequences, held, width;  // positions of each sequence that the rank holds
+    SequencePart part;
+    std::int64_t skipped, rows;  // of these sequences
+  };
+  for (const Case& c : {Case{3, 8, 12, {}, 0, 24}, Case{70, 4, 40, {}, 0, 280}, Case{33, 6, 264, {}, 0, 198},
+                        Case{5, 7, 9, {}, 3, 20}, Case{5, 7, 9, {}, 8, 3}, Case{4, 8, 16, {1, 4}, 0, 32},
+                        Case{40, 6, 8, {0, 2}, 7, 200}, Case{1, 1, 1, {}, 0, 1}}) {
+    for (const float dropped : {0.0f, 0.3f}) {
+      for (const DType grads : {DType::f32, DType::bf16}) {
+        for (const GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+          CAPTURE(c.sequences);
+          CAPTURE(c.held);
+          CAPTURE(c.skipped);
+          Stream stream(kDevice, 2);
+          Arena scratch(kDevice, "scratch", 1 << 16);
+          const Owned samples(DType::i64, {c.sequences}), positions(DType::i32, {c.sequences, c.held});
+          RowMap map{samples, c.skipped, c.held, c.part};
+          const std::int64_t length = map.seq_length();
+          for (std::int64_t i = 0; i < c.sequences; ++i) samples.host<std::int64_t>()[i] = 90 + i;
+          for (std::int64_t i = 0; i < positions.numel(); ++i)
+            positions.host<std::int32_t>()[i] = static_cast<std::int32_t>(c.part.position(i % c.held, c.held));
+          const Owned dx = random_tensor(DType::bf16, {c.rows, c.width}, 1), dx_of_any = rounded(dx, DType::bf16);
+          const Owned dtable = random_tensor(grads, {length + 2, c.width}, 2), dtable_of_any = rounded(dtable, grads);
+          const Dropout dropout{dropped, {5, 6}};
+          positions_backward(stream, scratch, {dtable_of_any, mode}, dx_of_any, positions, dropout, map);
+          map.resets_positions = false;
+          positions_backward(stream, scratch, {dtable, mode}, dx, positions, dropout, map);
+          CHECK(same_bits(dtable, dtable_of_any));
+          CHECK(same_bits(dx, dx_of_any));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("embedding: positions that do not restart need no scratch memory on a GPU, and a row of the table each") {
+  Stream stream(Device::meta, 1, Device::cuda);
+  Arena scratch(Device::meta, "scratch", 0);
+  const RowMap map{.rows_per_sequence = 3, .resets_positions = false};
+  const Tensor indices = meta({2, 3}, DType::i32);
+  positions_backward(stream, scratch, {meta({3, 4})}, meta({6, 4}), indices, {}, map);
+  CHECK(scratch.peak() == 0);
+  CHECK_THROWS_WITH_AS(positions_backward(stream, scratch, {meta({2, 4})}, meta({6, 4}), indices, {}, map),
+                       doctest::Contains("sequences have 3 positions, the table"), Error);
+}
+
 TEST_CASE("embedding: gradients equal finite differences") {
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 16);

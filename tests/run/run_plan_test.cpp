@@ -40,6 +40,7 @@ TEST_CASE("run plan: the shape of a run has its sizes, and on the CPU nothing is
   CHECK(shape.micro_batches == 4);
   CHECK(shape.padded_vocab == 128);
   CHECK(shape.documents);
+  CHECK_FALSE(shape.resets_positions);
   CHECK(shape.threads == 3);
   CHECK(shape.batch_sets == 4);
   CHECK(shape.precision == find_precision("bf16"));
@@ -53,9 +54,11 @@ TEST_CASE("run plan: the shape of a run has its sizes, and on the CPU nothing is
   CHECK(dropout.seed == 7);
   options.device = Device::cuda;
   options.data.reset_attention_mask = false;
+  options.data.reset_position_ids = true;
   options.batch.eval_iters = 0;
   shape = run_shape(options, four_layers(), 0);
   CHECK_FALSE(shape.documents);
+  CHECK(shape.resets_positions);
   CHECK(shape.batch_sets == 2);
   CHECK(shape.layout.optimizer_on_host);
   CHECK(shape.layout.offloaded_layers > 0);
