@@ -2,8 +2,8 @@
 # Measures training speed in fp32 and bf16, start-up and tokenization, compared with PyTorch if a Python has torch
 # (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs that alternate with the peer's.
 # Text (text.sh), the data loader (data.sh), parallel layouts (ranks.sh), predictions of them (predict.sh), state in
-# files (offload.sh), conversions (convert.sh) and plans of published runs (plan.sh) follow; MTL_BENCH=one leaves them out,
-# MTL_BENCH=text, data, ranks, predict, offload, convert or plan does nothing else.
+# files (offload.sh), conversions (convert.sh), plans of published runs (plan.sh) and update rules (rules.sh) follow; MTL_BENCH=one leaves
+# them out, MTL_BENCH=text, data, ranks, predict, offload, convert, plan or rules does nothing else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 part=${MTL_BENCH:-all}
@@ -16,8 +16,9 @@ case $part in
   offload) exec bash "$here/offload.sh" "$@" ;;
   convert) exec bash "$here/convert.sh" "$@" ;;
   plan) exec bash "$here/plan.sh" "$@" ;;
+  rules) exec bash "$here/rules.sh" "$@" ;;
   *)
-    echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks, predict, offload, convert or plan" >&2
+    echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks, predict, offload, convert, plan or rules" >&2
     exit 2
     ;;
 esac
@@ -148,4 +149,4 @@ for precision in "" --bf16 "--bf16 --grad-reduce-in-bf16"; do
   echo
 done
 
-[ "$part" = one ] || for part in text data ranks offload convert plan; do echo; bash "$here/$part.sh" "$bin"; done
+[ "$part" = one ] || for part in text data ranks offload convert plan rules; do echo; bash "$here/$part.sh" "$bin"; done
