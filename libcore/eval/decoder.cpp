@@ -65,28 +65,25 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
       workspace_(model, passes(model, sequences, positions)) {
   require(positions >= 1 && positions <= model.positions(), "a decoder of ", positions,
           " positions, but the model has ", model.positions());
-  std::size_t offset = 0;
-  auto small = [&](DType dtype, Shape shape) {
-    Tensor out = small_memory_.tensor(dtype, shape, offset);
-    offset += out.bytes();
-    return out;
+  const auto tensors_in = [](const Buffer& memory) {  // one after the other
+    return [&memory, offset = std::size_t{0}](DType dtype, const Shape& shape) mutable {
+      const Tensor out = memory.tensor(dtype, shape, offset);
+      offset += out.bytes();
+      return out;
+    };
   };
+  auto small = tensors_in(small_memory_), cache = tensors_in(cache_memory_);
   logits_ = small(DType::f32, {sequences, model.vocab()});
   lengths_ = small(DType::i32, {sequences});
   tokens_ = small(DType::i32, {std::max(sequences, kPiece)});
   positions_ = small(DType::i32, {std::max(sequences, kPiece)});
   on_host_.emplace(*this);
-  offset = 0;
-  auto cache = [&] {
-    Tensor out = cache_memory_.tensor(model.precision().compute, cache_shape(model, sequences, positions), offset);
-    offset += out.bytes();
-    return out;
-  };
+  const DType dtype = model.precision().compute;
+  const Shape shape = cache_shape(model, sequences, positions);
   std::vector<KvCache> layers;
-  for (std::int64_t layer = 0; layer < model.config().num_layers; ++layer) {
-    Tensor keys = cache();
-    layers.push_back({.keys = keys, .values = cache(), .lengths = lengths_});
-  }
+  for (std::int64_t layer = 0; layer < model.config().num_layers;
+       ++layer)  // keys, then values: braces evaluate in order
+    layers.push_back({.keys = cache(dtype, shape), .values = cache(dtype, shape), .lengths = lengths_});
   all_ = model.chunk().make_cache(layers);
   for (std::int64_t b = 0; b < sequences; ++b) {
     std::vector<KvCache> slices;

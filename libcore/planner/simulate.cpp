@@ -293,9 +293,7 @@ class Simulation {
     double& lane = rank.lanes[event.group];
     if (is_joint(event.group)) {
       joint_parts_[{event.group, rank.number}].push_back({rank.now, event.bytes});
-    } else if (event.operation == OperationKind::receive) {
-      operation.end = {};  // when the matching send ends, which has started before the wait
-    } else {
+    } else if (event.operation != OperationKind::receive) {  // which ends when the matching send does
       operation.start = std::max(rank.now, lane);
       lane = operation.start + operation_ms(event.operation, event.bytes, place(event.group), links_);
       operation.end = lane;

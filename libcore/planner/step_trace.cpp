@@ -32,10 +32,6 @@ OperationKind operation_named(const std::string& name) {
   fail(Exit::failure, "a profile has an operation '", name, "'");
 }
 
-bool is_compute(ActionKind kind) {
-  return kind == ActionKind::forward || kind == ActionKind::backward || kind == ActionKind::weight;
-}
-
 /// Turns a profile's entries from `begin` to `end` into events.
 class Recorder {
  public:
@@ -118,7 +114,7 @@ StepTrace trace_of(const StepRecord& record, const GptConfig& config, const RunS
   out.update_file_bytes = record.update_file_bytes;
   Recorder recorder(record.profile, config.num_layers);
   for (const StepRecord::Part& part : record.second) {
-    if (is_compute(part.action.kind))
+    if (part.action.kind <= ActionKind::weight)  // without messages
       out.recorded.push_back(
           {.action = part.action, .events = recorder.events(part.begin, part.end), .host_bytes = part.host_bytes});
     for (std::size_t entry = part.begin; entry < part.end && out.message_bytes == 0; ++entry)
