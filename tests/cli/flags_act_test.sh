@@ -136,7 +136,6 @@ sgd --optimizer sgd --sgd-momentum 0.5
 muon --optimizer muon --muon-momentum 0.5
 muon --optimizer muon --muon-nesterov
 muon --optimizer muon --muon-no-split-qkv
-muon --optimizer muon --muon-no-position-embedding
 muon --optimizer muon --muon-scale-mode unit_rms_norm
 muon --optimizer muon --muon-extra-scale-factor 0.2
 muon --optimizer muon --muon-coefficient-type simple
@@ -144,6 +143,9 @@ muon --optimizer muon --muon-num-ns-steps 3
 muon --optimizer muon --muon-fp32-matmul-prec medium
 muon --optimizer muon --muon-scalar-optimizer adam --adam-beta1 0.8
 END
+train acts --optimizer muon --muon-no-position-embedding
+grep -q '"exp_avg.embedding.positions.weight"' "$(weights acts 4)/manifest.json" ||
+  fail '--muon-no-position-embedding leaves the positions to Muon'
 # With zero weights, all tokens are equally likely, and the loss is ln 512. It is close to that if a large epsilon makes
 # the norms shrink their input.
 train flat --init-method-std 0 --train-iters 1

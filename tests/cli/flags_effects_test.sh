@@ -36,7 +36,7 @@ command_for() {
 
 # The flags that make a phrase true. If there is no entry, a flag must be absent.
 declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style constant"
-  ["with --eval-iters 0"]="--eval-iters 0" ["with --mock-data"]="--mock-data"
+  ["with --eval-iters 0"]="--eval-iters 0" ["with --optimizer sgd"]="--optimizer sgd" ["with --mock-data"]="--mock-data"
   ["with rotary positions"]="--position-embedding-type rope"
   ["with --weight-decay-incr-style linear or cosine"]="--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1"
   ["on the CPU, whose memory is the host's"]="--device cpu" ["with --loss-scale"]="--fp16 --loss-scale 128" ["with --greedy"]="--greedy" ["with --to mtl or megatron"]="--to mtl"
@@ -45,7 +45,7 @@ declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style consta
   ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
   ["without --device cuda or auto"]="--device cpu" ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")
 # Values for flags that have choices or a format. All others accept any text.
-declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--pipeline-split]=balanced [--cp-comm-type]=p2p [--roofline]=H100 [--window-size]=15,0 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--zero-stage]=1 [--fsdp]=full_shard [--data-parallel-sharding-strategy]=optim [--transformer-impl]=local [--ckpt-format]=torch_dist
+declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--muon-scale-mode]=spectral [--muon-coefficient-type]=simple [--muon-fp32-matmul-prec]=high [--pipeline-schedule]=gpipe [--pipeline-split]=balanced [--cp-comm-type]=p2p [--roofline]=H100 [--window-size]=15,0 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--zero-stage]=1 [--fsdp]=full_shard [--data-parallel-sharding-strategy]=optim [--transformer-impl]=local [--ckpt-format]=torch_dist
   [--rope-parameters]='{}' [--new-token-rows]=mean [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
 # These flags are rejected without the flags given here.
 declare -A required=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer" [--data-parallel-sharding-strategy]=--use-megatron-fsdp)

@@ -165,7 +165,7 @@ for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-custom-fsdp --multi-laten
   --deepspeed --no-save-optim; do
   expect_refused "$flag"
 done
-for flag in '--optimizer sgd' '--train-weighted-split-paths a b' \
+for flag in '--muon-tp-mode blockwise' '--train-weighted-split-paths a b' \
   '--deepspeed_config ds.json' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
   '--exp-avg-dtype fp8' '--load-tag x' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
@@ -194,7 +194,7 @@ for flags in '--deepspeed_config ds_config.json' --deepspeed-config=ds_config.js
   expect_text err '^    hidden_size: 64 +unknown to mtl-train$'
 done
 read -ra printed < <(sed -n 's/^    together: //p' err)
-[ ${#printed[@]} -eq 30 ] || fail "the flags for ds_config.json are ${printed[*]}"
+[ ${#printed[@]} -eq 32 ] || fail "the flags for ds_config.json are ${printed[*]}"
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" "${printed[@]}" --dry-run --world-size 4
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --deepspeed_config absent.json --lr -1
 expect_text err '^mtl-train: 2 problems with the configuration$'

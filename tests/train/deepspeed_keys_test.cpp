@@ -56,7 +56,8 @@ TEST_CASE("DeepSpeed's keys: ZeRO-2 with fp16 and offloading") {
       "activation_checkpointing: null -> no flag: it is off",
       "csv_monitor: {\"enabled\": true} -> --log-jsonl FILE, with a file in output_path",
       "together: --global-batch-size 96 --micro-batch-size 3 --clip-grad 0.5 --log-interval 50 --fp16 --loss-scale 0 "
-      "--initial-loss-scale 4096 --loss-scale-window 500 --optimizer adam --lr 3e-05 --adam-beta1 0.9 --adam-beta2 0.95 "
+      "--initial-loss-scale 4096 --loss-scale-window 500 --optimizer adam --lr 3e-05 --adam-beta1 0.9 --adam-beta2 "
+      "0.95 "
       "--lr-decay-style linear --lr-decay-iters 2000 --zero-stage 2 --optimizer-cpu-offload --overlap-grad-reduce "
       "--overlap-param-gather --ddp-bucket-size 200000000"};
   CHECK(explain(R"({"train_batch_size": 96, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 4,

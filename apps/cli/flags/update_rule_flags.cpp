@@ -13,7 +13,7 @@ void add_update_rule_flags(Flags& flags, OptimizerOptions& optimizer) {
     return [&optimizer, name] { return optimizer.name == name; };
   };
   flags.only_with(
-      "--optimizer adam or muon", [&optimizer] { return optimizer.name != "sgd"; },
+      "with --optimizer sgd", [&optimizer] { return optimizer.name != "sgd"; },
       [&] {
         flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment", at_least(0), below(1));
         flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment", at_least(0), below(1));
