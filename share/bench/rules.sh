@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Update rules: Newton-Schulz iterations against products alone; a step of Muon against one of AdamW, with the share of
-# the difference that its counted FLOPs need at the rate of these products; and the loss of both on the same text after
-# equal numbers of tokens and after equal times. Usage: rules.sh BIN. MTL_BENCH_THREADS threads (2).
+# Update rules: Newton-Schulz iterations against products alone; a step of Muon against one of AdamW, with the rate of its
+# counted FLOPs in the difference; and the loss of both on the same text after equal numbers of tokens and after equal
+# times. Usage: rules.sh BIN. MTL_BENCH_THREADS threads (2).
 # MTL_BENCH_QUICK=1 runs few steps, as a smoke test.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
