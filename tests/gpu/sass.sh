@@ -22,7 +22,9 @@ objects=("$@")
 [ $# -gt 0 ] || objects=("$build"/CMakeFiles/mtl_cuda.dir/*/*_cuda*.cu.o)
 [ -e "${objects[0]}" ] || { echo "sass.sh: $build has no compiled kernels: ninja -C $build mtl_cuda"; exit 1; }
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+exec 3>&1 >"$work/report"
+# What failed comes first: a log may show only the beginning of 800 lines.
+trap 'exec >&3; grep -A3 -E "FAILED|^sass.sh:" "$work/report"; cat "$work/report"; rm -rf "$work"' EXIT
 
 # One line "use ARCH NAME registers stack local" per kernel, one line "has ARCH NAME instruction count" per relevant
 # instruction, and what wgmma_hazards.awk prints.
