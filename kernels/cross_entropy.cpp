@@ -19,12 +19,13 @@ void check_stats(const Tensor& stats, const Tensor& logits) {
   expect_tensor("cross_entropy stats", stats, DType::f32, {logits.size(0), 3});
 }
 
-void check_gradient(const Tensor& dlogits, const Tensor& logits, const Tensor& weights) {
+void check_gradient(const Tensor& dlogits, const Tensor& logits, const Tensor& weights, const ZLoss& z_loss) {
   expect_computed("cross_entropy dlogits", dlogits);
   expect_tensor("cross_entropy dlogits", dlogits, logits.dtype() == DType::f32 ? dlogits.dtype() : logits.dtype(),
                 logits.shape());
   expect_in_place("cross_entropy dlogits", dlogits, logits);
   expect_tensor("cross_entropy weights", weights, DType::f32, {logits.size(0)});
+  if (z_loss.coefficient != 0) expect_tensor("cross_entropy z-losses", z_loss.losses, DType::f32, {logits.size(0)});
 }
 }  // namespace
 
@@ -50,23 +51,23 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
 }
 
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
-                            VocabSlice slice, const StepState* state) {
+                            VocabSlice slice, const StepState* state, const ZLoss& z_loss) {
   check_logits(logits, labels, slice);
   check_stats(stats, logits);
-  check_gradient(dlogits, logits, weights);
+  check_gradient(dlogits, logits, weights, z_loss);
   stream.count(0, double(dlogits.bytes() + logits.bytes() + stats.bytes() + labels.bytes() + weights.bytes()));
   run<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(stream, dlogits, logits, stats, labels, weights, slice,
-                                                                 state);
+                                                                 state, z_loss);
 }
 
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
-                                    Tensor weights, std::int64_t valid, const StepState* state) {
+                                    Tensor weights, std::int64_t valid, const StepState* state, const ZLoss& z_loss) {
   check_logits(logits, labels, {0, valid});
-  check_gradient(dlogits, logits, weights);
+  check_gradient(dlogits, logits, weights, z_loss);
   expect_tensor("cross_entropy losses", losses, DType::f32, {logits.size(0)});
   stream.count(0, double(dlogits.bytes() + logits.bytes() + losses.bytes() + labels.bytes() + weights.bytes()));
   run<cpu::cross_entropy_forward_backward, cuda::cross_entropy_forward_backward>(stream, losses, dlogits, logits,
-                                                                                 labels, weights, valid, state);
+                                                                                 labels, weights, valid, state, z_loss);
 }
 
 void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode) {

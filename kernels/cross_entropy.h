@@ -3,7 +3,8 @@
 //
 //   max = max_v z[v],  sum = sum_v exp(z[v] - max),  target = z[label]
 //   loss = log(sum) + max - target
-//   dz[v] = loss_scale * weight * (exp(z[v] - max) / sum - [v == label])
+//   z-loss = coefficient * lse^2, with lse = log(sum) + max (PaLM, arXiv:2204.02311, section 5)
+//   dz[v] = loss_scale * weight * (exp(z[v] - max) / sum * (1 + 2 coefficient lse) - [v == label])
 //
 // logits (N, V) are the vocabulary's columns [begin, begin + V) (VocabSlice). Only the first `valid` columns are used.
 // The others are padding, which is ignored and gets dz = 0. Losses and weights (one per row) are fp32. Logits are fp32,
@@ -15,6 +16,12 @@
 #include "device/tensor.h"
 
 namespace mtl {
+
+/// The z-loss keeps log sum exp(z) near 0. It is reported apart: no loss includes it, but the gradient does.
+struct ZLoss {
+  float coefficient = 0;  // 0: none
+  Tensor losses = {};     // (N) f32, which backward writes; absent if there is none
+};
 
 struct VocabSlice {
   std::int64_t begin = 0;  // index of column 0 in the vocabulary
@@ -35,13 +42,14 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 /// undefined.
 /// weights (N) is d(total loss)/d(row's loss). The loss scale comes from `state`, or is 1 if that is null.
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
-                            VocabSlice slice, const StepState* state = nullptr);
+                            VocabSlice slice, const StepState* state = nullptr, const ZLoss& z_loss = {});
 
 /// Writes losses (N) and dlogits in one pass, for logits over the entire vocabulary, whose first `valid` columns are
 /// not padding. Produces the same bits as the two phases, but reads a row from memory only once if it fits into a GPU's
 /// shared memory, or if a cache still holds it when its gradient is written. Leaves `logits` undefined.
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
-                                    Tensor weights, std::int64_t valid, const StepState* state = nullptr);
+                                    Tensor weights, std::int64_t valid, const StepState* state = nullptr,
+                                    const ZLoss& z_loss = {});
 
 /// sum (1) f64 = or += the sum over losses whose weight is not 0, in fp64 and in a fixed order. `losses` and `weights`
 /// must have the same shape.

@@ -51,13 +51,13 @@ void stats_of_row(const Tensor& row, std::int64_t valid, std::int64_t label, flo
   });
 }
 
-/// dz = weight (softmax(z) - onehot(label)), and 0 in padding. `gradient` can be `row`.
+/// dz = weight (scale softmax(z) - onehot(label)), and 0 in padding. `gradient` can be `row`.
 void gradient_of_row(const Tensor& gradient, const Tensor& row, std::int64_t valid, std::int64_t label,
-                     const float* stats, float weight) {
+                     const float* stats, float weight, float scale) {
   with_stream(row.dtype(), gradient.dtype(), [&]<class L, class T>(L, T) HWY_ATTR {
     const L* z = row.data<L>();
     T* dz = gradient.data<T>();
-    const VecF32 max = set(stats[0]), factor = set(weight / stats[1]);
+    const VecF32 max = set(stats[0]), factor = set(weight * scale / stats[1]);
     const auto probability = [=](VecF32 logit) HWY_ATTR { return hn::Mul(exp(hn::Sub(logit, max)), factor); };
     const bool hit = label >= 0 && label < valid;
     const float of_label = hit ? hn::GetLane(probability(set(widen(z[label])))) - weight : 0.0f;
@@ -89,12 +89,18 @@ float loss_of(const float* stats) {
   return static_cast<float>(std::log(double(stats[1])) + (double(stats[0]) - double(stats[2])));
 }
 
-/// Writes one row of dlogits. `weight` includes the loss scale.
+/// Writes one row of dlogits, and its z-loss. `weight` includes the loss scale.
 void find_gradient(const Tensor& dlogits, const Tensor& logits, const float* stats, const Tensor& labels, float weight,
-                   const VocabSlice& slice, std::int64_t row) {
+                   const VocabSlice& slice, const ZLoss& z_loss, std::int64_t row) {
+  float scale = 1;  // of the softmax
+  if (z_loss.coefficient != 0) {
+    const double log_sum_exp = std::log(double(stats[1])) + double(stats[0]), coefficient = z_loss.coefficient;
+    z_loss.losses.data<float>()[row] = static_cast<float>(coefficient * log_sum_exp * log_sum_exp);
+    scale = static_cast<float>(1 + 2 * coefficient * log_sum_exp);
+  }
   MTL_DISPATCH(gradient_of_row)
   (dlogits.rows(row, 1), logits.rows(row, 1), slice.valid, labels.data<std::int32_t>()[row] - slice.begin, stats,
-   weight);
+   weight, scale);
 }
 
 float loss_scale_of(const StepState* state) { return static_cast<float>(state == nullptr ? 1.0 : state->loss_scale); }
@@ -130,23 +136,23 @@ void cross_entropy_loss(Stream&, Tensor losses, Tensor stats) {
 }
 
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
-                            VocabSlice slice, const StepState* state) {
+                            VocabSlice slice, const StepState* state, const ZLoss& z_loss) {
   const float loss_scale = loss_scale_of(state);
   over_rows(stream, logits, [&](std::int64_t row) {
     find_gradient(dlogits, logits, stats.data<float>() + 3 * row, labels, loss_scale * weights.data<float>()[row],
-                  slice, row);
+                  slice, z_loss, row);
   });
 }
 
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
-                                    Tensor weights, std::int64_t valid, const StepState* state) {
+                                    Tensor weights, std::int64_t valid, const StepState* state, const ZLoss& z_loss) {
   const float loss_scale = loss_scale_of(state);
   const VocabSlice whole{0, valid};
   over_rows(stream, logits, [&](std::int64_t row) {
     float stats[3];
     find_stats(stats, logits, labels, whole, row);
     losses.data<float>()[row] = loss_of(stats);
-    find_gradient(dlogits, logits, stats, labels, loss_scale * weights.data<float>()[row], whole, row);
+    find_gradient(dlogits, logits, stats, labels, loss_scale * weights.data<float>()[row], whole, z_loss, row);
   });
 }
 

@@ -1,5 +1,5 @@
-// loss = log(sum exp(z - max)) + max - z[label], dlogits = weight (softmax(z) - onehot(label)). One block per row of
-// logits, memory-bound:
+// loss = log(sum exp(z - max)) + max - z[label], dlogits = weight (softmax(z) - onehot(label)), or with a z-loss as in
+// cross_entropy.h. One block per row of logits, memory-bound:
 //   statistics                read the N V logits once, keeping a running maximum and the sum relative to it
 //   backward                  reads them once and writes dlogits once
 //   forward with backward     reads them once and writes dlogits once: a row that fits stays in shared memory (GPT-2's
@@ -141,13 +141,30 @@ __global__ void find_losses(float* losses, const float* stats, std::int64_t rows
   }
 }
 
+/// Operands of a z-loss: `losses` is null without one.
+struct ZLosses {
+  float coefficient;
+  float* losses;
+
+  explicit ZLosses(const ZLoss& z_loss)
+      : coefficient(z_loss.coefficient), losses(coefficient == 0 ? nullptr : z_loss.losses.data<float>()) {}
+
+  /// Writes a row's z-loss, and returns the factor of its softmax in the gradient.
+  __device__ float scale_of(const RowStats& stats, std::int64_t row) const {
+    if (losses == nullptr) return 1;
+    const float log_sum_exp = logf(stats.sum) + stats.max;
+    if (thread_in_block() == 0) losses[row] = coefficient * log_sum_exp * log_sum_exp;
+    return fmaf(2 * coefficient, log_sum_exp, 1.0f);
+  }
+};
+
 /// Operands for one row's gradient. `weight` includes the loss scale. `target` is z[label], which only thread 0 needs.
 template <class L, class T>
 struct GradientRow {
   T* dlogits;
   const L* z;
   RowStats stats;
-  float weight, target;
+  float weight, scale, target;
   std::int64_t row;
   int width, label, valid;
 };
@@ -155,8 +172,8 @@ struct GradientRow {
 /// Called by the whole block.
 template <int n, Order order, class L, class T>
 __device__ void write_gradient(const GradientRow<L, T>& g) {
-  // cross-entropy backward: dlogits = weight (softmax(z) - onehot(label)), 0 in padding
-  const float base = base_of(g.stats.max), factor = g.weight / (g.stats.sum * g.stats.unit());
+  // cross-entropy backward: dlogits = weight (scale softmax(z) - onehot(label)), 0 in padding
+  const float base = base_of(g.stats.max), factor = g.weight * g.scale / (g.stats.sum * g.stats.unit());
   over_columns<n, order>(g.row, g.width, g.valid, [&]<int m>(int i, std::integral_constant<int, m>) {
     Pack<m> z = load<m>(g.z + i);
 #pragma unroll
@@ -176,17 +193,14 @@ __device__ inline float scaled_weight(const StepState* state, float weight) {
 
 template <int n, class L, class T>
 __global__ void find_gradients(T* dlogits, const L* logits, const float* stats, const std::int32_t* labels,
-                               const float* weights, VocabSlice slice, const StepState* state, std::int64_t width) {
+                               const float* weights, VocabSlice slice, ZLosses z_losses, const StepState* state,
+                               std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
-  write_gradient<n, Order::forward>(GradientRow<L, T>{dlogits + begin,
-                                                      logits + begin,
-                                                      {stats[3 * row], stats[3 * row + 1]},
-                                                      scaled_weight(state, weights[row]),
-                                                      stats[3 * row + 2],
-                                                      row,
-                                                      static_cast<int>(width),
-                                                      static_cast<int>(labels[row] - slice.begin),
-                                                      static_cast<int>(slice.valid)});
+  const RowStats row_stats{stats[3 * row], stats[3 * row + 1]};
+  write_gradient<n, Order::forward>(
+      GradientRow<L, T>{dlogits + begin, logits + begin, row_stats, scaled_weight(state, weights[row]),
+                        z_losses.scale_of(row_stats, row), stats[3 * row + 2], row, static_cast<int>(width),
+                        static_cast<int>(labels[row] - slice.begin), static_cast<int>(slice.valid)});
 }
 
 /// Returns how much shared memory find_losses_and_gradients() needs to keep a row of L. The row is aligned to 16 bytes
@@ -202,7 +216,8 @@ std::size_t shared_with_row(std::int64_t width) {
 template <int n, bool keeps, class L, class T>
 __global__ void __launch_bounds__(kThreads, keeps && sizeof(L) == sizeof(float) ? 1 : 2)
     find_losses_and_gradients(float* losses, T* dlogits, const L* logits, const std::int32_t* labels,
-                              const float* weights, std::int64_t valid, const StepState* state, std::int64_t width) {
+                              const float* weights, std::int64_t valid, ZLosses z_losses, const StepState* state,
+                              std::int64_t width) {
   constexpr std::int64_t kInAccess = kAccess / sizeof(L);
   const std::int64_t row = blockIdx.x, begin = row * width;
   const int label = labels[row];
@@ -211,9 +226,9 @@ __global__ void __launch_bounds__(kThreads, keeps && sizeof(L) == sizeof(float) 
   L* const kept = keeps ? shared_memory<L>() + kShared / sizeof(L) + begin % kInAccess : nullptr;
   const RowStats stats = stats_of_row<n>(logits + begin, row, width, valid, kept);
   if (keeps && threadIdx.x == 0) target = target_of(kept, label, valid);
-  write_gradient<n, keeps ? Order::forward : Order::backward>(
-      GradientRow<L, T>{dlogits + begin, keeps ? kept : logits + begin, stats, scaled_weight(state, weights[row]),
-                        target, row, static_cast<int>(width), label, static_cast<int>(valid)});
+  write_gradient<n, keeps ? Order::forward : Order::backward>(GradientRow<L, T>{
+      dlogits + begin, keeps ? kept : logits + begin, stats, scaled_weight(state, weights[row]),
+      z_losses.scale_of(stats, row), target, row, static_cast<int>(width), label, static_cast<int>(valid)});
   if (threadIdx.x == 0) losses[row] = loss_of(stats.max, stats.sum, target);
 }
 
@@ -255,19 +270,19 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
 }
 
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
-                            VocabSlice slice, const StepState* state) {
+                            VocabSlice slice, const StepState* state, const ZLoss& z_loss) {
   const std::int64_t width = logits.size(1);
   with_logits_types(logits.dtype(), dlogits.dtype(), [&]<class L, class T>(L, T) {
     with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
       launch(stream, find_gradients<n, L, T>, {static_cast<unsigned>(logits.size(0)), kGradientThreads},
              dlogits.data<T>(), logits.data<L>(), stats.data<float>(), labels.data<std::int32_t>(),
-             weights.data<float>(), slice, state, width);
+             weights.data<float>(), slice, ZLosses(z_loss), state, width);
     });
   });
 }
 
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
-                                    Tensor weights, std::int64_t valid, const StepState* state) {
+                                    Tensor weights, std::int64_t valid, const StepState* state, const ZLoss& z_loss) {
   const std::int64_t width = logits.size(1);
   with_logits_types(logits.dtype(), dlogits.dtype(), [&]<class L, class T>(L, T) {
     const bool keeps = shared_with_row<L>(width) <= most_shared_bytes();
@@ -276,7 +291,7 @@ void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogit
     with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
       launch(stream, keeps ? find_losses_and_gradients<n, true, L, T> : find_losses_and_gradients<n, false, L, T>,
              shape, losses.data<float>(), dlogits.data<T>(), logits.data<L>(), labels.data<std::int32_t>(),
-             weights.data<float>(), valid, state, width);
+             weights.data<float>(), valid, ZLosses(z_loss), state, width);
     });
   });
 }

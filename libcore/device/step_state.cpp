@@ -14,7 +14,7 @@ Tensor part_of(StepState* state) {
 
 }  // namespace
 
-Tensor StepMemory::loss_sum() const { return {&on_device()->loss_sum, DType::f64, {1}}; }
+Tensor StepMemory::loss_sums() const { return {on_device()->loss_sums.data(), DType::f64, {2}}; }
 
 StepMemory::StepMemory(Device device)
     : memory_(device, bytes()),

@@ -36,9 +36,9 @@ struct StepInputs {
 
 /// Sent from device to host once per step.
 struct StepReport {
-  double loss_sum = 0;    // accumulated by sum_losses()
-  double clip_scale = 1;  // the update multiplies gradients by this factor
-  double grad_norm = 0;   // global, before clipping, divided by the loss scale
+  std::array<double, 2> loss_sums = {};  // of cross-entropy and z-loss, accumulated by sum_losses()
+  double clip_scale = 1;                 // the update multiplies gradients by this factor
+  double grad_norm = 0;                  // global, before clipping, divided by the loss scale
   // Nonzero if the step makes no update: either the norm is not finite, or the step assumes an update that was not
   // made.
   std::int32_t found_inf = 0;
@@ -66,8 +66,8 @@ class StepMemory {
 
   /// Returns the address for operators to read and write.
   StepState* on_device() const { return reinterpret_cast<StepState*>(memory_.data()); }
-  /// Returns loss_sum as a (1) f64 tensor.
-  Tensor loss_sum() const;
+  /// Returns loss_sums as a (2) f64 tensor.
+  Tensor loss_sums() const;
   /// Sends the next step's inputs. Waits only until the inputs from two steps ago have been copied.
   void send(Stream& stream, const StepInputs& inputs);
   /// Starts copying the report on all commands enqueued on the stream so far. Returns the report's number, for

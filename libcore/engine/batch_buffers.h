@@ -20,6 +20,7 @@ Batch batch_of(const RunShape& shape, const Make& make) {
           .labels = make(DType::i32, tokens),
           .loss_weights = make(DType::f32, tokens),
           .document_start = shape.documents ? make(DType::i32, tokens) : Tensor(),
+          .z_loss = {shape.z_loss, shape.z_loss != 0 ? make(DType::f32, tokens) : Tensor()},
           .rotary = {},
           .part = shape.part(),
           .resets_positions = shape.resets_positions};

@@ -118,7 +118,7 @@ void Pipeline::use_graphs(StepGraphs& graphs, const CapturePolicy& policy, Param
 }
 
 void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, const StepSchedule* step_schedule,
-                     Tensor loss_sum) {
+                     Tensor loss_sums) {
   const StepSchedule& schedule = step_schedule == nullptr ? schedule_ : *step_schedule;
   for (int chunk = 0; chunk < std::ssize(stage_.chunks); ++chunk)
     require(max_in_flight(schedule.actions, chunk) <= slots_of(chunk), "a step keeps more micro-batches than planned");
@@ -145,7 +145,7 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
         Ctx ctx = context(slot, true);
         ctx.ends_gradients = schedule.ends_gradients[i];
         ctx.defers_weights = schedule.defers_weights;
-        run(schedule.actions[i], slot, ctx, batch, losses, loss_sum);
+        run(schedule.actions[i], slot, ctx, batch, losses, loss_sums);
       }
       report(name);
     };
@@ -252,7 +252,7 @@ void Pipeline::prepare(const Action& action, Slot& slot, const Batch& batch) {
   slot.dout = messages_.buffer(action, batch.tokens.numel());
 }
 
-void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum) {
+void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sums) {
   const Chunk& chunk = stage_.chunks[action.chunk];
   const ProfileRange range(stream_, ProfileKind::phase, phase_of(action.kind), action.micro_batch);
   switch (action.kind) {
@@ -271,8 +271,11 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
       return;
     case ActionKind::backward:
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
-      if (chunk.range().has_head && loss_sum.exists())
-        sum_losses(stream_, loss_sum, losses, batch.loss_weights, GradMode::accumulate);
+      if (chunk.range().has_head && loss_sums.exists()) {
+        sum_losses(stream_, loss_sums.rows(0, 1), losses, batch.loss_weights, GradMode::accumulate);
+        if (batch.z_loss.losses.exists())
+          sum_losses(stream_, loss_sums.rows(1, 1), batch.z_loss.losses, batch.loss_weights, GradMode::accumulate);
+      }
       return;
     case ActionKind::weight:
       return chunk.weights(ctx, slot.cache);

@@ -34,11 +34,11 @@ class Pipeline {
   void use_graphs(StepGraphs& graphs, const CapturePolicy& policy, ParamTraffic& traffic, const RunShape& shape);
   /// Computes the gradients for the micro-batches in `buffers` and stores them in the parameters' gradients. The last
   /// stage also writes the losses of all tokens to `buffers` (with graphs: to the slots' buffers). If the tensor
-  /// `loss_sum`, (1) f64, exists, the last stage adds the weighted sum of these losses to it. If `progress` is not
-  /// null, stores the current micro-batch there, for error messages. If `schedule` is not null, it replaces the
-  /// constructor's schedule, for a step with fewer micro-batches.
+  /// `loss_sums`, (2) f64, exists, the last stage adds the sums of these losses, and of the z-losses, to it. If
+  /// `progress` is not null, stores the current micro-batch there, for error messages. If `schedule` is not null, it
+  /// replaces the constructor's schedule, for a step with fewer micro-batches.
   void train(const BatchBuffers& buffers, OperationProgress* progress = nullptr, const StepSchedule* schedule = nullptr,
-             Tensor loss_sum = {});
+             Tensor loss_sums = {});
   /// Evaluates one micro-batch without dropout. Collective over the stages. The last stage writes the losses of all
   /// tokens to `losses`.
   void evaluate(const Batch& batch, Tensor losses);
@@ -75,7 +75,7 @@ class Pipeline {
   void run_as_graph(const Action& action, StepGraphs::Part part, const BatchBuffers& buffers, const PartBody& run_part);
   StepGraphs::Part part_of(const Action& action, bool is_pass, bool is_last);
   void restore_outputs(const StepGraphs::Part& part, Slot& slot);
-  void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum);
+  void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sums);
   void clear_slots();
   void clear_slot(Slot& slot);
   void prepare(const Action& action, Slot& slot, const Batch& batch);

@@ -20,6 +20,7 @@ struct RunShape {
   bool resets_positions = true;  // as in RowMap
   // The loss is the mean over all tokens of a step, instead of the mean over micro-batches of their tokens' means.
   bool per_token_loss = false;
+  float z_loss = 0;     // the coefficient of the z-loss, 0: none
   int threads = 1;      // threads per operator; each thread has its own workspace
   int batch_sets = 1;   // number of steps whose batches are in memory at the same time
   bool graphs = false;  // run steps as CUDA graphs

@@ -2,6 +2,7 @@
 // rows of each sequence, and positions and document starts are those in the whole sequence.
 #pragma once
 
+#include "kernels/cross_entropy.h"
 #include "kernels/row_map.h"
 
 namespace mtl {
@@ -13,6 +14,7 @@ struct Batch {
   Tensor labels;          // (B, T) i32: the token after each position
   Tensor loss_weights;    // (B, T) f32: d(step loss) / d(loss of this token); 0 where the mask is 0
   Tensor document_start;  // (B, T) i32: first position that each query attends to; absent without a document mask
+  ZLoss z_loss;           // its losses are (B, T)
 
   Tensor rotary;                 // (B T, 2, pairs) f32: cosines and sines of the rotary angles; computed by the chunk
   SequencePart part{};           // which of each sequence's positions the T tokens are

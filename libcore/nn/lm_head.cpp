@@ -34,11 +34,12 @@ std::int64_t LmHead::piece_rows(Device device, std::int64_t rows, std::int64_t v
 }
 
 /// Writes the losses and, if it exists, dlogits. Overwrites logits.
-void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
-                           Tensor weights) const {
+void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor weights,
+                           const ZLoss& z_loss) const {
   Communicator& ranks = ctx.groups.over(Axis::tensor);
   if (ranks.size() == 1 && dlogits.exists())  // ranks have nothing to combine in between
-    return cross_entropy_forward_backward(ctx.stream, losses, dlogits, logits, labels, weights, vocab, ctx.step);
+    return cross_entropy_forward_backward(ctx.stream, losses, dlogits, logits, labels, weights, vocab, ctx.step,
+                                          z_loss);
   const std::int64_t rows = logits.size(0), width = logits.size(1), begin = ranks.rank() * width;
   const VocabSlice slice{begin, std::clamp<std::int64_t>(vocab - begin, 0, width)};
   Tensor stats = ctx.scratch.make(DType::f32, {rows, 3}), parts = ctx.scratch.make(DType::f32, {ranks.size(), rows, 3});
@@ -46,18 +47,20 @@ void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logit
   ranks.all_gather(ctx.stream, parts, stats).wait(ctx.stream);
   cross_entropy_combine(ctx.stream, stats, parts);
   cross_entropy_loss(ctx.stream, losses, stats);
-  if (dlogits.exists()) cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step);
+  if (dlogits.exists())
+    cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step, z_loss);
 }
 
 /// Computes one piece of the rows. Writes this rank's term of the sum over the vocabulary to dx. If dx is absent,
 /// computes only the losses.
-void LmHead::compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
+void LmHead::compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights,
+                           const ZLoss& z_loss) const {
   Arena::Mark mark(ctx.scratch);
   Tensor logits = ctx.scratch.make(logits_dtype, {x.size(0), table.value.size(0)}), dlogits;
   const DType compute = table.value.dtype();
   if (dx.exists()) dlogits = compute == logits_dtype ? logits : ctx.scratch.make(compute, logits.shape());
   gemm(ctx.stream, ctx.scratch, logits, {x}, transposed(table.value));
-  cross_entropy(ctx, losses, dlogits, logits, labels, weights);
+  cross_entropy(ctx, losses, dlogits, logits, labels, weights, z_loss);
   if (!dx.exists()) return;
   // dx = dlogits table, dtable = dlogits^T x
   gemm(ctx.stream, ctx.scratch, dx, {dlogits}, {table.value});
@@ -68,12 +71,16 @@ void LmHead::compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor 
 void LmHead::compute_all_pieces(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
   const std::int64_t rows = x.size(0);
   const std::int64_t step = piece_rows(ctx.stream.target(), rows, table.value.size(0), table.value.size(1));
-  Tensor flat_losses = losses.view({rows}), labels = batch.labels.view({rows});
   for (std::int64_t row = 0; row < rows; row += step) {
     std::int64_t count = std::min(step, rows - row);
-    bool training = dx.exists();
-    compute_piece(ctx, flat_losses.rows(row, count), training ? dx.rows(row, count) : Tensor(), x.rows(row, count),
-                  labels.rows(row, count), training ? batch.loss_weights.view({rows}).rows(row, count) : Tensor());
+    const auto piece = [&](Tensor of_tokens) { return of_tokens.view({rows}).rows(row, count); };
+    if (dx.exists()) {
+      const ZLoss& z = batch.z_loss;
+      compute_piece(ctx, piece(losses), dx.rows(row, count), x.rows(row, count), piece(batch.labels),
+                    piece(batch.loss_weights), {z.coefficient, z.losses.exists() ? piece(z.losses) : Tensor()});
+    } else {
+      compute_piece(ctx, piece(losses), {}, x.rows(row, count), piece(batch.labels), {}, {});
+    }
   }
 }
 

@@ -21,8 +21,8 @@ struct LmHead {
 
   /// Writes the losses (N) for all N = B T tokens. x (n, C) has the rows that this rank holds outside the region.
   void loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const;
-  /// Like loss(), but also writes dx (n, C), the gradient of loss scale * sum(losses * batch.loss_weights) with respect
-  /// to x, and the gradient with respect to the table.
+  /// Like loss(), but also writes the batch's z-losses, and dx (n, C), the gradient of loss scale * sum((losses +
+  /// z-losses) * batch.loss_weights) with respect to x, and the gradient with respect to the table.
   void loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
   /// Writes the logits (N, V) for x (N, C), without vocabulary padding. This rank must hold the entire vocabulary.
   void logits(Ctx& ctx, Tensor out, Tensor x) const;
@@ -34,8 +34,10 @@ struct LmHead {
   static std::int64_t piece_rows(Device device, std::int64_t rows, std::int64_t vocab, std::int64_t width);
 
  private:
-  void cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor weights) const;
-  void compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const;
+  void cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor weights,
+                     const ZLoss& z_loss) const;
+  void compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights,
+                     const ZLoss& z_loss) const;
   void compute_all_pieces(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
 };
 

@@ -48,6 +48,7 @@ inline bool is_due(const std::optional<std::int64_t>& interval, std::int64_t ite
 
 struct BatchOptions {
   bool per_token_loss = false;  // --calculate-per-token-loss
+  double z_loss = 0;            // --z-loss-coeff
   std::int64_t micro_batch_size = 1;
   // With a ramp, the last size; with a schedule, the largest. Absent: one micro-batch on every data-parallel rank.
   std::optional<std::int64_t> global_batch_size;

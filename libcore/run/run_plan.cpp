@@ -41,6 +41,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
       padded_vocab_size(config.vocab_size, options.architecture.make_vocab_size_divisible_by, options.parallel.tensor);
   shape.documents = options.data.reset_attention_mask;
   shape.per_token_loss = options.batch.per_token_loss;
+  shape.z_loss = static_cast<float>(options.batch.z_loss);
   shape.resets_positions = options.data.reset_position_ids;
   shape.threads = static_cast<int>(options.threads);
   shape.layout = resolve_layout(options.parallel, config.num_layers, rank);

@@ -36,6 +36,7 @@ std::string log_line(const IntervalReport& report, const std::string& timestamp)
   out += format(" learning rate: %.6E |", report.learning_rate);
   out += format(" global batch size: %5lld |", integer(report.global_batch_size));
   if (report.lm_loss) out += format(" lm loss: %.6E |", plain_nan(*report.lm_loss));
+  if (report.z_loss) out += format(" z loss: %.6E |", plain_nan(*report.z_loss));
   out += format(" loss scale: %.1f |", report.loss_scale);
   if (report.grad_norm) out += format(" grad norm: %.3f |", plain_nan(*report.grad_norm));
   out += format(" number of skipped iterations: %3lld |", integer(report.skipped_iterations));

@@ -22,6 +22,7 @@ struct IntervalReport {
   double learning_rate = 0;  // of the last step
   std::int64_t global_batch_size = 0;
   std::optional<double> lm_loss{};  // mean over the interval's updates
+  std::optional<double> z_loss{};   // likewise, with --z-loss-coeff
   double loss_scale = 1;
   std::optional<double> grad_norm{};
   std::int64_t skipped_iterations = 0;

@@ -17,6 +17,7 @@ Json step_object(const IntervalReport& report) {
     if (value) out.set(name, *value);
   };
   set_if_present("lm_loss", report.lm_loss);
+  set_if_present("z_loss", report.z_loss);
   out.set("learning_rate", report.learning_rate);
   set_if_present("grad_norm", report.grad_norm);
   out.set("loss_scale", report.loss_scale);
@@ -105,6 +106,7 @@ void Metrics::report(const IntervalReport& report) {
   scalars.add("learning-rate", report.learning_rate);
   scalars.add("batch-size", report.global_batch_size);
   if (report.lm_loss) scalars.add("lm loss", *report.lm_loss);
+  if (report.z_loss) scalars.add("z loss", *report.z_loss);
   scalars.add("loss-scale", report.loss_scale);
   scalars.add("world-size", options_.world_size);
   if (report.grad_norm) scalars.add("grad-norm", *report.grad_norm);

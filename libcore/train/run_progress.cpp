@@ -10,17 +10,20 @@
 namespace mtl {
 
 Json IntervalSums::to_json() const {
-  return Json::object({{"loss_sum", loss_sum},
-                       {"counted", counted},
-                       {"skipped", skipped},
-                       {"nan", nan},
-                       {"nonzero_updates", nonzero_updates},
-                       {"lost_updates", lost_updates},
-                       {"lost_copies", lost_copies}});
+  Json out = Json::object({{"loss_sum", loss_sum},
+                           {"counted", counted},
+                           {"skipped", skipped},
+                           {"nan", nan},
+                           {"nonzero_updates", nonzero_updates},
+                           {"lost_updates", lost_updates},
+                           {"lost_copies", lost_copies}});
+  if (z_loss_sum != 0) out.set("z_loss_sum", z_loss_sum);
+  return out;
 }
 
 void IntervalSums::restore(const Json& saved) {
   loss_sum = saved.number_or("loss_sum", 0);
+  z_loss_sum = saved.number_or("z_loss_sum", 0);
   counted = saved.int_or("counted", 0);
   skipped = saved.int_or("skipped", 0);
   nan = saved.int_or("nan", 0);
@@ -112,6 +115,7 @@ void RunProgress::count(const EnqueuedStep& step, const StepReport& report, cons
     ++interval.nan;
   } else if (!was_skipped()) {
     interval.loss_sum += loss;
+    interval.z_loss_sum += totals.z_loss();
     ++interval.counted;
   }
   interval.nonzero_updates += totals.nonzero_updates;
@@ -127,6 +131,8 @@ IntervalReport RunProgress::interval_report() const {
   report.learning_rate = inputs_.lr;
   report.global_batch_size = step_samples_;
   if (interval.counted > 0) report.lm_loss = interval.loss();
+  if (interval.counted > 0 && options_.batch.z_loss != 0)
+    report.z_loss = interval.z_loss_sum / double(interval.counted);
   report.loss_scale = inputs_.loss_scale;
   report.grad_norm = std::fabs(report_.grad_norm);  // a NaN has a sign
   report.skipped_iterations = interval.skipped;

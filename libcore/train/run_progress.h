@@ -18,7 +18,7 @@ namespace mtl {
 struct IntervalSums {
   double began = 0, stalled = 0, waited = 0;  // seconds; `stalled` is the data feed's at the beginning
   std::int64_t steps = 0, samples = 0;        // of this process
-  double loss_sum = 0;                        // over updates with finite loss
+  double loss_sum = 0, z_loss_sum = 0;        // over updates with finite loss
   std::int64_t counted = 0, skipped = 0, nan = 0;
   double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, for all ranks
 

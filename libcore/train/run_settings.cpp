@@ -95,6 +95,7 @@ Json other_settings(const TrainOptions& options) {
                            {"--reset-position-ids", options.data.reset_position_ids},
                            {"--reset-attention-mask", options.data.reset_attention_mask}});
   if (options.batch.per_token_loss) out.set("--calculate-per-token-loss", true);
+  if (options.batch.z_loss != 0) out.set("--z-loss-coeff", options.batch.z_loss);
   if (optimizer.name != "adam") out.set("--optimizer", optimizer.name);
   if (optimizer.name != "sgd") {
     out.set("--adam-beta1", optimizer.adam_beta1);

@@ -76,7 +76,7 @@ void StepRunner::send(StepInputs inputs) {
 void StepRunner::begin(const EnqueuedStep& step) {
   progress_.iteration = step.iteration;
   send(step.inputs);
-  fill_zero(stream_, memory_.loss_sum());
+  fill_zero(stream_, memory_.loss_sums());
   optimizer_.begin_step();
 }
 
@@ -115,7 +115,7 @@ StepQueue StepRunner::drop() {
 /// Runs forward and backward for every micro-batch in the step.
 void StepRunner::compute_gradients(const StepBatch& batch) {
   pipeline_.train(*batch.buffers, &progress_, &schedules_.at(batch.micro_batches),
-                  counts_losses() ? memory_.loss_sum() : Tensor());
+                  counts_losses() ? memory_.loss_sums() : Tensor());
 }
 
 /// Computes the gradient norm, clips the gradients, and updates the weights.
@@ -136,13 +136,14 @@ std::vector<std::string> StepRunner::nonfinite_gradients(const EnqueuedStep& ste
   return optimizer_.traffic().nonfinite_gradients(pipeline_.scratch());
 }
 
-void StepRunner::begin_evaluation() { fill_zero(stream_, memory_.loss_sum()); }
+void StepRunner::begin_evaluation() { fill_zero(stream_, memory_.loss_sums()); }
 
 void StepRunner::evaluate(const StepBatch& batch, StepTotals& totals) {
   const BatchBuffers& buffers = *batch.buffers;
   for (int m = 0; m < batch.micro_batches; ++m) pipeline_.evaluate(buffers.batch(m), buffers.losses(m));
   for (int m = 0; m < batch.micro_batches && counts_losses(); ++m)
-    sum_losses(stream_, memory_.loss_sum(), buffers.losses(m), buffers.batch(m).loss_weights, GradMode::accumulate);
+    sum_losses(stream_, memory_.loss_sums().rows(0, 1), buffers.losses(m), buffers.batch(m).loss_weights,
+               GradMode::accumulate);
   if (counts_tokens()) totals.add_tokens(batch);
 }
 

@@ -63,7 +63,7 @@ class StepRunner {
   /// Evaluation: begin_evaluation(), evaluate() for every batch, then loss_sum(). `totals` counts the tokens.
   void begin_evaluation();
   void evaluate(const StepBatch& batch, StepTotals& totals);
-  double loss_sum() { return memory_.receive(stream_).loss_sum; }
+  double loss_sum() { return memory_.receive(stream_).loss_sums[0]; }
 
   /// Returns true after check_buffers().
   bool has_stepped() const { return buffers_made_.has_value(); }

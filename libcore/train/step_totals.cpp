@@ -10,7 +10,8 @@ void StepTotals::add_tokens(const StepBatch& step) {
 }
 
 void StepTotals::take(const StepReport& report) {
-  loss_sum = report.loss_sum;
+  loss_sum = report.loss_sums[0];
+  z_loss_sum = report.loss_sums[1];
   nonzero_updates = double(report.nonzero_updates);
   lost_updates = double(report.lost_updates);
   lost_copies = double(report.lost_copies);
@@ -24,8 +25,8 @@ void StepTotals::take(SignalRequests& signals, StopRequest& stop_request) {
 }
 
 void StepTotals::exchange(Communicator& world) {
-  double* const fields[] = {&loss_sum,  &tokens,          &save,         &status,     &end, &stop, &failed,
-                            &unsavable, &nonzero_updates, &lost_updates, &lost_copies};
+  double* const fields[] = {&loss_sum, &z_loss_sum, &tokens,          &save,         &status,     &end, &stop,
+                            &failed,   &unsavable,  &nonzero_updates, &lost_updates, &lost_copies};
   constexpr std::size_t kSums = std::size(fields);
   std::vector<double> sums(kSums + world.size());
   double* waits = sums.data() + kSums;  // by rank; each rank adds only its own entry

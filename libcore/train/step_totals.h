@@ -12,7 +12,8 @@
 namespace mtl {
 
 struct StepTotals {
-  double loss_sum = 0, tokens = 0;       // over all unmasked tokens
+  double loss_sum = 0, z_loss_sum = 0;   // over all unmasked tokens
+  double tokens = 0;                     // unmasked
   double save = 0, status = 0, end = 0;  // how many ranks received the signal
   double stop = 0;                       // how many ranks have a StopRequest
   double failed = 0, unsavable = 0;      // how many ranks failed; how many have no state to save
@@ -23,9 +24,10 @@ struct StepTotals {
   /// Returns true if the run must end.
   bool ends() const { return end + stop > 0; }
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
+  double z_loss() const { return tokens > 0 ? z_loss_sum / tokens : 0; }
   /// Adds the unmasked tokens of a step's micro-batches.
   void add_tokens(const StepBatch& step);
-  /// Copies the numbers in a rank's report, including its loss sum.
+  /// Copies the numbers in a rank's report, including its sums of losses.
   void take(const StepReport& report);
   /// Adds the signals received since the previous call, and the stop request. Requests to end are added in every call.
   void take(SignalRequests& signals, StopRequest& stop_request);

@@ -66,4 +66,26 @@ expect_near_lines token1 token8 'micro-batches of a loss per token' 2e-6 6
 expect_near_lines token1 token2 'ranks of a loss per token' 2e-6 6
 expect_near_lines token8 mean8 'a single micro-batch' 2e-6 6
 mtl_compare near mean1 mean8 --relative 1e-5 --count 6 >out 2>&1 && fail 'means of micro-batches do not depend on them, so this test shows nothing'
+
+# --- A z-loss is logged apart, enters the gradient, and is the same in every layout and after a resume ---
+# terms LOG: each step's loss, z-loss and norm, a line each.
+terms() { sed -nE 's/.*"lm_loss": ([^,]*).*"z_loss": ([^,]*).*"grad_norm": ([^,]*),.*/loss \1\nz \2\nnorm \3/p' "$1"; }
+z=("${masked[@]}" --micro-batch-size 2 --z-loss-coeff 0.01)
+expect_exit 0 "${z[@]}" --log-jsonl z1.jsonl
+expect_text out ' lm loss: [0-9.E+-]+ \| z loss: [0-9.E+-]+ \| loss scale'
+terms z1.jsonl >z1
+expect_exit 0 mpirun -n 2 --oversubscribe "${z[@]}" --tensor-model-parallel-size 2 --log-jsonl z2.jsonl
+expect_exit 0 mpirun -n 4 --oversubscribe "${z[@]}" --pipeline-model-parallel-size 2 --context-parallel-size 2 --log-jsonl z4.jsonl
+for layout in z2 z4; do
+  terms "$layout.jsonl" >"$layout"
+  expect_near_lines z1 "$layout" "z-losses of $layout" 1e-5 9
+done
+expect_exit 0 "${z[@]}" --save z --exit-interval 2 --log-interval 3
+expect_exit 0 "${z[@]}" --save z --log-interval 3 --log-jsonl z.jsonl
+expect_exit 0 "${z[@]}" --log-interval 3 --log-jsonl whole.jsonl
+[ "$(terms z.jsonl)" = "$(terms whole.jsonl)" ] || fail "a resumed interval has the terms $(terms z.jsonl), not $(terms whole.jsonl)"
+rm -f run.jsonl
+expect_exit 0 "${masked[@]}" --micro-batch-size 2 --log-jsonl run.jsonl
+[ "$(metrics run.jsonl | head -1)" = "$(head -1 z1)" ] || fail 'the z-loss changes the loss before the first update'
+[ "$(metrics run.jsonl | sed -n 2p)" != "$(sed -n 3p z1)" ] || fail 'the z-loss does not change the gradient'
 finish

@@ -105,9 +105,9 @@ TEST_CASE("the step state: inputs and reports are copied without changing each o
   memory.send(stream, {.step = 7, .lr = 0.5, .weight_decay = 0.1, .loss_scale = 4});
   CHECK(memory.on_device()->step == 7);
   CHECK(memory.on_device()->loss_scale == 4);
-  *memory.loss_sum().data<double>() = 3;
+  *memory.loss_sums().data<double>() = 3;
   CHECK(memory.receive(stream).grad_norm == 2);
-  CHECK(memory.receive(stream).loss_sum == 3);
+  CHECK(memory.receive(stream).loss_sums[0] == 3);
 }
 
 TEST_CASE("cuda: runs_on() accepts the GPUs that compiled kernels support") {

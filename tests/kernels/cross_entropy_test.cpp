@@ -37,13 +37,14 @@ std::vector<double> reference_losses(const LossProblem& p) {
   return out;
 }
 
-std::vector<double> reference_gradient(const LossProblem& p) {
+std::vector<double> reference_gradient(const LossProblem& p, double z_coefficient = 0) {
   std::vector<double> out;
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const double log_sum = p.log_sum(row), weight = static_cast<double>(p.weights[row]);
+    const double scale = 1 + 2 * z_coefficient * log_sum;
     for (std::int64_t v = 0; v < p.padded; ++v) {
       const double hit = v == p.label(row) ? 1 : 0;
-      out.push_back(v < p.vocab ? weight * (std::exp(p.z(row, v) - log_sum) - hit) : 0.0);
+      out.push_back(v < p.vocab ? weight * (scale * std::exp(p.z(row, v) - log_sum) - hit) : 0.0);
     }
   }
   return out;
@@ -262,12 +263,16 @@ TEST_CASE("cross_entropy: forward with backward equals the separate phases bit f
         Stream one(kDevice, 1), several(kDevice, 3);
         Owned stats({rows, 3}), losses({rows}), losses_at_once({rows});
         Owned dlogits(dtype, {rows, padded}), dlogits_at_once(dtype, {rows, padded});
+        const Owned z_losses({rows}), z_losses_at_once({rows});
+        const auto z_loss = [rows = rows](const Owned& out) { return ZLoss{rows == 5 ? 0.01f : 0, out}; };
         cross_entropy_stats(one, stats, given, p.labels, {0, vocab});
         cross_entropy_loss(one, losses, stats);
-        cross_entropy_backward(one, dlogits, given, stats, p.labels, p.weights, {0, vocab}, scale);
+        cross_entropy_backward(one, dlogits, given, stats, p.labels, p.weights, {0, vocab}, scale, z_loss(z_losses));
         const Tensor out = in_place ? logits.tensor() : dlogits_at_once.tensor();
-        cross_entropy_forward_backward(several, losses_at_once, out, logits, p.labels, p.weights, vocab, scale);
+        cross_entropy_forward_backward(several, losses_at_once, out, logits, p.labels, p.weights, vocab, scale,
+                                       z_loss(z_losses_at_once));
         CHECK(same_bits(losses, losses_at_once));
+        CHECK(same_bits(z_losses, z_losses_at_once));
         CHECK(same_bits(dlogits, out));
       }
     }
@@ -283,4 +288,27 @@ TEST_CASE("cross_entropy: forward with backward counts on meta; wrong shapes thr
   CHECK_THROWS_AS(cross_entropy_forward_backward(stream, row, meta({4, 9}), logits, labels, row, 9), Error);
   CHECK_THROWS_AS(cross_entropy_forward_backward(stream, row, logits, logits, labels, row, 11), Error);
   CHECK_THROWS_AS(cross_entropy_forward_backward(stream, row, logits, logits, row, row, 9), Error);
+}
+
+TEST_CASE("cross_entropy: z-losses, and their part of the gradient, equal fp64") {
+  Stream stream(kDevice, 2);
+  for (auto [rows, vocab, padded] : kLossSizes) {
+    if (vocab == 1) continue;  // scale - 1 has few digits
+    for (const float coefficient : {1e-4f, 0.1f}) {
+      CAPTURE(vocab);
+      LossProblem p{rows, vocab, padded};
+      const std::vector<double> expected = reference_gradient(p, coefficient);
+      std::vector<double> squares;
+      for (std::int64_t row = 0; row < rows; ++row) squares.push_back(coefficient * p.log_sum(row) * p.log_sum(row));
+      const Owned losses({rows}), z_losses({rows});
+      cross_entropy_forward_backward(stream, losses, p.logits, p.logits, p.labels, p.weights, vocab, nullptr,
+                                     {coefficient, z_losses});
+      CHECK(relative_rms(z_losses, squares) < 1e-6);
+      CHECK(relative_rms(p.logits, expected) < kTolerance.elementwise);
+    }
+  }
+  Stream planned(Device::meta);
+  const Tensor logits = meta({4, 10}), labels = meta({4}, DType::i32), row = meta({4});
+  CHECK_THROWS_AS(cross_entropy_forward_backward(planned, row, logits, logits, labels, row, 9, nullptr, {1, meta({3})}),
+                  Error);
 }

@@ -16,8 +16,8 @@ StepState state_after(double sum, double loss_scale, double max_norm, StepInputs
   Owned on_device(DType::f64, {1}), state(DType::u8, {sizeof(StepState)});
   on_device.host<double>()[0] = sum;
   inputs.loss_scale = loss_scale;
-  const StepState before{inputs,
-                         {.loss_sum = 7, .clip_scale = 9, .found_inf = 9, .nonzero_updates = 9, .lost_updates = 9}};
+  const StepState before{
+      inputs, {.loss_sums = {7, 8}, .clip_scale = 9, .found_inf = 9, .nonzero_updates = 9, .lost_updates = 9}};
   std::memcpy(state.host<std::uint8_t>(), &before, sizeof before);
   finish_grad_norm(stream, static_cast<StepState*>(state.tensor().raw()), on_device, max_norm);
   StepState after;
@@ -36,7 +36,7 @@ TEST_CASE("grad_norm: divides the norm by the loss scale, clips a norm above the
   CHECK(clipped.grad_norm == 3);
   CHECK(clipped.clip_scale == doctest::Approx(1.5 / (3 + 1e-6)).epsilon(1e-15));
   CHECK(clipped.found_inf == 0);
-  CHECK(clipped.loss_sum == 7);
+  CHECK(clipped.loss_sums == std::array{7.0, 8.0});
   CHECK(clipped.nonzero_updates + clipped.lost_updates + clipped.lost_copies == 0);
   CHECK(report_of(36, 2, 3.5).clip_scale == 1);
   CHECK(report_of(36, 2, 0).clip_scale == 1);

@@ -37,6 +37,7 @@ struct Operands {
   void add(const StreamGrad& grad) { add_all(grad.tensor, grad.skip); }
   void add(const Operand& operand) { add(operand.tensor); }
   void add(const RowMap& rows) { add(rows.samples); }
+  void add(const ZLoss& z_loss) { add(z_loss.losses); }
   void add(const ResidualSum& sum) { add_all(sum.residual, sum.branch, sum.bias, sum.rows); }
   void add(const Epilogue& e) { add_all(e.bias, e.aux, e.dbias); }
   void add(const HeadSlice& slice) { add(slice.tensor); }

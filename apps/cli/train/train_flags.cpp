@@ -36,6 +36,8 @@ void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start
                    "leave out the loss where the input is the end of a document");
   flags.add_switch("--calculate-per-token-loss", options.batch.per_token_loss,
                    "average the loss over all tokens of a step instead of within each micro-batch first");
+  flags.add("--z-loss-coeff", &options.batch.z_loss, "X",
+            "add X times the square of each token's log sum exp(logits) to its loss; logged apart", within({0, 1}));
   flags.add_switch("--reset-position-ids", data.reset_position_ids,
                    "count positions from 0 after the end of a document");
   add_mask_flag(flags, data);
