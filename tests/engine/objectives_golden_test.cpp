@@ -1,4 +1,4 @@
-// The z-loss and its gradient, compared with PyTorch's float64: of given logits, and in a model.
+// How losses are averaged, and the z-loss: compared with PyTorch's float64, of given logits and in models.
 #include "kernels/cross_entropy.h"
 #include "tests/engine/golden_model.h"
 #include "tests/golden_lines.h"
@@ -47,46 +47,85 @@ void check_logits(const Json& expected, const SafetensorsFile& file) {
   CHECK(max_relative(on_host<float>(logits).data(), read_tensor(file, id + ".grad")) < 2e-5);
 }
 
-void check_model(const Json& expected) {
-  const SafetensorsFile batch("golden/z_loss/batch_llama.safetensors");
-  const std::vector<double> tokens = read_tensor(batch, "tokens");
+/// A model's step on golden rows, whose tokens have the same weight in each micro-batch, or in the step.
+struct Step {
+  double loss = 0, z_loss = 0;  // means over tokens
+  double grad_norm = 0;
+};
+
+Step run_step(const Json& expected, bool per_token, double z_coefficient) {
+  const std::string name = expected.at("model").as_string();
+  const SafetensorsFile batch(cat("golden/objectives/batches_", name, ".safetensors"));
+  const std::vector<double> tokens = read_tensor(batch, "tokens"),
+                            mask = read_tensor(batch, "loss_mask." + expected.at("mask").as_string());
   const auto& shape = batch.find("tokens")->shape;
   const std::size_t rows = shape[0], length = shape[1] - 1;
-  RunShape run{.micro_batch = static_cast<std::int64_t>(rows),
-               .seq_length = static_cast<std::int64_t>(length),
-               .padded_vocab = 640,
-               .z_loss = static_cast<float>(expected.at("coefficient").as_number()),
-               .layout = {}};
-  GoldenModel model("llama_model/llama", run);
-  std::vector<double> inputs, labels;
-  for (std::size_t row = 0; row < rows; ++row) {
-    for (std::size_t t = 0; t < length; ++t) {
-      inputs.push_back(tokens[row * (length + 1) + t]);
-      labels.push_back(tokens[row * (length + 1) + t + 1]);
+  const std::int64_t micro_batches = expected.at("num_microbatches").as_int();
+  GoldenModel model(name == "llama" ? "llama_model/llama" : "gpt2_model/a",
+                    {.micro_batch = static_cast<std::int64_t>(rows) / micro_batches,
+                     .seq_length = static_cast<std::int64_t>(length),
+                     .micro_batches = micro_batches,
+                     .padded_vocab = 640,
+                     .per_token_loss = per_token,
+                     .z_loss = static_cast<float>(z_coefficient),
+                     .layout = {}});
+  const std::size_t rows_at_once = rows / static_cast<std::size_t>(micro_batches);
+  double all_unmasked = 0;
+  for (std::size_t m = 0; m * rows_at_once < rows; ++m) {
+    std::vector<double> inputs, labels, weights;
+    double unmasked = 0;
+    for (std::size_t row = m * rows_at_once; row < (m + 1) * rows_at_once; ++row) {
+      for (std::size_t t = 0; t < length; ++t) {
+        inputs.push_back(tokens[row * (length + 1) + t]);
+        labels.push_back(tokens[row * (length + 1) + t + 1]);
+        weights.push_back(mask[row * length + t]);
+        unmasked += weights.back();
+      }
     }
+    all_unmasked += unmasked;
+    const double divisor = per_token ? static_cast<double>(weights.size()) : std::max(unmasked, 1.0);
+    for (double& weight : weights) weight /= divisor * static_cast<double>(micro_batches);
+    model.fill(static_cast<int>(m), inputs, labels, weights);
   }
-  const std::vector<double> weights = mean_weights(read_tensor(batch, "loss_mask.varied"));
-  model.fill(0, inputs, labels, weights);
-  model.train_step();
-  CHECK(weighted(model.losses(0), weights) == doctest::Approx(expected.at("loss").as_number()).epsilon(1e-6));
-  CHECK(weighted(on_host<float>(model.buffers.batch(0).z_loss.losses), weights) ==
-        doctest::Approx(expected.at("z_loss").as_number()).epsilon(1e-6));
-  CHECK(model.grad_norm() == doctest::Approx(expected.at("grad_norm").as_number()).epsilon(3e-6));
+  if (per_token) model.state.token_share = all_unmasked / static_cast<double>(rows * length);
+  model.step.send(model.stream, model.state);
+  model.params.begin_step();
+  model.pipeline.train(model.buffers, nullptr, nullptr, model.step.loss_sums());
+  Optimizer optimizer(model.params, {.clip_grad = 1, .overlap = {}}, model.stream, model.groups);
+  optimizer.set_factors(model.state);
+  optimizer.step(model.pipeline.scratch(), model.step.on_device());
+  const StepReport report = model.step.receive(model.stream);
+  return {report.loss_sums[0] / all_unmasked, report.loss_sums[1] / all_unmasked, report.grad_norm};
 }
 
 }  // namespace
 
+TEST_CASE("losses are averaged as Megatron-LM does, in float64: by micro-batch, and over the tokens of a step") {
+  for (const Json& expected : golden_lines("golden/objectives/normalisation.jsonl")) {
+    CAPTURE(expected.at("model").as_string());
+    CAPTURE(expected.at("case").as_string());
+    const Step step = run_step(expected, expected.at("per_token").as_bool(), 0);
+    CHECK(step.loss == doctest::Approx(expected.at("logged_loss").as_number()).epsilon(1e-6));
+    CHECK(step.grad_norm == doctest::Approx(expected.at("grad_norm").as_number()).epsilon(3e-6));
+    CHECK(step.z_loss == 0);
+  }
+}
+
 TEST_CASE("z-loss: losses and gradients equal PyTorch's float64, of logits and in a model") {
-  const SafetensorsFile file("golden/z_loss/cases.safetensors");
+  const SafetensorsFile file("golden/objectives/z_loss.safetensors");
   int models = 0, logits = 0;
-  for (const Json& expected : golden_lines("golden/z_loss/cases.jsonl")) {
+  for (const Json& expected : golden_lines("golden/objectives/z_loss.jsonl")) {
     CAPTURE(expected.at("id").as_string());
     const bool has_model = expected.find("model") != nullptr;
     (has_model ? models : logits) += 1;
-    if (has_model)
-      check_model(expected);
-    else
+    if (!has_model) {
       check_logits(expected, file);
+      continue;
+    }
+    const Step step = run_step(expected, true, expected.at("coefficient").as_number());
+    CHECK(step.loss == doctest::Approx(expected.at("loss").as_number()).epsilon(1e-6));
+    CHECK(step.z_loss == doctest::Approx(expected.at("z_loss").as_number()).epsilon(1e-6));
+    CHECK(step.grad_norm == doctest::Approx(expected.at("grad_norm").as_number()).epsilon(3e-6));
   }
   CHECK(models == 2);
   CHECK(logits == 4);

@@ -103,3 +103,30 @@ TEST_CASE("schedule: an unknown style lists the known ones") {
   CHECK_THROWS_WITH_AS(resolve_schedule(flags, {.train_iters = 10, .train_samples = {}, .global_batch_size = 1}),
                        doctest::Contains("inverse-square-root"), Error);
 }
+
+TEST_CASE("lr_schedule: the decoupled rate follows Megatron's scheduler, with the minimum and warm-up that it shares") {
+  for (const Json& golden : golden_lines("golden/objectives/decoupled.jsonl")) {
+    LrScheduleFlags flags;
+    flags.lr = golden.at("lr").as_number();
+    flags.min_lr = golden.at("min_lr").as_number();
+    flags.decoupled_lr = golden.at("decoupled_lr").as_number();
+    flags.decoupled_min_lr = optional_of<double>(golden, "decoupled_min_lr");
+    flags.lr_warmup_init = golden.at("lr_warmup_init").as_number();
+    flags.lr_warmup_samples = golden.at("warmup").as_int();
+    flags.lr_decay_samples = golden.at("decay").as_int();
+    flags.lr_decay_style = golden.at("style").as_string();
+    flags.lr_wsd_decay_samples = optional_of<std::int64_t>(golden, "wsd_decay");
+    if (const Json& style = golden.at("wsd_style"); !style.is_null()) flags.lr_wsd_decay_style = style.as_string();
+    flags.weight_decay = golden.at("weight_decay").as_number();
+    const LrScheduleOptions schedule = resolve_schedule(
+        flags, {.train_iters = {}, .train_samples = 1000, .global_batch_size = golden.at("gbs").as_int()});
+    for (const Json& value : golden.at("values").as_array()) {
+      const std::int64_t samples = value.as_array()[0].as_int();
+      CAPTURE(samples);
+      CAPTURE(*flags.decoupled_lr);
+      CHECK(is_close(learning_rate(schedule, samples), value.as_array()[1].as_number()));
+      CHECK(is_close(decoupled_rate(schedule, samples), value.as_array()[2].as_number()));
+      CHECK(is_close(weight_decay(schedule, samples), value.as_array()[3].as_number()));
+    }
+  }
+}
