@@ -70,7 +70,7 @@ class ExtendedVocabulary : public TensorReader {
     if (rows_ == NewRows::init) {
       for (const ParamSpec& spec : model_params(config)) {
         if (cat(kParamKind, ".", spec.name) == tensor.name)
-          initialize_param(Tensor(values.data(), DType::f32, {slice.count()}), slice, spec, seed_, DType::f32);
+          initialize_param({Tensor(values.data(), DType::f32, {slice.count()})}, slice, spec, seed_, DType::f32);
       }
     } else {
       const std::vector<double>& mean = mean_of(index);

@@ -12,6 +12,13 @@
 // Every product below must be rounded before the addition. CMakeLists.txt therefore compiles this file without fused
 // multiply-adds, which would make results differ between machines.
 
+#ifndef MTL_NN_INIT
+#define MTL_NN_INIT
+namespace mtl {
+constexpr std::int64_t kMostDrawn = 1024;  // numbers at a time
+}
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
@@ -103,6 +110,26 @@ void normals(std::uint64_t seed, std::uint32_t site, std::uint64_t first, std::s
   }
 }
 
+/// Writes drawn[i] * deviation, rounded to fp32, then to `load`, to the elements of `to` from `first` on.
+void store_scaled(const double* drawn, std::size_t n, double deviation, DType load, const Tensor& to,
+                  std::int64_t first) {
+  using Narrow = hn::Rebind<float, F64>;
+  HWY_ALIGN float scaled[kMostDrawn];
+  for (std::size_t i = 0; i < kMostDrawn; i += hn::Lanes(F64()))
+    hn::Store(hn::DemoteTo(Narrow(), hn::Mul(hn::Load(F64(), drawn + i), hn::Set(F64(), deviation))), Narrow(),
+              scaled + i);
+  with_float(load, [&]<class L>(L) HWY_ATTR {
+    with_float(to.dtype(), [&]<class T>(T) HWY_ATTR {
+      T* out = to.data<T>() + first;
+      sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR {
+        HWY_ALIGN L loaded[HWY_MAX_BYTES / sizeof(float)];
+        store_vector(lanes.load(scaled + i), loaded);
+        lanes.store(load_vector(loaded), out + i);
+      });
+    });
+  });
+}
+
 }  // namespace mtl::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -132,37 +159,40 @@ std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
   return out;
 }
 
-/// T is the element type of `out`. L is the Precision::load type, to which numbers are rounded first.
-template <class T, class L>
-void draw_normals(T* out, const Slice& slice, const ParamSpec& spec, std::uint64_t seed) {
-  const auto stored = [](double drawn) { return narrow<T>(widen(narrow<L>(static_cast<float>(drawn)))); };
-  auto site = static_cast<std::uint32_t>(hash_bytes(spec.name.data(), spec.name.size()));
-  std::vector<Run> runs = runs_of(slice, spec);
+/// Fills `values` with normal numbers.
+void draw_normals(const std::vector<Tensor>& values, const Slice& slice, const ParamSpec& spec, std::uint64_t seed,
+                  DType load) {
+  const auto site = static_cast<std::uint32_t>(hash_bytes(spec.name.data(), spec.name.size()));
+  const std::vector<Run> runs = runs_of(slice, spec);
 #pragma omp parallel for schedule(static)
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    constexpr std::int64_t kPairs = 512;
-    double drawn[2 * kPairs];
-    std::int64_t first = runs[r].first, end = first + runs[r].count;
-    T* to = out + runs[r].offset - first;  // element e of the entire tensor is to[e]
-    for (std::int64_t from = first / 2 * 2; from < end; from += 2 * kPairs) {
-      std::int64_t until = std::min(end, from + 2 * kPairs);
-      normal_numbers(seed, site, static_cast<std::uint64_t>(from / 2), static_cast<std::size_t>(until - from + 1) / 2,
+    HWY_ALIGN double drawn[kMostDrawn] = {};
+    const auto [offset, first, count] = runs[r];
+    const std::int64_t end = first + count;
+    // The second number of a pair may be the first element of a run, or the first number the last.
+    for (std::int64_t pair = first / 2; 2 * pair < end; pair += kMostDrawn / 2) {
+      const std::int64_t from = std::max(first, 2 * pair), until = std::min(end, 2 * pair + kMostDrawn);
+      normal_numbers(seed, site, static_cast<std::uint64_t>(pair), static_cast<std::size_t>(until - 2 * pair + 1) / 2,
                      drawn);
-      for (std::int64_t e = std::max(first, from); e < until; ++e) to[e] = stored(drawn[e - from] * spec.init_std);
+      if (from > 2 * pair) std::copy(drawn + 1, std::end(drawn), drawn);
+      for (const Tensor& value : values)
+        MTL_DISPATCH(store_scaled)(drawn, until - from, spec.init_std, load, value, offset + from - first);
     }
   }
 }
 
 }  // namespace
 
-void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed, DType load) {
-  with_float_type(value.dtype(), [&]<class T>(T) {
-    T *out = value.data<T>(), *padding = out + slice.count();
-    std::fill(out, padding, narrow<T>(spec.init == Init::ones ? 1.0f : 0.0f));
-    std::fill(padding, out + value.numel(), narrow<T>(0.0f));
-    if (spec.init != Init::normal) return;
-    with_float_type(load, [&]<class L>(L) { draw_normals<T, L>(out, slice, spec, seed); });
-  });
+void initialize_param(const std::vector<Tensor>& values, const Slice& slice, const ParamSpec& spec, std::uint64_t seed,
+                      DType load) {
+  for (const Tensor& value : values) {
+    with_float_type(value.dtype(), [&]<class T>(T) {
+      T *out = value.data<T>(), *padding = out + slice.count();
+      if (spec.init != Init::normal) std::fill(out, padding, narrow<T>(spec.init == Init::ones ? 1.0f : 0.0f));
+      std::fill(padding, out + value.numel(), narrow<T>(0.0f));
+    });
+  }
+  if (spec.init == Init::normal) draw_normals(values, slice, spec, seed, load);
 }
 
 }  // namespace mtl

@@ -6,14 +6,16 @@
 // versions.
 #pragma once
 
+#include <vector>
+
 #include "layout/slice.h"
 #include "nn/param.h"
 
 namespace mtl {
 
-/// Fills `value` (f32, bf16 or f16), which holds `slice` of the entire tensor, followed by padding. Sets the padding to
-/// 0. Rounds every random number to dtype `load` before storing it.
-void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed,
+/// Fills `values` (f32, bf16 or f16), each of which holds `slice` of the entire tensor, followed by padding. Sets the
+/// padding to 0. Rounds every random number to dtype `load` before storing it.
+void initialize_param(const std::vector<Tensor>& values, const Slice& slice, const ParamSpec& spec, std::uint64_t seed,
                       DType load = DType::f32);
 
 /// Writes 2 * pairs independent standard normal numbers to `out`, those of the counters `first`, `first` + 1, ...

@@ -1,6 +1,7 @@
 #include "optim/param_memory.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -239,17 +240,27 @@ FileMemory* ParamMemory::file_of(const Tensor& part) const {
 
 void ParamMemory::initialize(std::uint64_t seed) {
   for (int i = 0; i < size(); ++i) {
-    fill(i, kValues, seed);
-    if (main_row_ != kValues) fill(i, main_row_, seed);
+    // Rows of the same slice take the same random numbers.
+    if (main_row_ != kValues && row_slice(i, kValues) == row_slice(i, main_row_)) {
+      fill(i, {kValues, main_row_}, seed);
+    } else {
+      fill(i, {kValues}, seed);
+      if (main_row_ != kValues) fill(i, {main_row_}, seed);
+    }
   }
 }
 
-void ParamMemory::fill(int param, std::size_t row, std::uint64_t seed) {
-  const Tensor tensor = row_part(param, row);
-  if (tensor.raw() == nullptr || tensor.numel() == 0) return;  // on the meta device, or owned by another rank
-  HostView view(location_of(row), tensor);
-  initialize_param(view.tensor(), row_slice(param, row), specs_[param], seed, precision_.load);
-  view.send();
+/// Fills a parameter's part of these rows, which all hold the same slice.
+void ParamMemory::fill(int param, const std::vector<std::size_t>& rows, std::uint64_t seed) {
+  std::deque<HostView> views;
+  std::vector<Tensor> values;
+  for (std::size_t row : rows) {
+    const Tensor tensor = row_part(param, row);
+    if (tensor.raw() == nullptr || tensor.numel() == 0) return;  // on the meta device, or owned by another rank
+    values.push_back(views.emplace_back(location_of(row), tensor).tensor());
+  }
+  initialize_param(values, row_slice(param, rows[0]), specs_[param], seed, precision_.load);
+  for (const HostView& view : views) view.send();
 }
 
 std::size_t ParamMemory::bytes(std::size_t row) const {

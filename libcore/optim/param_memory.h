@@ -132,7 +132,7 @@ class ParamMemory {
   void allocate();
   Buffer make_work(std::size_t row);
   const BucketLayout::Place& place(int param) const { return parts_.places[param]; }
-  void fill(int param, std::size_t row, std::uint64_t seed);
+  void fill(int param, const std::vector<std::size_t>& rows, std::uint64_t seed);
 
   Device device_;
   Precision precision_;

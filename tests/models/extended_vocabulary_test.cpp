@@ -83,7 +83,7 @@ TEST_CASE("extended vocabulary: initialized rows are those of a new model of the
   for (const ParamSpec& spec : model_params(source.config())) {
     if (spec.name != "embedding.tokens.weight" && spec.name != "output.weight") continue;
     std::vector<float> fresh(static_cast<std::size_t>(spec.numel()));
-    initialize_param(Tensor(fresh.data(), DType::f32, {spec.numel()}), whole_slice(spec.shape), spec, kSeed,
+    initialize_param({Tensor(fresh.data(), DType::f32, {spec.numel()})}, whole_slice(spec.shape), spec, kSeed,
                      DType::f32);
     const std::vector<float> got = read_table(source, spec.name);
     const auto first = static_cast<std::size_t>(tokens * spec.shape[1]);
