@@ -106,7 +106,7 @@ struct CheckpointOptions {
 
 struct LoggingOptions {
   std::int64_t log_interval = 100;  // 0: only after the last iteration
-  std::string tensorboard_dir, log_jsonl;
+  std::string tensorboard_dir, log_jsonl, log_prometheus;
   std::optional<double> peak_tflops;  // of one device, for MFU; absent: measured
 };
 

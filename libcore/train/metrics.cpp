@@ -10,29 +10,42 @@ namespace {
 
 constexpr int kLogVersion = 1;
 
+/// A figure of an interval, in the files.
+struct Figure {
+  const char* name;         // in JSON lines, and after mtl_train_ for Prometheus
+  const char* tag;          // in TensorBoard
+  Json value;               // null: the interval has none
+  bool by_samples = false;  // as in Megatron-LM, TensorBoard also has it against samples
+  double divisor = 1;       // TensorBoard's times are in seconds
+};
+
+std::vector<Figure> figures_of(const IntervalReport& report) {
+  const auto if_present = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
+  return {{"lm_loss", "lm loss", if_present(report.lm_loss), true},
+          {"z_loss", "z loss", if_present(report.z_loss), true},
+          {"learning_rate", "learning-rate", report.learning_rate, true},
+          {"grad_norm", "grad-norm", if_present(report.grad_norm), true},
+          {"loss_scale", "loss-scale", report.loss_scale, true},
+          {"global_batch_size", "batch-size", report.global_batch_size, true},
+          {"skipped_iterations", "skipped-iterations", report.skipped_iterations},
+          {"nan_iterations", "nan-iterations", report.nan_iterations},
+          {"elapsed_ms_per_iteration", "iteration-time", report.elapsed_ms_per_iteration, false, 1000},
+          {"tokens_per_second", "tokens-per-second", report.tokens_per_second},
+          {"tflops_per_device", "throughput", if_present(report.tflops_per_device)},
+          {"mfu_a", "mfu-a", if_present(report.mfu_a)},
+          {"mfu_b", "mfu-b", if_present(report.mfu_b)},
+          {"lost_updates", "lost-updates", if_present(report.lost_updates)},
+          {"lost_updates_copy", "lost-updates-copy", if_present(report.lost_updates_copy)},
+          {"data_stall_ms", "data-stall", if_present(report.data_stall_ms), false, 1000},
+          {"communication_wait_ms", "communication-wait", if_present(report.communication_wait_ms), false, 1000}};
+}
+
 Json step_object(const IntervalReport& report) {
   Json out =
       Json::object({{"type", "step"}, {"iteration", report.iteration}, {"consumed_samples", report.consumed_samples}});
-  auto set_if_present = [&](const char* name, const std::optional<double>& value) {
-    if (value) out.set(name, *value);
-  };
-  set_if_present("lm_loss", report.lm_loss);
-  set_if_present("z_loss", report.z_loss);
-  out.set("learning_rate", report.learning_rate);
-  set_if_present("grad_norm", report.grad_norm);
-  out.set("loss_scale", report.loss_scale);
-  out.set("global_batch_size", report.global_batch_size);
-  out.set("skipped_iterations", report.skipped_iterations);
-  out.set("nan_iterations", report.nan_iterations);
-  out.set("elapsed_ms_per_iteration", report.elapsed_ms_per_iteration);
-  out.set("tokens_per_second", report.tokens_per_second);
-  set_if_present("tflops_per_device", report.tflops_per_device);
-  set_if_present("mfu_a", report.mfu_a);
-  set_if_present("mfu_b", report.mfu_b);
-  set_if_present("lost_updates", report.lost_updates);
-  set_if_present("lost_updates_copy", report.lost_updates_copy);
-  set_if_present("data_stall_ms", report.data_stall_ms);
-  set_if_present("communication_wait_ms", report.communication_wait_ms);
+  for (const Figure& figure : figures_of(report)) {
+    if (!figure.value.is_null()) out.set(figure.name, figure.value);
+  }
   if (report.is_final) out.set("final", true);
   return out;
 }
@@ -64,7 +77,9 @@ Metrics::Metrics(const MetricsOptions& options, Console& console)
       console_(console),
       terminal_sink_("standard output", "line", console),
       log_sink_(options.log_jsonl, "line", console),
-      event_sink_(options.tensorboard_dir, "record", console) {
+      event_sink_(options.tensorboard_dir, "record", console),
+      textfile_sink_(options.log_prometheus, "report", console),
+      textfile_(options.log_prometheus, options.from.run) {
   if (!options.log_jsonl.empty()) log_sink_.attempt(1, [&] { open_log(); });
   if (!options.tensorboard_dir.empty()) event_sink_.attempt(0, [&] { open_events(); });
 }
@@ -103,23 +118,15 @@ void Metrics::report(const IntervalReport& report) {
   print(log_line(report, timestamp()) + "\n");
   write_json(step_object(report));
   StepScalars scalars;
-  scalars.add("learning-rate", report.learning_rate);
-  scalars.add("batch-size", report.global_batch_size);
-  if (report.lm_loss) scalars.add("lm loss", *report.lm_loss);
-  if (report.z_loss) scalars.add("z loss", *report.z_loss);
-  scalars.add("loss-scale", report.loss_scale);
-  scalars.add("world-size", options_.world_size);
-  if (report.grad_norm) scalars.add("grad-norm", *report.grad_norm);
-  scalars.by_iteration.emplace_back("iteration-time", report.elapsed_ms_per_iteration / 1000);  // seconds
-  if (report.tflops_per_device) scalars.by_iteration.emplace_back("throughput", *report.tflops_per_device);
-  scalars.by_iteration.emplace_back("tokens-per-second", report.tokens_per_second);
-  if (report.mfu_a) scalars.by_iteration.emplace_back("mfu-a", *report.mfu_a);
-  if (report.mfu_b) scalars.by_iteration.emplace_back("mfu-b", *report.mfu_b);
-  if (report.lost_updates) scalars.by_iteration.emplace_back("lost-updates", *report.lost_updates);
-  if (report.lost_updates_copy) scalars.by_iteration.emplace_back("lost-updates-copy", *report.lost_updates_copy);
-  if (report.data_stall_ms) scalars.by_iteration.emplace_back("data-stall", *report.data_stall_ms / 1000);
-  if (report.communication_wait_ms)
-    scalars.by_iteration.emplace_back("communication-wait", *report.communication_wait_ms / 1000);
+  scalars.add("world-size", double(options_.world_size));
+  for (const Figure& figure : figures_of(report)) {
+    if (figure.value.is_null()) continue;
+    const double value = figure.value.as_number() / figure.divisor;
+    if (figure.by_samples)
+      scalars.add(figure.tag, value);
+    else
+      scalars.by_iteration.emplace_back(figure.tag, value);
+  }
   write_scalars(scalars.by_iteration, scalars.by_samples, report.iteration, report.consumed_samples);
 }
 
@@ -133,6 +140,7 @@ void Metrics::report(const ValidationReport& report) {
 }
 
 void Metrics::write_json(const Json& object) {
+  if (!options_.log_prometheus.empty()) textfile_sink_.attempt(1, [&] { textfile_.write(object); });
   if (options_.log_jsonl.empty()) return;
   log_sink_.attempt(1, [&] {
     if (!log_) open_log();
@@ -156,7 +164,7 @@ void Metrics::flush() {
 
 void Metrics::finish() {
   flush();
-  for (LogSink* sink : {&terminal_sink_, &log_sink_, &event_sink_}) sink->report_lost();
+  for (LogSink* sink : {&terminal_sink_, &log_sink_, &event_sink_, &textfile_sink_}) sink->report_lost();
 }
 
 }  // namespace mtl

@@ -1,5 +1,6 @@
-// Where a run's reports go: the terminal (Megatron-LM log lines on stdout), TensorBoard, and JSON lines. All sinks
-// write the same metrics. Only rank 0 has sinks; on other ranks, calls do nothing.
+// Where a run's reports go: the terminal (Megatron-LM log lines on stdout), TensorBoard, JSON lines, and a file for
+// Prometheus (metrics_textfile.h). All sinks write the same metrics. Only rank 0 has sinks; on other ranks, calls do
+// nothing.
 //
 // JSON lines: one object per line. Doubles are written in the shortest form that parses to the same value. Absent
 // metrics are omitted:
@@ -28,6 +29,7 @@
 #include "train/log_line.h"
 #include "train/log_rewind.h"
 #include "train/log_sink.h"
+#include "train/metrics_textfile.h"
 #include "train/shared_log.h"
 #include "train/tensorboard.h"
 
@@ -37,6 +39,7 @@ struct MetricsOptions {
   bool terminal = true;         // false, with empty paths: a rank without sinks
   std::string tensorboard_dir;  // empty: none
   std::string log_jsonl;        // empty: none
+  std::string log_prometheus;   // empty: none
   LogStart from;                // where this session starts
   std::int64_t world_size = 1;
   Json start = Json::object();  // more entries for the "start" line
@@ -66,9 +69,10 @@ class Metrics {
 
   MetricsOptions options_;
   Console& console_;
-  LogSink terminal_sink_, log_sink_, event_sink_;
+  LogSink terminal_sink_, log_sink_, event_sink_, textfile_sink_;
   std::optional<SharedLog> log_;
   std::optional<EventFile> events_;
+  MetricsTextfile textfile_;
   bool is_line_broken_ = false;  // standard output ends in the middle of a line
 };
 

@@ -265,12 +265,17 @@ void check_data(const TrainOptions& options, Findings& findings, Console& consol
 
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings) {
   check_folder("--tensorboard-dir " + options.logging.tensorboard_dir, options.logging.tensorboard_dir, findings);
+  const auto can_write = [&](const std::string& flag, const std::string& path) {
+    if (path.empty()) return false;
+    if (is_directory(path)) findings.problem(flag + " " + path, "is a folder; add a file name");
+    return !is_directory(path) && check_folder(flag + " " + path, fs::absolute(path).parent_path().string(), findings);
+  };
   const std::string& log = options.logging.log_jsonl;
-  if (is_directory(log))
-    findings.problem("--log-jsonl " + log, "is a folder; add a file name");
-  else if (!log.empty() && check_folder("--log-jsonl " + log, fs::absolute(log).parent_path().string(), findings) &&
-           is_rank_zero && !options.dry_run)
-    check_log(log, findings);
+  if (can_write("--log-jsonl", log) && is_rank_zero && !options.dry_run) check_log(log, findings);
+  const std::string& textfile = options.logging.log_prometheus;
+  if (can_write("--log-prometheus", textfile) && !textfile.ends_with(".prom"))
+    findings.problem("--log-prometheus " + textfile,
+                     "must end in .prom, because the node exporter reads no other file");
   check_kill_switch(options.checkpoint.kill_switch_path, findings);
   return check_folder("--save " + options.checkpoint.save, options.checkpoint.save, findings);
 }

@@ -73,7 +73,10 @@ expect_rates() {
   values rates learning_rate >got.rates
   expect_near_lines got.rates want.rates "learning rates with $*"
 }
-train plain
+train plain --log-prometheus plain.prom
+expect_text plain.prom "^mtl_train_lm_loss\{run=\"[0-9a-f]+\"\} $(values plain lm_loss | tail -1 | cut -c1-8)"
+expect_exit 2 mtl-train --num-layers 2 --log-prometheus plain.txt
+expect_text err '--log-prometheus plain.txt +must end in .prom'
 
 expect_rates '1e-4 4e-4 7e-4 1e-3' --lr-warmup-iters 3 --lr-warmup-init 1e-4
 samples=(--train-samples 8) # four iterations

@@ -29,6 +29,7 @@ IntervalReport full_report() {
   report.learning_rate = 0.5;
   report.global_batch_size = 8;
   report.lm_loss = 2.5;
+  report.z_loss = 0.75;
   report.loss_scale = 1024;
   report.grad_norm = 0.25;
   report.skipped_iterations = 1;
@@ -57,7 +58,8 @@ TEST_CASE("metrics: a report has every figure in the log and in TensorBoard, the
   metrics.report(ValidationReport{.iteration = 3, .consumed_samples = 24, .name = "test", .loss = 0, .is_final = true});
   const std::vector<std::string> lines = split(read_file(options.log_jsonl), '\n');
   REQUIRE(lines.size() == 4);
-  CHECK(lines[1] == R"({"type": "step", "iteration": 3, "consumed_samples": 24, "lm_loss": 2.5, "learning_rate": 0.5, )"
+  CHECK(lines[1] == R"({"type": "step", "iteration": 3, "consumed_samples": 24, "lm_loss": 2.5, "z_loss": 0.75, )"
+                    R"("learning_rate": 0.5, )"
                     R"("grad_norm": 0.25, "loss_scale": 1024.0, "global_batch_size": 8, "skipped_iterations": 1, )"
                     R"("nan_iterations": 2, "elapsed_ms_per_iteration": 1500.0, "tokens_per_second": 640.0, )"
                     R"("tflops_per_device": 61.0, "mfu_a": 0.125, "mfu_b": 0.375, "lost_updates": 0.0625, )"
@@ -71,13 +73,15 @@ TEST_CASE("metrics: a report has every figure in the log and in TensorBoard, the
     CHECK(records.at(at).substr(9) == scalars_event(0, step, scalars).substr(9));
   };
   REQUIRE(records.size() == 5);
-  const Scalars both = {{"learning-rate", 0.5}, {"batch-size", 8}, {"lm loss", 2.5},
-                        {"loss-scale", 1024},   {"world-size", 4}, {"grad-norm", 0.25}};
+  const Scalars both = {{"world-size", 4},   {"lm loss", 2.5},     {"z loss", 0.75}, {"learning-rate", 0.5},
+                        {"grad-norm", 0.25}, {"loss-scale", 1024}, {"batch-size", 8}};
   Scalars by_iteration = both, by_samples = both;
   for (auto& [tag, value] : by_samples) tag += " vs samples";
-  for (const auto& scalar : Scalars{{"iteration-time", 1.5},
-                                    {"throughput", 61},
+  for (const auto& scalar : Scalars{{"skipped-iterations", 1},
+                                    {"nan-iterations", 2},
+                                    {"iteration-time", 1.5},
                                     {"tokens-per-second", 640},
+                                    {"throughput", 61},
                                     {"mfu-a", 0.125},
                                     {"mfu-b", 0.375},
                                     {"lost-updates", 0.0625},
@@ -97,10 +101,12 @@ TEST_CASE("metrics: a report has every figure in the log and in TensorBoard, the
   const std::vector<std::string> of_bare = read_records(read_file(bare_file.path().string()));
   REQUIRE(of_bare.size() == 3);
   CHECK(of_bare[1].substr(9) == scalars_event(0, 3,
-                                              {{"learning-rate", 0},
-                                               {"batch-size", 0},
+                                              {{"world-size", 4},
+                                               {"learning-rate", 0},
                                                {"loss-scale", 1},
-                                               {"world-size", 4},
+                                               {"batch-size", 0},
+                                               {"skipped-iterations", 0},
+                                               {"nan-iterations", 0},
                                                {"iteration-time", 0},
                                                {"tokens-per-second", 0}})
                                     .substr(9));
@@ -392,4 +398,30 @@ TEST_CASE("metrics: options without any output are accepted") {
   Metrics metrics(options, quiet_console);
   train(metrics, 1, 4);
   metrics.flush();
+}
+
+TEST_CASE("metrics: the file for Prometheus has the newest figures, complete at any time") {
+  const test::ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path());
+  options.log_prometheus = folder.path() + "/run.prom";
+  options.from.run = "5f0c";
+  Metrics metrics(options, quiet_console);
+  IntervalReport report{.iteration = 1, .train_iterations = 10, .consumed_samples = 8};
+  report.lm_loss = NAN;
+  metrics.report(report);
+  CHECK(read_file(options.log_prometheus).find("mtl_train_lm_loss{run=\"5f0c\"} NaN\n") != std::string::npos);
+  metrics.report(full_report());
+  metrics.report(ValidationReport{.iteration = 3, .consumed_samples = 24, .loss = 0.1});
+  const std::string text = read_file(options.log_prometheus);
+  CHECK(text.find("# TYPE mtl_train_lm_loss gauge\nmtl_train_lm_loss{run=\"5f0c\"} 2.5\n") != std::string::npos);
+  CHECK(text.find("mtl_train_iteration{run=\"5f0c\"} 3\n") != std::string::npos);
+  CHECK(text.find("mtl_train_validation_loss{run=\"5f0c\"} 0.1000000000000000") != std::string::npos);
+  CHECK(text.find("validation_iteration") == std::string::npos);
+  CHECK(!file_exists(options.log_prometheus + ".tmp"));
+  const std::vector<std::string> lines = split(text, '\n');
+  for (std::size_t i = 0; i + 1 < lines.size(); ++i)
+    CHECK(lines[i].starts_with(i % 2 == 0 ? "# TYPE mtl_train_" : "mtl_train_"));
+  // A folder that is gone does not end the run.
+  fs::remove_all(folder.path());
+  metrics.report(full_report());
 }

@@ -177,6 +177,8 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
             at_least(0));
   flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write metrics as JSON lines");
+  flags.add("--log-prometheus", &logging.log_prometheus, "FILE.prom",
+            "keep the newest metrics in a file for Prometheus' node exporter");
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU (default: measured)",
             within({1e-9, 1e9}));
   add_profile_flags(flags, options.profile);
