@@ -1,5 +1,6 @@
 #include "data/sampler.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -38,8 +39,9 @@ std::vector<std::int64_t> Sampler::next() {
   const std::size_t size = options_.micro_batch_size;
   std::vector<std::int64_t> batch(size);
   if (options_.kind == SamplerKind::single) {
-    if (consumed_ + batch_ > options_.total) return {};
+    if (consumed_ + (options_.fills_up ? 1 : batch_) > options_.total) return {};
     std::iota(batch.begin(), batch.end(), consumed_ + options_.dp_rank * options_.micro_batch_size);
+    std::ranges::replace_if(batch, [this](std::int64_t sample) { return sample >= options_.total; }, kNoSample);
   } else {
     if (epoch_.size() - at_ < size) start_epoch();
     for (std::int64_t& sample : batch) sample = epoch_[at_++];

@@ -2,7 +2,7 @@
 //
 // Let mbs be the micro-batch size, dp the number of data-parallel ranks, and B = mbs * dp.
 //   single   one pass over the samples in order. From every B consecutive samples, rank r reads
-//            [r * mbs, (r + 1) * mbs). A partial B at the end is dropped.
+//            [r * mbs, (r + 1) * mbs). A partial B at the end is dropped, or filled up with kNoSample.
 //   cyclic   endless. An epoch consists of total - total % B samples. In each epoch, a rank reads the samples it
 //            owns, in the order torch.randperm(seed = epoch). Without data_sharding, the ranks take samples in turn
 //            from one common permutation.
@@ -15,6 +15,7 @@
 namespace mtl {
 
 enum class SamplerKind { single, cyclic };
+inline constexpr std::int64_t kNoSample = -1;
 
 struct SamplerOptions {
   SamplerKind kind = SamplerKind::single;
@@ -23,6 +24,7 @@ struct SamplerOptions {
   std::int64_t micro_batch_size = 1;
   std::int64_t dp_size = 1, dp_rank = 0;
   bool data_sharding = true;  // cyclic: every rank owns a part of the samples
+  bool fills_up = false;      // single: ends with kNoSample, so that no sample is dropped
 };
 
 class Sampler {

@@ -58,7 +58,9 @@ struct BatchOptions {
   std::optional<std::int64_t> train_iters, train_samples;
   std::int64_t eval_interval = 1000;  // 0: validate only after the last iteration
   std::int64_t eval_iters = 100;
+  bool full_validation = false;  // a validation reads its whole set once, not eval_iters batches; the test does not
 
+  bool validates() const { return full_validation || eval_iters > 0; }
   bool varies() const { return !rampup.empty() || !schedule.empty(); }
   /// Returns global_batch_size or its default; INT64_MAX if the default overflows.
   std::int64_t global_size(std::int64_t data_parallel) const;

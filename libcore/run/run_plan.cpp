@@ -62,7 +62,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.graphs = options.device == Device::cuda && options.cuda_graphs && !delays_messages &&
                  shape.layout.optimizer_folder.empty() && !shape.layout.has_ring();
   // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.
-  shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;
+  shape.batch_sets = options.batch.validates() ? 4 : 2;
   return shape;
 }
 

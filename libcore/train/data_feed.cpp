@@ -25,6 +25,12 @@ GptDatasetOptions dataset_options(const TrainOptions& options, const TrainingDat
           .reset_attention_mask = options.data.reset_attention_mask};
 }
 
+/// Returns the number of samples that the run reads of a split; nullopt: all, once.
+std::optional<std::int64_t> samples_of(const TrainOptions& options, Split split) {
+  if (split == Split::valid && options.batch.full_validation) return std::nullopt;
+  return count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()))[enum_index(split)];
+}
+
 /// Returns where a sample starts, with an offset in tokens: "data set 1, document 17 + 3".
 std::string place_of(const BlendedDataset& dataset, std::int64_t index) {
   const SampleSource source = dataset.describe(index);
@@ -51,13 +57,16 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
   }
   SplitSources sources = read_split_sources(
       options.data.paths, [](const std::string& flag, const std::string& what) { fail_at(Exit::usage, flag, what); });
-  auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const std::size_t i = enum_index(split);
-    if (!sources[i] || counts[i] == 0) continue;  // --split 100,0,0 does not request validation or test data
-    datasets_[i] = open_split(files_, *sources[i], counts[i], dataset_options(options, tokens));
-    if (options.data.sampler_kind() == SamplerKind::single)
-      require_samples(*sources[i], split, *datasets_[i], counts[i]);
+    const std::optional<std::int64_t> count = samples_of(options, split);
+    if (!sources[i] || count == 0) continue;  // --split 100,0,0 does not request validation or test data
+    if (!count) {
+      open_whole(*sources[i], split, dataset_options(options, tokens));
+      continue;
+    }
+    datasets_[i] = open_split(files_, *sources[i], *count, dataset_options(options, tokens));
+    if (options.data.sampler_kind() == SamplerKind::single) require_samples(*sources[i], split, *datasets_[i], *count);
   }
   if (!dataset(Split::train))
     fail(Exit::usage, "--split ", options.data.paths.split,
@@ -65,17 +74,27 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
   identify(options, sources);
 }
 
+/// Opens all samples of a split. Its weights, with which training may read the same data sets, do not count.
+void TrainingData::open_whole(SplitSource source, Split split, const GptDatasetOptions& options) {
+  source.blend.weights.reset();
+  std::shared_ptr<const BlendedDataset>& dataset = datasets_[enum_index(split)];
+  dataset = open_split(files_, source, std::nullopt, options);
+  if (dataset->size() > 0) return;
+  fail(Exit::bad_data, dataset->datasets().front()->name(), ": the part for validation is shorter than a sample of ",
+       options.seq_length, " tokens; use more data, or a smaller --seq-length");
+}
+
 void TrainingData::generate(const TrainOptions& options, const Tokens& tokens) {
   const auto eod = static_cast<std::int32_t>(tokens.eod >= 0 ? tokens.eod : tokens.vocab_size - 1);
   const auto source = std::make_shared<MockTokens>(eod, tokens.vocab_size);
-  const auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const std::size_t i = enum_index(split);
-    if (counts[i] == 0) continue;
+    const std::optional<std::int64_t> count = samples_of(options, split);
+    if (count == 0) continue;
     GptDatasetOptions dataset = dataset_options(options, tokens);
     dataset.eod = eod;
     dataset.range = {0, source->lengths().size()};
-    dataset.samples = counts[i];
+    dataset.samples = count;
     dataset.seed = static_cast<std::uint32_t>(dataset.seed +
                                               std::int64_t(i));  // else validation would repeat the training samples
     datasets_[i] = std::make_shared<BlendedDataset>(std::make_shared<GptDataset>(source, dataset));
@@ -208,7 +227,7 @@ DataFeed::Draw DataFeed::draw() {
 void DataFeed::fill(StepBatch& step) {
   Draw now = std::exchange(ahead_, draw());
   for (const auto& samples : ahead_.micro_batches)
-    for (std::int64_t sample : samples) dataset_->prefetch(sample);
+    for (std::int64_t sample : samples) dataset_->prefetch(std::max<std::int64_t>(0, sample));
   step.micro_batches = static_cast<int>(now.requested);
   if (std::ssize(now.micro_batches) < now.requested)
     fail(Exit::bad_data, "the data is exhausted after ", count_of(sampler_.consumed(), "sample"),
@@ -238,7 +257,8 @@ void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
 /// Writes this rank's part of a sample, with its mask in loss_weights, and adds the mask of the whole sample to
 /// `unmasked`. The caller scales loss_weights.
 void DataFeed::fill_sample(const Batch& batch, std::int64_t row, std::int64_t index, double* unmasked) {
-  Sample sample = dataset_->item(index);
+  Sample sample = dataset_->item(std::max<std::int64_t>(0, index));
+  if (index == kNoSample) std::ranges::fill(sample.loss_mask, 0.0F);  // any valid tokens, which do not count
   const std::int64_t rows = shape_.rows_per_sequence(), chunk = std::max<std::int64_t>(1, rows / 2);
   const SequencePart part = shape_.part();
   auto store = [&](const Tensor& to, const auto& from) {
@@ -260,16 +280,24 @@ std::unique_ptr<DataFeed> open_feed(const TrainingData& data, Split split, std::
                                     const TrainOptions& options, const RunShape& shape, StepBatches& memory) {
   const std::shared_ptr<const BlendedDataset>& dataset = data.dataset(split);
   if (dataset == nullptr) return nullptr;
-  const SamplerOptions sampler = {.kind = options.data.sampler_kind(),
-                                  .total = dataset->size(),
-                                  .consumed = consumed,
-                                  .micro_batch_size = options.batch.micro_batch_size,
-                                  .dp_size = shape.layout.size(Axis::data),
-                                  .dp_rank = shape.layout.coordinate(Axis::data),
-                                  .data_sharding = options.data.data_sharding};
+  SamplerOptions sampler = {.kind = options.data.sampler_kind(),
+                            .total = dataset->size(),
+                            .consumed = consumed,
+                            .micro_batch_size = options.batch.micro_batch_size,
+                            .dp_size = shape.layout.size(Axis::data),
+                            .dp_rank = shape.layout.coordinate(Axis::data),
+                            .data_sharding = options.data.data_sharding};
   DataFeed::MicroBatches micro_batches = [largest = shape.micro_batches](std::int64_t) { return largest; };
   if (split == Split::train)
     micro_batches = [sizes = options.batch_sizes()](std::int64_t at) { return sizes.micro_batches(at); };
+  if (split == Split::valid && options.batch.full_validation) {
+    sampler.kind = SamplerKind::single;
+    sampler.fills_up = true;
+    const std::int64_t pass = sampler.micro_batch_size * sampler.dp_size;  // samples of a micro-batch on all ranks
+    micro_batches = [=, total = sampler.total, largest = shape.micro_batches](std::int64_t at) {
+      return std::min(largest, (total - at + pass - 1) / pass);
+    };
+  }
   return std::make_unique<DataFeed>(dataset, sampler, shape, std::move(micro_batches), memory);
 }
 

@@ -50,6 +50,7 @@ class TrainingData {
   std::string identity_lines() const;
 
  private:
+  void open_whole(SplitSource source, Split split, const GptDatasetOptions& options);
   void generate(const TrainOptions& options, const Tokens& tokens);
   void identify(const TrainOptions& options, const SplitSources& sources);
 
@@ -124,7 +125,8 @@ class DataFeed {
 };
 
 /// Returns a feed of a split that starts after `consumed` samples, or null if the split has no data. A step of training
-/// is as large as the batch sizes say, any other as large as `shape`.
+/// is as large as the batch sizes say, any other as large as `shape`. With --full-validation, the last step of a
+/// validation has only the micro-batches that the remaining samples need; rows beyond the last sample are masked.
 std::unique_ptr<DataFeed> open_feed(const TrainingData& data, Split split, std::int64_t consumed,
                                     const TrainOptions& options, const RunShape& shape, StepBatches& memory);
 

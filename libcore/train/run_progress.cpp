@@ -99,7 +99,7 @@ void RunProgress::count(const EnqueuedStep& step, const StepReport& report, cons
   scaler_.update(was_skipped());
   ++state.iteration;
   state.consumed_samples += step.samples;
-  validation_is_due = options_.batch.eval_iters > 0 && is_validation_iteration();
+  validation_is_due = options_.batch.validates() && is_validation_iteration();
   ++interval.steps;
   interval.samples += step.samples;
   interval.waited += totals.waited;

@@ -231,6 +231,8 @@ void check_data_source(const TrainOptions& options, const ReportProblem& report)
   if (options.data.mock && !paths.is_absent())
     report("--mock-data",
            "generates tokens instead of reading data; use either --mock-data or the flags that name data");
+  if (options.data.mock && options.batch.full_validation)
+    report("--full-validation", "needs a validation set, but --mock-data has no end; use --eval-iters");
   if (options.data.mock || options.dry_run) return;
   if (paths.is_absent())
     report("--data-path",
@@ -239,15 +241,28 @@ void check_data_source(const TrainOptions& options, const ReportProblem& report)
     report("--train-data-path", "is required with --valid-data-path and --test-data-path");
 }
 
+/// Reports what --full-validation would have to ignore.
+void check_full_validation(const DataPathOptions& paths, const SplitSources& sources, Findings& findings) {
+  const auto& source = sources[enum_index(Split::valid)];
+  if (!source)
+    findings.problem("--full-validation", paths.is_per_split()
+                                              ? "needs validation data; add --valid-data-path"
+                                              : "needs validation data; set the second weight of --split above 0");
+  else if (paths.is_per_split() && source->blend.weights)  // in --data-path, weights are for training, too
+    findings.problem(source->flag, "has weights, but --full-validation reads every sample once; leave them out");
+}
+
 void check_data(const TrainOptions& options, Findings& findings, Console& console) {
   if (options.data.mock) return;
   const SplitSources sources = read_split_sources(options.data.paths, std::bind_front(&Findings::problem, &findings));
+  if (options.batch.full_validation) check_full_validation(options.data.paths, sources, findings);
   DataFiles files;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path, to report each fault once
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const auto& source = sources[enum_index(split)];
     if (!source) continue;
-    const bool is_used = split == Split::train || options.batch.eval_iters != 0;
+    const bool is_used = split == Split::train || options.batch.eval_iters != 0 ||
+                         (split == Split::valid && options.batch.full_validation);
     for (const std::string& path : source->blend.prefixes) {
       auto [at, is_new] = seen.emplace(path, nullptr);
       if (is_new) at->second = check_files(source->flag, path, options.dry_run, files, findings, console);

@@ -27,7 +27,7 @@ bool Trainer::must_drain_queue() const {
   const auto divides = [&](const auto& interval) { return is_due(interval, iteration); };
   const CheckpointOptions& checkpoint = options_.checkpoint;
   return iteration == run_.iterations || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
-         (options_.batch.eval_iters > 0 && divides(options_.batch.eval_interval)) || totals_.ends() ||
+         (options_.batch.validates() && divides(options_.batch.eval_interval)) || totals_.ends() ||
          totals_.save + totals_.status > 0 || run_.was_skipped();
 }
 

@@ -40,8 +40,10 @@ class Validation {
 
  private:
   std::int64_t validations_left() const;
+  bool is_full() const { return options_.batch.full_validation; }
   std::int64_t samples() const { return options_.batch.eval_iters * run_.batch_sizes.largest(); }
-  std::optional<double> loss(DataFeed& feed, const std::string& name, const Exchanges& ranks);
+  std::int64_t validation_batches() const;
+  std::optional<double> loss(DataFeed& feed, std::int64_t batches, const std::string& name, const Exchanges& ranks);
 
   const TrainOptions& options_;
   const TrainingData& data_;

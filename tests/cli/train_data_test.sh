@@ -144,8 +144,6 @@ expect_exit 65 run_in none "${SHARED[@]}" --data-path $A $B --train-iters 5000
 expect_text err '^mtl-train: --data-path: without weights the 2 data sets provide one epoch, [0-9]+ samples for train, but the run needs 20000; add weights'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --dataloader-type cyclic --data-order feistel
 expect_text err '^  --dataloader-type cyclic +shuffles what'
-expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --full-validation
-expect_text err '^  --full-validation +is not supported in this version; use --eval-iters'
 [ -e none/save ] && fail 'a refused run leaves a folder'
 
 # A quoted blend is split, unless it names token files. An interval of 0 switches off.

@@ -80,3 +80,15 @@ TEST_CASE("a sampler resumed in the middle continues like an uninterrupted one")
     for (int i = 0; i < 20; ++i) CHECK(uninterrupted.next() == resumed.next());
   }
 }
+
+TEST_CASE("a sampler that fills up gives every sample once, and the same number of micro-batches to all ranks") {
+  SamplerOptions options{.total = 9, .micro_batch_size = 2, .dp_size = 3, .fills_up = true};
+  std::vector<std::int64_t> samples;
+  for (options.dp_rank = 0; options.dp_rank < 3; ++options.dp_rank) {
+    Sampler sampler(options);
+    for (int micro_batch = 0; micro_batch < 2; ++micro_batch) std::ranges::copy(sampler.next(), std::back_inserter(samples));
+    CHECK(sampler.next().empty());
+  }
+  std::ranges::sort(samples);
+  CHECK(samples == std::vector<std::int64_t>{kNoSample, kNoSample, kNoSample, 0, 1, 2, 3, 4, 5, 6, 7, 8});
+}

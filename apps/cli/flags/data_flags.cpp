@@ -48,7 +48,7 @@ void add_batch_flags(Flags& flags, BatchOptions& batch) {
   flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters", at_least(1));
   flags.add("--eval-interval", &batch.eval_interval, "N", "iterations between validations; 0: only at the end",
             at_least(0),
-            only_with("with --eval-iters 0", [&batch] { return batch.eval_iters != 0 || batch.eval_interval == 0; }));
+            only_with("with --eval-iters 0", [&batch] { return batch.validates() || batch.eval_interval == 0; }));
   flags.add("--eval-iters", &batch.eval_iters, "N", "global batches per validation; 0: none", at_least(-1));
   flags.check([&flags, &batch] {
     if (batch.eval_iters < 0) flags.problem("--eval-iters -1", "must be at least 0, which turns validation off");

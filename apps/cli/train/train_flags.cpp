@@ -49,6 +49,8 @@ void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start
 void add_length_flags(Flags& flags, TrainOptions& options) {
   flags.section("Batches and length");
   add_batch_flags(flags, options.batch);
+  flags.add_switch("--full-validation", options.batch.full_validation,
+                   "validate on the whole validation set, each sample once; --eval-iters applies to the test only");
   flags.add("--exit-interval", &options.checkpoint.exit_interval, "N",
             "save and exit after an iteration that is a multiple of N; 0: never", at_least(0));
   flags.add("--exit-duration-in-mins", &options.checkpoint.exit_minutes, "X",
