@@ -80,8 +80,9 @@ bool has_point(const std::vector<double>& values) {
   return std::ranges::any_of(values, [](double value) { return std::isfinite(value); });
 }
 
-/// Returns one run's series in one panel.
-std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::string& column,
+/// Returns one run's series in one panel. Its color is its number among the `runs`; of several validation sets, each
+/// but the first has one more.
+std::vector<Series> run_series(const RunLog& log, std::size_t color, std::size_t runs, const std::string& column,
                                const RunChartOptions& options) {
   std::vector<Series> out;
   std::vector<double> x = x_values(log, log.steps, options), y = log.steps.column(column);
@@ -96,9 +97,15 @@ std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::
     out.push_back(std::move(line));
   }
   x = x_values(log, log.validations, options);
-  y = log.validations.column(column == "lm_loss" ? kValidationLoss : column);
-  if (has_point(y) && has_point(x))
-    out.push_back({.name = "validation", .x = x, .y = y, .color = color, .is_markers = true});
+  const std::string held_out = column == "lm_loss" ? kValidationLoss : column;
+  for (const std::string& name : log.validations.names()) {
+    if (name != held_out && !starts_with(name, held_out + "-")) continue;
+    y = log.validations.column(name);
+    if (!has_point(y) || !has_point(x)) continue;
+    const std::string set = name.substr(held_out.size());  // "" or "-web"
+    out.push_back({.name = "validation" + set, .x = x, .y = y, .color = color, .is_markers = true});
+    color += runs;
+  }
   return out;
 }
 
@@ -184,7 +191,7 @@ Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& opt
     Panel panel{.y_label = label_of(column), .log_y = options.log_y && chart.panels.empty(), .series = {}};
     std::vector<Series> faint, lines, markers;
     for (std::size_t run = 0; run < logs.size(); ++run) {
-      for (Series& series : run_series(logs[run], run, column, options)) {
+      for (Series& series : run_series(logs[run], run, logs.size(), column, options)) {
         (series.is_faint ? faint : series.is_markers ? markers : lines).push_back(std::move(series));
       }
     }
@@ -210,9 +217,13 @@ std::string chart_json(const Chart& chart, const std::vector<RunLog>& runs, cons
       Json x = Json::array(), y = Json::array();
       for (double value : series.x) x.push(number(value));
       for (double value : series.y) y.push(number(value));
-      std::string name = printable_text(runs.at(series.color).name);
+      std::string name = printable_text(runs.at(series.color % runs.size()).name);
       const char* kind = series.is_faint ? "unsmoothed" : series.is_markers ? "validation" : "training";
-      list.push(Json::object({{"run", name}, {"kind", kind}, {"x", x}, {"y", y}}));
+      Json entry = Json::object({{"run", name}, {"kind", kind}});
+      const std::size_t dash = series.name.find('-');
+      if (series.is_markers && dash != std::string::npos)
+        entry.set("set", printable_text(series.name.substr(dash + 1)));
+      list.push(entry.set("x", x).set("y", y));
     }
     panels.push(Json::object({{"y", printable_text(panel.y_label)}, {"series", list}}));
   }

@@ -43,6 +43,12 @@ Row numbers_of(const Json& object) {
   return row;
 }
 
+/// Gives a validation's loss and perplexity the name of one of several sets.
+void name_set(Row& row, std::string_view set) {
+  for (auto& [name, value] : row)
+    if (name == "loss" || name == "ppl") name += cat("-", set);
+}
+
 bool is_empty(const RunLog& log) { return log.steps.rows() + log.validations.rows() == 0; }
 
 void put_step(RunLog& log, const Row& row) {
@@ -63,7 +69,9 @@ class Runs {
     if (type == "step") {
       put_step(log, numbers_of(object));
     } else if (type == "validation") {
-      log.validations.put_row(numbers_of(object));
+      Row row = numbers_of(object);
+      if (const std::string set = object.string_or("set", ""); !set.empty()) name_set(row, set);
+      log.validations.put_row(row);
     } else if (type == "start") {
       log.sequence_length = object.number_or("seq_length", log.sequence_length);
     }
@@ -160,14 +168,23 @@ std::optional<std::int64_t> number_after(std::string_view line, std::string_view
   return parse_int(line.substr(0, line.find_first_not_of("0123456789")));
 }
 
+/// Returns NAME in " validation-NAME loss at iteration 10 |", or "".
+std::string_view validation_set(std::string_view line) {
+  constexpr std::string_view kBegin = " validation-";
+  const std::size_t begin = line.find(kBegin), end = line.find(" loss at ");
+  if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return "";
+  return line.substr(begin + kBegin.size(), end - begin - kBegin.size());
+}
+
 void read_validation_line(RunLog& log, std::string_view line, const Row& last_step) {
   if (line.find("on test set") != std::string_view::npos || line.find("test data") != std::string_view::npos) return;
   Row row = last_step;  // iteration and samples, for lines without them
-  if (auto iteration = number_after(line, "validation loss at iteration ")) row[0].second = *iteration;
+  if (auto iteration = number_after(line, " loss at iteration ")) row[0].second = *iteration;
   for (auto& [name, value] : fields_of(line)) {
     if (name == "lm_loss_value") row.emplace_back("loss", value);
     if (name == "lm_loss_PPL") row.emplace_back("ppl", value);
   }
+  if (const std::string_view set = validation_set(line); !set.empty()) name_set(row, set);
   if (row.size() > last_step.size()) log.validations.put_row(row);
 }
 
@@ -175,7 +192,7 @@ void read_text(RunLog& log, std::string_view text, const std::string& path) {
   Row last_step = {{"iteration", kNone}, {"consumed_samples", kNone}};
   for_each_line(text, [&](std::string_view line, std::size_t number, bool is_complete) {
     bool is_step = line.find("| consumed samples:") != std::string_view::npos;
-    bool is_validation = line.find(" validation loss at ") != std::string_view::npos;
+    bool is_validation = line.find(" validation loss at ") != std::string_view::npos || !validation_set(line).empty();
     if (!is_step && !is_validation) return;
     if (!is_complete && trim(line).back() != '|') {
       log.warnings.push_back(cat(path, ":", number, ": the last line is incomplete and is ignored"));
@@ -211,7 +228,7 @@ std::vector<RunLog> read_log(const std::string& path, const std::set<std::string
 }  // namespace
 
 std::vector<double>* Table::kept_column(const std::string& name) {
-  if (kept_.empty() || kept_.contains(name)) return &columns_[name];
+  if (kept_.empty() || kept_.contains(name.substr(0, name.find('-')))) return &columns_[name];
   others_.insert(name);
   return nullptr;
 }

@@ -5,6 +5,8 @@
 // `name: number` field in an ` iteration N/ M | ... |` line goes into a column, under mtl's name for the metric if
 // there is one (`lm loss` becomes lm_loss). Other lines are ignored.
 //
+// Of several validation sets, the set web has columns of its own, loss-web and ppl-web.
+//
 // Runs can share a file of JSON lines. A line belongs to the run whose id is in the last start line before it. A start
 // line without an id continues the run without an id, or begins another one if its iteration is 0. A resumed run (first
 // named at an iteration above 0) continues the run without an id. A text log is one run.
@@ -29,7 +31,8 @@ namespace mtl {
 /// Columns of equal length, with NaN for missing metrics. Rows are sorted by "iteration".
 class Table {
  public:
-  /// Keeps the values of these columns, and only the names of the others. Without a call, keeps all.
+  /// Keeps the values of these columns, and of those with "-NAME" after them, and only the names of the others. Without
+  /// a call, keeps all.
   void keep(std::set<std::string> columns) { kept_ = std::move(columns); }
   /// Adds a row. Drops rows for later iterations first. If there is a row for the same iteration, merges the new row
   /// into it. Returns the number of rows that were dropped or lost a value.

@@ -35,7 +35,9 @@ struct DataOptions {
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
-  bool allow_data_change = false;  // allow resuming with different data or a different tokenizer
+  bool multiple_validation_sets = false;          // each data set for validation has a loss of its own
+  std::vector<std::string> validation_set_names;  // in reports; empty: numbers
+  bool allow_data_change = false;                 // allow resuming with different data or a different tokenizer
 
   OrderKind order_kind() const { return order == "feistel" ? OrderKind::feistel : OrderKind::megatron; }
   SamplerKind sampler_kind() const { return dataloader_type == "cyclic" ? SamplerKind::cyclic : SamplerKind::single; }

@@ -62,7 +62,7 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
     const std::optional<std::int64_t> count = samples_of(options, split);
     if (!sources[i] || count == 0) continue;  // --split 100,0,0 does not request validation or test data
     if (!count) {
-      open_whole(*sources[i], split, dataset_options(options, tokens));
+      open_whole(*sources[i], dataset_options(options, tokens), options.data.multiple_validation_sets);
       continue;
     }
     datasets_[i] = open_split(files_, *sources[i], *count, dataset_options(options, tokens));
@@ -71,17 +71,27 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
   if (!dataset(Split::train))
     fail(Exit::usage, "--split ", options.data.paths.split,
          " leaves nothing to train on; set the first weight above 0");
+  if (validation_sets_.empty() && dataset(Split::valid)) validation_sets_ = {dataset(Split::valid)};
   identify(options, sources);
 }
 
-/// Opens all samples of a split. Its weights, with which training may read the same data sets, do not count.
-void TrainingData::open_whole(SplitSource source, Split split, const GptDatasetOptions& options) {
-  source.blend.weights.reset();
-  std::shared_ptr<const BlendedDataset>& dataset = datasets_[enum_index(split)];
-  dataset = open_split(files_, source, std::nullopt, options);
-  if (dataset->size() > 0) return;
-  fail(Exit::bad_data, dataset->datasets().front()->name(), ": the part for validation is shorter than a sample of ",
-       options.seq_length, " tokens; use more data, or a smaller --seq-length");
+/// Opens all samples for validation, as one data set or each prefix `apart`. Weights do not count: with them, training
+/// may read the same data sets.
+void TrainingData::open_whole(const SplitSource& source, const GptDatasetOptions& options, bool apart) {
+  const std::vector<std::string>& all = source.blend.prefixes;
+  std::vector<std::vector<std::string>> sets = {all};
+  if (apart) {
+    sets.clear();
+    for (const std::string& prefix : all) sets.push_back({prefix});
+  }
+  for (const std::vector<std::string>& prefixes : sets) {
+    const SplitSource set = {source.flag, {.prefixes = prefixes, .weights = {}}, source.share};
+    const auto& dataset = validation_sets_.emplace_back(open_split(files_, set, std::nullopt, options));
+    if (dataset->size() > 0) continue;
+    fail(Exit::bad_data, dataset->datasets().front()->name(), ": the part for validation is shorter than a sample of ",
+         options.seq_length, " tokens; use more data, or a smaller --seq-length");
+  }
+  datasets_[enum_index(Split::valid)] = validation_sets_.front();
 }
 
 void TrainingData::generate(const TrainOptions& options, const Tokens& tokens) {
@@ -99,6 +109,7 @@ void TrainingData::generate(const TrainOptions& options, const Tokens& tokens) {
                                               std::int64_t(i));  // else validation would repeat the training samples
     datasets_[i] = std::make_shared<BlendedDataset>(std::make_shared<GptDataset>(source, dataset));
   }
+  if (dataset(Split::valid)) validation_sets_ = {dataset(Split::valid)};
   identify(options, {});
 }
 
@@ -276,10 +287,8 @@ void DataFeed::fill_sample(const Batch& batch, std::int64_t row, std::int64_t in
   for (float mask : sample.loss_mask) *unmasked += double{mask};
 }
 
-std::unique_ptr<DataFeed> open_feed(const TrainingData& data, Split split, std::int64_t consumed,
+std::unique_ptr<DataFeed> open_feed(std::shared_ptr<const BlendedDataset> dataset, Split split, std::int64_t consumed,
                                     const TrainOptions& options, const RunShape& shape, StepBatches& memory) {
-  const std::shared_ptr<const BlendedDataset>& dataset = data.dataset(split);
-  if (dataset == nullptr) return nullptr;
   SamplerOptions sampler = {.kind = options.data.sampler_kind(),
                             .total = dataset->size(),
                             .consumed = consumed,
@@ -298,7 +307,7 @@ std::unique_ptr<DataFeed> open_feed(const TrainingData& data, Split split, std::
       return std::min(largest, (total - at + pass - 1) / pass);
     };
   }
-  return std::make_unique<DataFeed>(dataset, sampler, shape, std::move(micro_batches), memory);
+  return std::make_unique<DataFeed>(std::move(dataset), sampler, shape, std::move(micro_batches), memory);
 }
 
 }  // namespace mtl

@@ -38,6 +38,9 @@ class TrainingData {
 
   /// Returns null if the split has no data, or if the run does not use it.
   const std::shared_ptr<const BlendedDataset>& dataset(Split split) const { return datasets_[enum_index(split)]; }
+  /// Returns the data sets whose losses are reported apart: dataset(Split::valid), or with --multiple-validation-sets
+  /// one or several. Empty if a run has no validation data.
+  const std::vector<std::shared_ptr<const BlendedDataset>>& validation_sets() const { return validation_sets_; }
   /// Returns the files and their order in the form that checkpoints record (data/data_identity.h).
   const Json& identity() const { return identity_; }
   /// Returns where a training sample starts, with an offset in tokens: "data set 1, document 17 + 3".
@@ -50,12 +53,13 @@ class TrainingData {
   std::string identity_lines() const;
 
  private:
-  void open_whole(SplitSource source, Split split, const GptDatasetOptions& options);
+  void open_whole(const SplitSource& source, const GptDatasetOptions& options, bool apart);
   void generate(const TrainOptions& options, const Tokens& tokens);
   void identify(const TrainOptions& options, const SplitSources& sources);
 
   DataFiles files_;
   std::array<std::shared_ptr<const BlendedDataset>, 3> datasets_;
+  std::vector<std::shared_ptr<const BlendedDataset>> validation_sets_;
   Json identity_;
 };
 
@@ -124,10 +128,10 @@ class DataFeed {
   double stalled_ = 0;
 };
 
-/// Returns a feed of a split that starts after `consumed` samples, or null if the split has no data. A step of training
-/// is as large as the batch sizes say, any other as large as `shape`. With --full-validation, the last step of a
-/// validation has only the micro-batches that the remaining samples need; rows beyond the last sample are masked.
-std::unique_ptr<DataFeed> open_feed(const TrainingData& data, Split split, std::int64_t consumed,
+/// Returns a feed of a split's data set that starts after `consumed` samples. A step of training is as large as the
+/// batch sizes say, any other as large as `shape`. With --full-validation, the last step of a validation has only the
+/// micro-batches that the remaining samples need; rows beyond the last sample are masked.
+std::unique_ptr<DataFeed> open_feed(std::shared_ptr<const BlendedDataset> dataset, Split split, std::int64_t consumed,
                                     const TrainOptions& options, const RunShape& shape, StepBatches& memory);
 
 }  // namespace mtl

@@ -55,7 +55,7 @@ std::string log_line(const IntervalReport& report, const std::string& timestamp)
 std::string log_line(const ValidationReport& report) {
   std::string place = cat("iteration ", report.iteration);
   if (report.is_final) place += cat(" on ", report.name, " set");
-  std::string text = cat(" validation loss at ", place, " | ");
+  std::string text = cat(" ", report.set.empty() ? "validation" : report.label(), " loss at ", place, " | ");
   text += format("lm loss value: %.6E | lm loss PPL: %.6E | ", plain_nan(report.loss), plain_nan(report.ppl()));
   text += cat(report.name, " samples ", with_commas(report.samples_before + 1), " to ",
               with_commas(report.samples_before + report.samples), " | ");

@@ -47,10 +47,13 @@ struct ValidationReport {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
   std::string name = "validation";  // or "test"
+  std::string set{};                // of several validation sets: its name
   double loss = 0;
   bool is_final = false;
   std::int64_t samples_before = 0, samples = 0;  // of the set: read by earlier validations, and by this one
 
+  /// Returns "validation", or "validation-web" for the set web, as Megatron-LM writes it.
+  std::string label() const { return set.empty() ? name : name + "-" + set; }
   /// Returns exp(min(20, loss)), or NaN if the loss is NaN, for which Megatron-LM logs exp(20).
   double ppl() const;
 };
@@ -60,7 +63,8 @@ std::string log_line(const IntervalReport& report, const std::string& timestamp)
 
 /// Returns three lines: dashes, " validation loss at iteration 100 | lm loss value: 3.1E+00 | lm loss PPL: 2.2E+01 |
 /// validation samples 1 to 160 | ", dashes. At the end of training, as in Megatron-LM, "on validation set" or "on test
-/// set" follows the iteration. The samples tell this line from the periodic one of the same iteration.
+/// set" follows the iteration. The samples tell this line from the periodic one of the same iteration. Of several
+/// validation sets, the text begins with " validation-NAME loss at".
 std::string log_line(const ValidationReport& report);
 
 }  // namespace mtl

@@ -56,6 +56,7 @@ Json validation_object(const ValidationReport& report) {
                            {"consumed_samples", report.consumed_samples},
                            {"loss", report.loss},
                            {"ppl", report.ppl()}});
+  if (!report.set.empty()) out.set("set", report.set);
   if (report.is_final) out.set("final", true);
   return out;
 }
@@ -134,8 +135,8 @@ void Metrics::report(const ValidationReport& report) {
   print(log_line(report) + "\n");
   write_json(validation_object(report));
   StepScalars scalars;
-  scalars.add(cat("lm loss ", report.name), report.loss);
-  scalars.add(cat("lm loss ", report.name, " ppl"), report.ppl());
+  scalars.add(cat("lm loss ", report.label()), report.loss);
+  scalars.add(cat("lm loss ", report.label(), " ppl"), report.ppl());
   write_scalars(scalars.by_iteration, scalars.by_samples, report.iteration, report.consumed_samples);
 }
 

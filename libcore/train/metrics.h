@@ -6,7 +6,7 @@
 // metrics are omitted:
 //   {"type":"start","version":1,"iteration":0, ...}                the iteration the session starts from; provenance
 //   {"type":"step","iteration":10,"consumed_samples":160,"lm_loss":..., "learning_rate":..., ...}
-//   {"type":"validation","iteration":100,"consumed_samples":...,"loss":...,"ppl":...}
+//   {"type":"validation","iteration":100,"consumed_samples":...,"loss":...,"ppl":...}   and "set" if there are several
 //   {"type":"test", ...}                                            like validation
 // At the end of the run, "final":true is added to the last interval and to the evaluations that follow. NaN and
 // infinities are written as by Python's json module.

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "base/count_of.h"
 #include "base/enum_index.h"
@@ -241,9 +242,17 @@ void check_data_source(const TrainOptions& options, const ReportProblem& report)
     report("--train-data-path", "is required with --valid-data-path and --test-data-path");
 }
 
-/// Reports what --full-validation would have to ignore.
-void check_full_validation(const DataPathOptions& paths, const SplitSources& sources, Findings& findings) {
+/// Reports what --full-validation would have to ignore, and names that do not fit the sets.
+void check_full_validation(const DataOptions& data, const SplitSources& sources, Findings& findings) {
+  const DataPathOptions& paths = data.paths;
   const auto& source = sources[enum_index(Split::valid)];
+  const std::vector<std::string>& names = data.validation_set_names;
+  const std::string flag = "--validation-set-names " + join(names, " ");
+  if (source && !names.empty() && names.size() != source->blend.prefixes.size())
+    findings.problem(flag, cat("has ", count_of(std::ssize(names), "name"), " for ",
+                               count_of(std::ssize(source->blend.prefixes), "validation set"), "; give each its own"));
+  if (std::set(names.begin(), names.end()).size() != names.size())
+    findings.problem(flag, "names two sets alike; give each its own name");
   if (!source)
     findings.problem("--full-validation", paths.is_per_split()
                                               ? "needs validation data; add --valid-data-path"
@@ -255,7 +264,7 @@ void check_full_validation(const DataPathOptions& paths, const SplitSources& sou
 void check_data(const TrainOptions& options, Findings& findings, Console& console) {
   if (options.data.mock) return;
   const SplitSources sources = read_split_sources(options.data.paths, std::bind_front(&Findings::problem, &findings));
-  if (options.batch.full_validation) check_full_validation(options.data.paths, sources, findings);
+  if (options.batch.full_validation) check_full_validation(options.data, sources, findings);
   DataFiles files;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path, to report each fault once
   for (Split split : {Split::train, Split::valid, Split::test}) {

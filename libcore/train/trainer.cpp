@@ -99,7 +99,8 @@ void Trainer::prepare() {
   profiler_.prepare(shape.device, shape.threads, options_.tf32, report_->peak_tflops());
   run_.interval.began = now_seconds();
   if (run_.state.iteration == run_.iterations) return;  // only validations remain
-  train_feed_ = open_feed(data_, Split::train, run_.state.consumed_samples, options_, shape, train_batches_);
+  train_feed_ = open_feed(data_.dataset(Split::train), Split::train, run_.state.consumed_samples, options_, shape,
+                          train_batches_);
 }
 
 /// Answers requests to save and for a status line, which ends in `where`. Returns true if the state must be saved.

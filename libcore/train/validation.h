@@ -42,16 +42,17 @@ class Validation {
   std::int64_t validations_left() const;
   bool is_full() const { return options_.batch.full_validation; }
   std::int64_t samples() const { return options_.batch.eval_iters * run_.batch_sizes.largest(); }
-  std::int64_t validation_batches() const;
-  std::optional<double> loss(DataFeed& feed, std::int64_t batches, const std::string& name, const Exchanges& ranks);
+  std::int64_t batches_of(const BlendedDataset& set) const;
+  std::string set_name(std::size_t number) const;
+  std::optional<double> evaluate(const std::shared_ptr<const BlendedDataset>& set, Split split, ValidationReport report,
+                                 Metrics& metrics, const Exchanges& ranks);
 
   const TrainOptions& options_;
   const TrainingData& data_;
   StepRunner& steps_;
   RunProgress& run_;
   Console& console_;
-  std::optional<StepBatches> batches_;  // for the validation, then for the test
-  std::unique_ptr<DataFeed> feed_;      // of the validation
+  std::optional<StepBatches> batches_;  // for one data set after the other
   std::optional<double> seconds_;       // the last validation took
 };
 

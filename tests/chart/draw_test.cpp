@@ -106,6 +106,37 @@ TEST_CASE("legend: the validation series of many runs share one entry") {
   CHECK(entries[2].is_shared);
 }
 
+TEST_CASE("run chart: validation sets are series of their own, with the same points from both kinds of logs") {
+  const std::string lines = step(1, "3") + R"({"type":"validation","iteration":1,"loss":2.7,"ppl":14,"set":"0"})" +
+                            "\n" + R"({"type":"validation","iteration":1,"loss":3.5,"ppl":33,"set":"my-web"})" + "\n" +
+                            step(2, "2.5") + R"({"type":"validation","iteration":2,"loss":2.25,"ppl":9,"set":"0"})" +
+                            "\n" + R"({"type":"validation","iteration":2,"loss":3.25,"ppl":25,"set":"my-web"})" + "\n";
+  const std::string text =
+      " iteration 1/ 2 | consumed samples: 1 | lm loss: 3 |\n"
+      " validation-0 loss at iteration 1 | lm loss value: 2.7 | lm loss PPL: 14 | validation samples 1 to 3 | \n"
+      " validation-my-web loss at iteration 1 | lm loss value: 3.5 | lm loss PPL: 33 | validation samples 1 to 3 | \n"
+      " iteration 2/ 2 | consumed samples: 2 | lm loss: 2.5 |\n"
+      " validation-0 loss at iteration 2 | lm loss value: 2.25 | lm loss PPL: 9 | validation samples 1 to 3 | \n"
+      " validation-my-web loss at iteration 2 on validation set | lm loss value: 3.25 | lm loss PPL: 25 | \n";
+  for (const std::string& log : {lines, text}) {
+    const std::vector<RunLog> runs = {parse_run_logs(log, "a", columns_of({})).front(),
+                                      parse_run_logs(step(1, "3"), "b").front()};
+    CHECK(runs[0].replaced == 0);
+    const Chart chart = make_run_chart(runs, {});
+    const std::vector<Series>& series = chart.panels[0].series;
+    REQUIRE(series.size() == 4);
+    CHECK(series[2].name == "validation-0");
+    CHECK(series[2].y == std::vector<double>{2.7, 2.25});
+    CHECK(series[3].name == "validation-my-web");
+    CHECK(series[3].y == std::vector<double>{3.5, 3.25});
+    CHECK(series[3].x == std::vector<double>{1, 2});
+    CHECK(series[2].color == series[0].color);
+    CHECK(series[3].color > series[1].color);  // no run's
+    CHECK(chart_json(chart, runs, {}).find(R"({"run": "a", "kind": "validation", "set": "my-web", "x": [1.0, 2.0])") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("terminal: no line exceeds the requested width, with or without Unicode and color") {
   for (const Chart& chart : unusual_charts()) {
     for (int width : {40, 80, 133}) {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Validation on whole sets: each sample counts once in every layout, and the loss is mtl-eval's.
+# Validation on whole sets: each sample counts once in every layout, and the loss is mtl-eval's, also of several sets.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -13,7 +13,7 @@ held() {
 }
 held $((7 * 32 + 1)) 1 seven  # 7 samples, which no batch below divides
 for range in 1-100 101-150 151-225; do  # the same tokens in three documents
-  printf '{"text": "%s"}\n' "$(grep -oE '[0-9]+' seven.jsonl | sed -n "${range/-/,}p" | tr '\n' ' ')"
+  printf '{"text": "%s"}\n' "$(grep -oE '[0-9]+' seven.jsonl | sed -n "${range/-/,}p" | paste -sd ' ')"
 done >three.jsonl
 expect_exit 0 mtl-preprocess --input three.jsonl --output-prefix three --tokenizer-type NullTokenizer --vocab-size 512
 MODEL=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32
@@ -70,7 +70,7 @@ expect_exit 0 run_in changed "${SEVEN[@]}"
 [ "$(validation_losses changed | tail -3)" = "$(validation_losses whole | tail -3)" ] ||
   fail 'full validations depend on the validations before'
 
-# Several data sets are one set, of which each sample counts once, whatever the weights with which training reads them.
+# Several data sets are one set, of which each sample counts once.
 held $((5 * 32 + 20)) 2 five  # the last 19 tokens are no sample
 held $((5 * 32 + 1)) 2 five_whole
 BOTH=(--valid-data-path seven_text_document five_text_document --full-validation --lr 0)
@@ -79,6 +79,34 @@ expect_text out '\| validation samples 1 to 12 \|'
 awk -v a="$(loss_of both/save seven_text_document)" -v b="$(loss_of both/save five_whole_text_document)" \
   'BEGIN { printf "%.9f\n", (7 * a + 5 * b) / 12 }' >mean
 expect_near "$(validation_losses both | tail -1)" "$(<mean)" 1e-6
+# Losses of their own, by number or by name, in every log.
+SETS=("${BOTH[@]}" --multiple-validation-sets)
+set_losses() { awk "$VALUE"'/"type": "validation"/ && /"iteration": 6,/ && /"final"/ { print value("set"), value("loss") }' "$1/log.jsonl"; }
+expect_exit 0 run_in sets "${SETS[@]}"
+set_losses sets >got
+printf '0 %s\n1 %s\n' "$(loss_of sets/save seven_text_document)" "$(loss_of sets/save five_whole_text_document)" >want
+expect_near_lines got want 'losses of sets' 1e-6 2
+expect_text out '^ validation-1 loss at iteration 2 \| lm loss value: .* \| validation samples 1 to 5 \| $'
+sed 's/^0/web/; s/^1/my-books/' want >named
+for ranks in 1 2; do
+  rm -rf names
+  expect_exit 0 mpirun --oversubscribe -n $ranks mtl-train "${MODEL[@]}" "${LENGTH[@]}" "${SETS[@]}" --validation-set-names web 'my-books' \
+    --save names/save --log-jsonl names/log.jsonl --tensorboard-dir names --pipeline-model-parallel-size $ranks
+  set_losses names >got
+  expect_near_lines got named "names of sets on $ranks ranks" 1e-6 2
+done
+expect_text out '^ validation-my-books loss at iteration 6 on validation set \| lm loss value: '
+grep -aq 'lm loss validation-my-books ppl vs samples' names/events* || fail 'TensorBoard has no tag for the set'
+mtl-plot names/log.jsonl --json >plot.json
+expect_text plot.json '"kind": "validation", "set": "web", "x": \[2.0, 4.0, 6.0\]'
+mtl-plot <(cat out) --json | grep -oE '"set": "[a-z-]+", "x": [^]]+' >text.sets
+grep -oE '"set": "[a-z-]+", "x": [^]]+' plot.json | cmp -s - text.sets || fail 'mtl-plot draws other sets from the terminal log'
+expect_exit 2 run_in none "${SETS[@]}" --validation-set-names web
+expect_text err '^  --validation-set-names web +has 1 name for 2 validation sets; give each its own$'
+expect_exit 2 run_in none "${SETS[@]}" --validation-set-names web web
+expect_text err '^  --validation-set-names web web +names two sets alike; give each its own name$'
+
+# Weights of --data-path.
 MODEL=("${MODEL[@]/--train-data-path/--data-path}")
 ARGS=(--split 50,40,10 --full-validation --lr 0 --train-iters 2)
 preprocess <(head -n 100 "$CORPUS") d

@@ -84,6 +84,9 @@ TEST_CASE("validation line: is enclosed in lines of dashes that are one characte
   CHECK(log_line(report).find("\n validation loss at iteration 1000 on test set | lm loss value: ") !=
         std::string::npos);
   CHECK(log_line(report).find(" | test samples 1,441 to 1,600 | \n") != std::string::npos);
+  report = {.iteration = 5, .set = "web", .loss = 3, .samples = 9};
+  CHECK(log_line(report).find("\n validation-web loss at iteration 5 | lm loss value: 3.0") != std::string::npos);
+  CHECK(log_line(report).find(" | validation samples 1 to 9 | \n") != std::string::npos);
 }
 
 TEST_CASE("validation: the perplexity of a loss above 20 is capped, as in Megatron") {

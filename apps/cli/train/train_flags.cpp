@@ -51,6 +51,13 @@ void add_length_flags(Flags& flags, TrainOptions& options) {
   add_batch_flags(flags, options.batch);
   flags.add_switch("--full-validation", options.batch.full_validation,
                    "validate on the whole validation set, each sample once; --eval-iters applies to the test only");
+  flags.add_switch("--multiple-validation-sets", options.data.multiple_validation_sets,
+                   "report a loss for each data set of the validation data",
+                   needs("--full-validation: every validation reads the whole sets",
+                         [&options] { return options.batch.full_validation; }));
+  flags.add("--validation-set-names", &options.data.validation_set_names, "NAME...",
+            "names of these sets in reports (default: 0, 1, ...)",
+            needs("--multiple-validation-sets", [&options] { return options.data.multiple_validation_sets; }));
   flags.add("--exit-interval", &options.checkpoint.exit_interval, "N",
             "save and exit after an iteration that is a multiple of N; 0: never", at_least(0));
   flags.add("--exit-duration-in-mins", &options.checkpoint.exit_minutes, "X",
