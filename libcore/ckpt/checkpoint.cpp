@@ -99,6 +99,7 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
       throw;
     }
     write_tracker(directory, iteration, warn);
+    if (options.best) write_best(directory, options.best, warn);
     remove_superseded(directory, iteration, options.keep_last, warn);
     return path;
   });

@@ -4,13 +4,15 @@
 //   SAVE/iter_0001000/shard_00001.safetensors   ... one shard for each rank that has elements to write
 //   SAVE/iter_0001000/manifest.json             iteration, configuration, state, slices of tensors, sizes and hashes
 //   SAVE/latest_checkpointed_iteration.txt      the tracker: a hint for people and scripts
+//   SAVE/best_checkpointed_iteration.txt        with --keep-best: the checkpoint that stays when old ones are removed
 //   SAVE/run_id                                 identifies the run in its logs
 //   SAVE/lock                                   held by rank 0 of the job that saves here
 //
 // To commit a checkpoint, every rank writes and syncs its shard in iter_0001000.tmp.PID. Rank 0 then gathers the
 // manifest parts, writes the manifest, syncs the folder, renames it to its final name and syncs the parent folder.
-// After that, rank 0 writes the tracker, and only then removes old checkpoints. A failure at any point, on any rank,
-// leaves earlier checkpoints intact. All ranks throw the same error, and the next save removes leftovers (*.tmp.*).
+// After that, rank 0 writes the tracker and the name of the best checkpoint, and only then removes old checkpoints. A
+// failure at any point, on any rank, leaves earlier checkpoints intact. All ranks throw the same error, and the next
+// save removes leftovers (*.tmp.*).
 #pragma once
 
 #include <cstdint>
@@ -44,7 +46,8 @@ struct TensorToSave {
 
 struct SaveOptions {
   std::string command_line = {};
-  std::int64_t keep_last = 0;  // checkpoints to keep, including the new one: at least 2, or 0 to keep all
+  std::int64_t keep_last = 0;             // checkpoints to keep, including the new one: at least 2, or 0 to keep all
+  std::optional<std::int64_t> best = {};  // iteration of the best checkpoint, which is kept besides; may be the new one
   /// Writes more files, such as a tokenizer's, into `folder`, using the functions in base/files.h. The manifest lists
   /// them with their hashes. Called only on rank 0.
   std::function<void(const std::string& folder)> add_files = {};
@@ -107,6 +110,9 @@ class SaveDirectory {
   /// Collective: atomically replaces the training state in the committed checkpoint of `state.iteration`. Does not
   /// change its other files. Before that, calls finish_commit().
   void replace_state(const TrainState& state, std::int64_t keep_last, Communicator& world) const;
+
+  /// Writes which checkpoint is the best one, which stays when old ones are removed; none if empty. Rank 0 only.
+  void write_best(std::optional<std::int64_t> iteration) const { mtl::write_best(path_, iteration, warn_); }
 
   /// Completes a commit that was interrupted after the rename: if the newest checkpoint is for `iteration`, corrects
   /// the tracker, and removes leftovers and what SaveOptions::keep_last says. Otherwise does nothing. Rank 0 only.

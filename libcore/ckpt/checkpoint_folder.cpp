@@ -90,11 +90,33 @@ bool is_sound(const std::string& directory, std::int64_t iteration) {
   });
 }
 
-void write_tracker(const std::string& directory, std::int64_t iteration, const Warn& warn) {
-  const std::string path = cat(directory, "/", kTrackerName);
+namespace {
+
+/// Only warns if the path is something else than a regular file.
+void write_iteration(const std::string& path, std::int64_t iteration, const Warn& warn) {
   if (file_exists(path) && !is_regular_file(path))
     return warn(cat(path, " is not a regular file, and is not updated; remove it, because other programs look there"));
   write_file_atomic(path, cat(iteration, "\n"));
+}
+
+/// Returns the iteration in the file of the best checkpoint.
+std::optional<std::int64_t> best_iteration(const std::string& directory) {
+  const std::string path = cat(directory, "/", kBestName);
+  return is_regular_file(path) ? parse_int(trim(read_regular_file(path).substr(0, 64))) : std::nullopt;
+}
+
+}  // namespace
+
+void write_tracker(const std::string& directory, std::int64_t iteration, const Warn& warn) {
+  write_iteration(cat(directory, "/", kTrackerName), iteration, warn);
+}
+
+void write_best(const std::string& directory, std::optional<std::int64_t> iteration, const Warn& warn) {
+  const std::string path = cat(directory, "/", kBestName);
+  if (best_iteration(directory) == iteration) return;
+  if (iteration) return write_iteration(path, *iteration, warn);
+  remove_tree(path);
+  sync_directory(directory);
 }
 
 std::string random_id() {
@@ -113,14 +135,14 @@ std::string run_id_of(const std::string& directory) {
 
 namespace {
 
-/// True for names of the form iter_N.tmp.PID, iter_N.tmp.old.PID, iter_N.tmp.damaged.PID, TRACKER.tmp.PID and
-/// RUN_ID.tmp.PID.
+/// True for names of the form iter_N.tmp.PID, iter_N.tmp.old.PID, iter_N.tmp.damaged.PID, TRACKER.tmp.PID,
+/// RUN_ID.tmp.PID and BEST.tmp.PID.
 bool is_leftover(const std::string& name) {
   const std::size_t mark = name.find(".tmp.");
   if (mark == std::string::npos) return false;
   const std::string owner = name.substr(0, mark);
   std::string_view number = std::string_view(name).substr(mark + 5);
-  if (owner == kTrackerName || owner == kRunIdName) return is_process_id(number);
+  if (owner == kTrackerName || owner == kRunIdName || owner == kBestName) return is_process_id(number);
   for (std::string_view kind : {"old.", "damaged."}) take_prefix(number, kind);
   return iteration_in_name(owner) && is_process_id(number);
 }
@@ -179,9 +201,10 @@ void remove_leftovers(const std::string& directory, const Warn& warn) {
 }
 
 void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last, const Warn& warn) {
+  const std::optional<std::int64_t> best = best_iteration(directory);
   std::int64_t kept = 1;
   for (std::int64_t old : list_iterations(directory)) {
-    if (old >= iteration || !is_sound(directory, old) || ++kept <= keep_last) continue;
+    if (old >= iteration || !is_sound(directory, old) || ++kept <= keep_last || old == best) continue;
     const std::string path = cat(directory, "/", folder_of(old));
     discard(path, doomed_name(path), warn);
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace mtl {
 
 inline constexpr const char* kLockName = "lock";
 inline constexpr const char* kRunIdName = "run_id";
+inline constexpr const char* kBestName = "best_checkpointed_iteration.txt";
 
 /// Returns the iterations of the committed checkpoints in a folder, newest first, with those whose folder is a link
 /// that leads nowhere. Empty if the folder does not exist.
@@ -29,6 +31,10 @@ using Warn = std::function<void(const std::string& message)>;
 
 /// Only warns if the tracker is something else than a regular file: checkpoints are found without it.
 void write_tracker(const std::string& directory, std::int64_t iteration, const Warn& warn);
+
+/// Writes the iteration of the best checkpoint to a file like the tracker, unless it is there. Without one, removes the
+/// file. remove_old() reads it.
+void write_best(const std::string& directory, std::optional<std::int64_t> iteration, const Warn& warn);
 
 /// Returns sixteen random hex digits.
 std::string random_id();
@@ -48,8 +54,8 @@ std::vector<std::string> list_leftovers(const std::string& directory);
 /// must hold the lock, so that no other job is writing.
 void remove_leftovers(const std::string& directory, const Warn& warn);
 
-/// Deletes sound checkpoints older than `iteration`, except the newest keep_last - 1. Renames each folder before
-/// deleting it, so that a half-deleted folder is never mistaken for a checkpoint.
+/// Deletes sound checkpoints older than `iteration`, except the newest keep_last - 1 and the best one. Renames each
+/// folder before deleting it, so that a half-deleted folder is never mistaken for a checkpoint.
 void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last, const Warn& warn);
 
 }  // namespace mtl

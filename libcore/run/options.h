@@ -97,6 +97,7 @@ struct CheckpointOptions {
   std::string hf_config;                      // config.json for a --load without a configuration; empty: none
   std::optional<std::int64_t> save_interval;  // absent or 0: save only at the end
   std::int64_t keep_last = 0;                 // 0: all
+  bool keep_best = false;                     // save the state with the lowest validation loss, and keep it
   std::optional<std::int64_t> ckpt_step;      // the iteration to load; empty: the newest
   bool finetune = false;                      // load only weights, and start at iteration 0
   bool no_load_optim = false;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/count_of.h"
 #include "base/disk_space.h"
@@ -45,12 +46,23 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
   const std::int64_t end = options.train_iters();
   if (iteration >= end) return need;
   const std::int64_t given = options.checkpoint.save_interval.value_or(0), interval = given > 0 ? given : end;
+  const auto multiples = [&](std::int64_t every) { return end / every - iteration / every; };
   // One at each multiple of the interval, and one at the end.
-  need.checkpoints = end / interval - iteration / interval + (end % interval == 0 ? 0 : 1);
+  need.checkpoints = multiples(interval);
+  bool counts_end = end % interval == 0;
+  const bool keeps_best = options.checkpoint.keep_best;
+  const std::int64_t evaluated = options.batch.eval_interval;
+  if (keeps_best && evaluated > 0) {  // as long as the loss falls, every validation saves
+    std::int64_t common = 0;
+    const bool has_common = !__builtin_mul_overflow(evaluated / std::gcd(evaluated, interval), interval, &common);
+    need.checkpoints += multiples(evaluated) - (has_common ? multiples(common) : 0);
+    counts_end = counts_end || end % evaluated == 0;
+  }
+  need.checkpoints += counts_end ? 0 : 1;
   // The oldest is deleted only when the newest is complete.
+  const std::int64_t most = options.checkpoint.keep_last + (keeps_best ? 2 : 1);
   if (options.checkpoint.keep_last > 0)
-    need.checkpoints =
-        std::min(need.checkpoints, std::max<std::int64_t>(1, options.checkpoint.keep_last + 1 - present));
+    need.checkpoints = std::min(need.checkpoints, std::max<std::int64_t>(1, most - present));
   return need;
 }
 

@@ -49,6 +49,8 @@ RunProgress::RunProgress(const TrainOptions& options, const std::optional<TrainS
 void RunProgress::resume(const std::string& checkpoint) {
   skipped_samples_ = state.extra.int_or("skipped_samples", state.skipped_iterations * batch_sizes.largest());
   resume_scale(checkpoint);
+  if (const Json* saved = state.extra.find("best"))
+    best = {.iteration = saved->int_or("iteration", 0), .loss = saved->number_or("loss", 0)};
   // The run was saved within a log interval.
   if (const Json* saved = state.extra.find("interval")) interval.restore(*saved);
 }
@@ -123,6 +125,11 @@ void RunProgress::count(const EnqueuedStep& step, const StepReport& report, cons
   interval.lost_copies += totals.lost_copies;
 }
 
+void RunProgress::note_validation(double loss) {
+  if (!options_.checkpoint.keep_best || !std::isfinite(loss) || (best && best->loss <= loss)) return;
+  best = {.iteration = state.iteration, .loss = loss};
+}
+
 IntervalReport RunProgress::interval_report() const {
   IntervalReport report;
   report.iteration = state.iteration;
@@ -146,6 +153,10 @@ IntervalReport RunProgress::interval_report() const {
   return report;
 }
 
+void RunProgress::record_best() {
+  if (best) state.extra.set("best", Json::object({{"iteration", best->iteration}, {"loss", best->loss}}));
+}
+
 void RunProgress::record(const Json& data, const Tokenizer* tokenizer) {
   state.loss_scale = scaler_.scale();
   state.extra = Json::object({{"seed", options_.seed},
@@ -162,6 +173,7 @@ void RunProgress::record(const Json& data, const Tokenizer* tokenizer) {
     state.extra.set("loss_scaler", Json::object({{"growth_tracker", scaler_.state().growth_tracker},
                                                  {"hysteresis_tracker", scaler_.state().hysteresis_tracker}}));
   }
+  record_best();
   if (const Json rollback = rollback_record(options_); !rollback.is_null()) state.extra.set("rollback", rollback);
 }
 

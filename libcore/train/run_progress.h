@@ -28,6 +28,12 @@ struct IntervalSums {
   void restore(const Json& saved);
 };
 
+/// The checkpoint with the lowest validation loss so far.
+struct BestCheckpoint {
+  std::int64_t iteration = 0;
+  double loss = 0;
+};
+
 class RunProgress {
  public:
   /// `resumed` is the state of the checkpoint to continue, or empty. Throws what run_schedule() throws.
@@ -47,6 +53,10 @@ class RunProgress {
   EnqueuedStep next_step(const StepBatch& batch, const StepQueue& in_flight) const;
   /// Counts a finished step. `totals` are those of all ranks.
   void count(const EnqueuedStep& step, const StepReport& report, const StepTotals& totals);
+  /// With --keep-best: takes the state as the best one if `loss`, of a complete validation, is the lowest so far.
+  void note_validation(double loss);
+  /// Returns true if no state before had as low a validation loss as this one.
+  bool is_best() const { return best && best->iteration == state.iteration; }
   bool was_skipped() const { return report_.found_inf != 0; }
   const GradScaler& scaler() const { return scaler_; }
 
@@ -54,12 +64,15 @@ class RunProgress {
   IntervalReport interval_report() const;
   /// Prepares `state` for a save. `data` is TrainingData::identity(). `tokenizer` may be null.
   void record(const Json& data, const Tokenizer* tokenizer);
+  /// Adds `best` to the state. record() has called it.
+  void record_best();
 
   TrainState state;  // `extra` is as in the newest checkpoint: record() changes it
   const BatchSizes batch_sizes;
   const std::int64_t iterations;   // of the whole run
   bool validation_is_due = false;  // validate before the next step: until the validation is complete
   IntervalSums interval;
+  std::optional<BestCheckpoint> best;
 
  private:
   void resume_scale(const std::string& checkpoint);

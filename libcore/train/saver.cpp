@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "comm/rank_outcome.h"
+
 namespace mtl {
 
 Saver::Saver(std::shared_ptr<const SaveDirectory> directory, const TrainOptions& options, RunProgress& run)
@@ -15,15 +17,34 @@ std::string Saver::save(StepRunner& steps, RunChoices& choices, const Json& data
   SaveOptions to;
   to.command_line = options_.command_line;
   to.keep_last = options_.checkpoint.keep_last;
+  if (run_.best) to.best = run_.best->iteration;
   if (tokenizer != nullptr) to.add_files = [&](const std::string& folder) { tokenizer->save(folder); };
   std::string path = directory_->save(steps.config(), steps.params(), run_.state, to, world);
   saved_ = now();
   return path;
 }
 
+bool Saver::check_best(Communicator& world) {
+  if (!directory_) return true;
+  const std::string lost = work_on_first_rank(world, [&] {
+    const bool is_there = run_.best && is_sound(directory_->path(), run_.best->iteration);
+    directory_->write_best(is_there ? std::optional(run_.best->iteration) : std::nullopt);
+    return std::string(run_.best && !is_there ? "lost" : "");
+  });
+  if (!lost.empty()) run_.best.reset();
+  return lost.empty();
+}
+
 void Saver::mark_finished(Communicator& world) {
   run_.state.extra.set("finished", true);
+  run_.record_best();
   directory_->replace_state(run_.state, options_.checkpoint.keep_last, world);
+  if (!run_.best) return;
+  work_on_first_rank(world, [&] {
+    directory_->write_best(run_.best->iteration);
+    finish_commit();  // the last validation may have superseded the best checkpoint before
+    return std::string();
+  });
 }
 
 }  // namespace mtl

@@ -29,7 +29,10 @@ class Saver {
   /// may be null.
   std::string save(StepRunner& steps, RunChoices& choices, const Json& data, const Tokenizer* tokenizer,
                    Communicator& world);
-  /// Collective: says in the checkpoint of this state that the run is complete.
+  /// Collective: writes to the directory which checkpoint is the best one. If that is not there, forgets it, and
+  /// returns false. Must be called before the first step, after RunProgress::resume().
+  bool check_best(Communicator& world);
+  /// Collective: says in the checkpoint of this state that the run is complete, and which checkpoint is the best one.
   void mark_finished(Communicator& world);
   /// Rank 0 only: completes the last commit of a complete run, if it was interrupted.
   void finish_commit() const { directory_->finish_commit(run_.state.iteration, options_.checkpoint.keep_last); }

@@ -38,6 +38,9 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   } else {
     steps_.params().initialize(static_cast<std::uint64_t>(options.seed));
   }
+  if (!saver_.check_best(ranks_.groups.world()) && options.checkpoint.keep_best)
+    console_.info(cat("the best checkpoint so far is not in ", options.checkpoint.save,
+                      ": the next validation counts as the best"));
   choices_.load(run_.state.extra, options.tuning_cache);
 }
 
@@ -130,7 +133,7 @@ bool Trainer::save_if_due() {
   const bool requested = answer(totals_, "");
   totals_.status = totals_.save = 0;
   const bool ends = totals_.ends() || divides(checkpoint.exit_interval);
-  if (requested || ends || divides(checkpoint.save_interval)) save();
+  if (requested || ends || divides(checkpoint.save_interval) || run_.is_best()) save();
   return !ends;
 }
 

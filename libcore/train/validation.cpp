@@ -89,11 +89,17 @@ bool Validation::run(bool final, Metrics& metrics, const Exchanges& ranks) {
                           .is_final = final,
                           .samples_before = is_full() ? 0 : run_.state.consumed_valid_samples};
   const auto& sets = data_.validation_sets();
+  double loss_sum = 0;
   for (std::size_t i = 0; i < sets.size(); ++i) {
     report.set = set_name(i);
-    if (!evaluate(sets[i], Split::valid, report, metrics, ranks)) return false;
+    const std::optional<double> loss = evaluate(sets[i], Split::valid, report, metrics, ranks);
+    if (!loss) return false;
+    loss_sum += *loss;
   }
-  if (!sets.empty() && !is_full()) run_.state.consumed_valid_samples += samples();
+  if (!sets.empty()) {
+    if (!is_full()) run_.state.consumed_valid_samples += samples();
+    run_.note_validation(loss_sum / double(sets.size()));
+  }
   if (const auto& test = data_.dataset(Split::test); final && test) {
     report.name = "test";
     report.set = "";

@@ -118,8 +118,12 @@ TEST_CASE("checkpoint folder: checkpoints are folders, and links even if they le
 
 TEST_CASE("checkpoint folder: leftovers are recognized by their whole name") {
   const ScratchFolder scratch;
-  const Names leftovers = {"iter_0000001.tmp.9", "iter_0000001.tmp.damaged.9", "iter_0000001.tmp.old.9",
-                           "latest_checkpointed_iteration.txt.tmp.9", "run_id.tmp.9"};
+  const Names leftovers = {"best_checkpointed_iteration.txt.tmp.9",
+                           "iter_0000001.tmp.9",
+                           "iter_0000001.tmp.damaged.9",
+                           "iter_0000001.tmp.old.9",
+                           "latest_checkpointed_iteration.txt.tmp.9",
+                           "run_id.tmp.9"};
   const Names others = {"iter_0000001",
                         "iter_0000001.old",
                         "iter_0000001.tmp.",

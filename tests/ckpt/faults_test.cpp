@@ -115,6 +115,37 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
   }
 }
 
+TEST_CASE("checkpoint: a crash at every operation of a save leaves the best checkpoint, and a file that names it") {
+  ScratchFolder scratch;
+  const std::string directory = scratch / "s", before = scratch / "before";
+  const auto save = [](const std::string& to, int iteration, int best) {
+    TestParams model(tiny_config());
+    SaveOptions options;
+    options.keep_last = 2;
+    options.best = best;
+    save_alone(SaveDirectory(to), tiny_config(), model.params, state_at(iteration), options);
+  };
+  save(before, 1, 1);
+  for (int iteration : {2, 3, 4}) save(before, iteration, 1);
+  CHECK(list_iterations(before) == std::vector<std::int64_t>{4, 3, 1});
+  for (const int best : {1, 5}) {  // the new one is the best, or not
+    CAPTURE(best);
+    int operations = 0;
+    for (int code = 1; code != 0; ++operations) {
+      CAPTURE(operations);
+      fs::remove_all(directory);
+      fs::copy(before, directory, fs::copy_options::recursive);
+      code = run_under_fault(cat("kill:", operations + 1), [&] { save(directory, 5, best); });
+      const std::int64_t named = parse_int(trim(read_file(cat(directory, "/", kBestName)))).value_or(-1);
+      CHECK((named == 1 || named == best));
+      CHECK(is_sound(directory, named));
+    }
+    CHECK(operations > 20);
+    CHECK(list_iterations(directory) ==
+          (best == 1 ? std::vector<std::int64_t>{5, 4, 1} : std::vector<std::int64_t>{5, 4}));
+  }
+}
+
 TEST_CASE("checkpoint: non-finite weights and moments are not committed") {
   ScratchFolder scratch;
   save_iteration(scratch / "s", 1);

@@ -363,6 +363,17 @@ TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
   CHECK(count(0, 0) == 3);
   CHECK(count(50, 2) == 1);
   CHECK(count(75, 0) == 1);
+  options.checkpoint.keep_best = true;  // one more to keep, and a save at each validation as long as the loss falls
+  CHECK(count(0, 0) == 4);
+  options.checkpoint.keep_last = 0;
+  options.batch.eval_interval = 40;
+  CHECK(count(0, 0) == 4 + 2);
+  options.batch.eval_interval = 25;
+  CHECK(count(0, 0) == 4);
+  options.batch.eval_interval = INT64_MAX;
+  CHECK(count(0, 0) == 4);
+  options.batch.eval_interval = 0;
+  CHECK(count(0, 0) == 4);
 }
 
 TEST_CASE("space: a shard that exceeds the limit of file sizes is refused, unless the run saves nothing more") {

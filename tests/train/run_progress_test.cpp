@@ -118,6 +118,34 @@ TEST_CASE("a run that resumes a recorded state continues its counts, sums and sc
                        "checkpoint: the loss scale inf is not positive and finite; load another checkpoint", Error);
 }
 
+TEST_CASE("the lowest finite validation loss marks the best state, and is recorded") {
+  TrainOptions options = ten_iterations();
+  RunProgress off(options, std::nullopt);
+  off.note_validation(1);
+  CHECK(!off.best);
+  options.checkpoint.keep_best = true;
+  RunProgress run(options, std::nullopt);
+  std::vector<std::int64_t> best;
+  for (const double loss : {double(NAN), 3.0, 3.0, 2.5, double(-INFINITY), 2.75}) {
+    make_step(run, 4);
+    run.note_validation(loss);
+    if (run.is_best()) best.push_back(run.state.iteration);
+  }
+  CHECK(best == std::vector<std::int64_t>{2, 4});
+  run.record(Json("files"), nullptr);
+  for (const bool keeps : {true, false}) {  // a session without the flag leaves the record to later ones
+    options.checkpoint.keep_best = keeps;
+    RunProgress resumed(options, run.state);
+    resumed.resume("checkpoint");
+    resumed.note_validation(keeps ? 2.5 : 1);
+    REQUIRE(resumed.best);
+    CHECK(resumed.best->iteration == 4);
+    CHECK(resumed.best->loss == 2.5);
+    resumed.record(Json("files"), nullptr);
+    CHECK(resumed.state.extra.at("best") == run.state.extra.at("best"));
+  }
+}
+
 TEST_CASE("a run ends after its last validation") {
   const TrainOptions options = ten_iterations();
   TrainState state;

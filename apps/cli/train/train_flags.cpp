@@ -128,6 +128,12 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
             only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.save_interval == 0; }));
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all", at_least(0),
             only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; }));
+  const auto saves = [&checkpoint] { return !checkpoint.save.empty(); };
+  flags.add_switch("--keep-best", checkpoint.keep_best,
+                   "also save after a validation with the lowest loss so far, and keep that checkpoint",
+                   only_with("--save", saves),
+                   needs("validation: --eval-iters above 0, or --full-validation",
+                         [&options] { return options.batch.validates(); }));
   flags.add("--load", &checkpoint.load, "PATH", cat("model to resume or to start from: ", loadable_models()));
   add_hf_config_flag(flags, checkpoint.hf_config,
                      only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); }));
