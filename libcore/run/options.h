@@ -98,6 +98,7 @@ struct CheckpointOptions {
   std::optional<std::int64_t> save_interval;  // absent or 0: save only at the end
   std::int64_t keep_last = 0;                 // 0: all
   bool keep_best = false;                     // save the state with the lowest validation loss, and keep it
+  std::string after_save;                     // a shell command to run after each save; empty: none
   std::optional<std::int64_t> ckpt_step;      // the iteration to load; empty: the newest
   bool finetune = false;                      // load only weights, and start at iteration 0
   bool no_load_optim = false;

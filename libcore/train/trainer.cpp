@@ -22,6 +22,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       ranks_(std::move(ranks)),
       run_(options, start.state),
       saver_(std::move(start.save), options, run_),
+      command_(options.checkpoint.after_save, console),
       data_(options, tokenizer == nullptr ? TrainingData::Tokens{start.config.vocab_size}
                                           : TrainingData::Tokens{.vocab_size = start.config.vocab_size,
                                                                  .eod = tokenizer->eod(),
@@ -121,15 +122,44 @@ void Trainer::save() {
   report_->metrics().flush();
   StepTotals totals;
   exchange(totals);  // throws if a rank has failed since the last step; the save would wait for it forever
+  if (run_.state.iteration == command_iteration_) await_command();  // the save replaces the checkpoint that it reads
   const std::string path = saver_.save(steps_, choices_, data_.identity(), tokenizer_, ranks_.groups.world());
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
+  if (run_.state.iteration < run_.iterations) run_command();
   run_.interval.began += now_seconds() - began;
+}
+
+/// Collective: starts the command for the checkpoint of this state, once the one before has ended.
+void Trainer::run_command() {
+  await_command();
+  command_iteration_ = run_.state.iteration;
+  if (is_rank_zero() && patience_ > 0) command_.start(saver_.checkpoint(), command_iteration_);
+}
+
+/// Collective: waits for the command, without end unless the run has to end. Rank 0 tells the others every second that
+/// it waits, because they would give up in time.
+void Trainer::await_command() {
+  if (options_.checkpoint.after_save.empty()) return;
+  const auto wait_a_second = [&]() -> std::string {
+    if (command_.wait(1)) return "ended";
+    if ((has_failed_ || totals_.end > 0 || signals_.end_requested()) && --patience_ <= 0) command_.end();
+    return "";
+  };
+  while (work_on_first_rank(ranks_.groups.world(), wait_a_second).empty()) {
+  }
+}
+
+/// Collective: at the end, runs the command for the last checkpoint, which the end of the run has changed.
+void Trainer::end_commands() {
+  if (saver_.has_directory() && run_.state.iteration == run_.iterations) run_command();
+  await_command();
 }
 
 /// Saves between two steps if an interval or a signal says so. Returns false if the run ends here.
 bool Trainer::save_if_due() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
   const auto divides = [&](const auto& interval) { return is_due(interval, run_.state.iteration); };
+  command_.wait(0);  // warns soon if it has failed
   const bool requested = answer(totals_, "");
   totals_.status = totals_.save = 0;
   const bool ends = totals_.ends() || divides(checkpoint.exit_interval);
@@ -173,6 +203,7 @@ Exit Trainer::finish() {
   }
   profiler_.finish(steps_.stream());
   report_->metrics().finish();
+  end_commands();
   return Exit::ok;
 }
 
@@ -192,6 +223,7 @@ Exit Trainer::end_early() {
   console_.info(
       cat(cause, " after iteration ", run_.state.iteration,
           saver_.has_directory() ? "; the same command continues from here" : "; without --save nothing was kept"));
+  end_commands();
   return by_signal ? Exit::requeue : Exit::ok;
 }
 

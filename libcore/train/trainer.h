@@ -16,6 +16,7 @@
 #include "train/run_choices.h"
 #include "train/run_progress.h"
 #include "train/run_report.h"
+#include "train/save_command.h"
 #include "train/saver.h"
 #include "train/signals.h"
 #include "train/start.h"
@@ -85,6 +86,9 @@ class Trainer {
   bool answer_requests(const std::string& where);
   Exit finish();
   void save();
+  void run_command();
+  void await_command();
+  void end_commands();
   void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
   void load(const ModelSource& source, const StartPoint& point);
@@ -101,6 +105,10 @@ class Trainer {
   RankGroups ranks_;
   RunProgress run_;
   Saver saver_;
+  SaveCommand command_;                    // on rank 0
+  std::int64_t command_iteration_ = -1;    // the iteration of the checkpoint that it got last
+  int patience_ = SaveCommand::kPatience;  // seconds that a run which has to end still waits for commands
+  bool has_failed_ = false;
   TrainingData data_;
   StepRunner steps_;
   RunChoices choices_;

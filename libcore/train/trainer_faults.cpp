@@ -53,6 +53,7 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
     throw_first_error(ranks_.groups.world(), own_error);
   } catch (const AgreedError& error) {
     try {
+      has_failed_ = true;
       if (can_save) save();
     } catch (const AgreedError& save_error) {
       if (is_rank_zero()) console_.warn(cat("the state before the fault could not be saved: ", save_error.what()));

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -21,6 +20,7 @@
 #include "tests/error_of.h"
 #include "tests/gpt_of_size.h"
 #include "tests/scratch_folder.h"
+#include "tests/stderr_of.h"
 
 namespace mtl::test {
 
@@ -135,23 +135,6 @@ inline void write_text(const std::string& path, std::string_view text) {
   OutputFile out(path);
   out.write(text);
   out.close();
-}
-
-/// Calls work() and returns what it writes to standard error.
-template <class Work>
-std::string stderr_of(const Work& work) {
-  const ScratchFolder scratch;
-  std::FILE* file = std::fopen((scratch / "stderr").c_str(), "w");
-  REQUIRE(file != nullptr);
-  std::fflush(stderr);
-  const int before = ::dup(2);
-  ::dup2(::fileno(file), 2);
-  work();
-  std::fflush(stderr);
-  ::dup2(before, 2);
-  ::close(before);
-  std::fclose(file);
-  return read_file(scratch / "stderr");
 }
 
 /// Calls `work` in a child process with these faults. Returns 0, the code of the Error that it threw, 1 for any other

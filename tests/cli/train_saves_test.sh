@@ -1,10 +1,11 @@
 #!/bin/bash
-# The best checkpoint stays (--keep-best): in resumed, killed and rolled back runs.
+# What follows a validation or a save: the best checkpoint stays (--keep-best), and a command runs (--after-save).
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 cd "$WORK" || exit 1
 preprocess "$CORPUS" c
+LIMIT=120  # seconds for each wait, which is enough on any machine
 
 LENGTH=(--train-iters 12 --save-interval 5 --keep-last 2 --eval-interval 2 --log-interval 1 --full-validation --keep-best
   --lr-decay-style constant --threads 1)
@@ -38,7 +39,7 @@ same_run cut falls 'a resume with --keep-best'
 expect_best cut 12 10 12
 # A crash at any point: the file names a checkpoint that exists, and the repeated command ends in the same way.
 cp -r cut whole # for completes_as_whole
-for ((n = 1; ; n += 23)); do
+for ((n = 1; ; n += 41)); do
   rm -rf killed
   killed_at killed $n || break
   named=$(cat killed/save/best_checkpointed_iteration.txt 2>/dev/null) && [ ! -e "$(printf 'killed/save/iter_%07d/manifest.json' "$named")" ] &&
@@ -78,4 +79,57 @@ expect_best loaded "$(<loaded/save/best_checkpointed_iteration.txt)" 20 22
 LENGTH+=(--use-distributed-optimizer)
 expect_exit 0 mpirun --oversubscribe -n 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save two/save --log-jsonl two/log.jsonl
 expect_best two 12 10 12
+
+# The command after a save. It gets every checkpoint once, complete, while training continues.
+LENGTH=(--train-iters 9 --save-interval 3 --keep-last 2 --eval-interval 100 --log-interval 1 --threads 1)
+mkdir copies
+cat >copy <<'END'
+#!/bin/bash
+echo "copying $MTL_ITERATION"
+cp -r "$MTL_CHECKPOINT" "copies/$MTL_ITERATION"
+echo "$MTL_ITERATION" >>copies/order
+[ "$MTL_ITERATION" -ne 6 ] || exit 3
+END
+chmod +x copy
+expect_exit 0 run_in copied --after-save './copy; exit $?'
+[ "$(tr '\n' ' ' <copies/order)" = '3 6 9 ' ] || fail "copied $(tr '\n' ' ' <copies/order)"
+for iteration in 6 9; do
+  diff -r "copied/save/iter_000000$iteration" "copies/$iteration" || fail "the copy of iteration $iteration differs"
+done
+[ "$(grep -c '^copying' err)" -eq 3 ] || fail 'the output of the command is not on stderr'
+! grep -q copying out || fail 'the output of the command is on stdout'
+expect_text err '^mtl-train: warning: --after-save: the command for copied/save/iter_0000006 failed with exit code 3; the run continues$'
+expect_exit 0 run_in copied --after-save ./copy
+[ "$(wc -l <copies/order)" -eq 3 ] || fail 'a complete run runs the command again'
+
+# wait_for FILE PATTERN: waits for a matching line while the job runs.
+wait_for() {
+  local end=$((SECONDS + LIMIT))
+  until grep -qE -- "$2" "$1" 2>/dev/null; do
+    kill -0 "$job" 2>/dev/null && [ $SECONDS -lt $end ] || { fail "no line like '$2' in $1"; finish; }
+    sleep 0.05
+  done
+}
+# The steps go on beside the command, but the next save waits for it to end, with two ranks longer than they wait for each other.
+# shellcheck disable=SC2016  # for the command's shell
+mpirun --oversubscribe -n 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save slow/save --log-jsonl slow/log.jsonl \
+  --distributed-timeout-minutes 0.05 --after-save 'while [ "$MTL_ITERATION" = 3 ] && ! [ -e go ]; do sleep 0.1; done; echo done >>slow/done' \
+  </dev/null >slow.out 2>slow.err &
+job=$!
+wait_for slow.err 'saved slow/save/iter_0000006'
+sleep 6  # twice the ranks' patience
+! grep -q ' iteration  *7/' slow.out || fail 'a save does not wait for the command before'
+touch go
+wait $job || { fail "the run with a slow command ends with exit $?"; cat slow.err >&2; }
+[ "$(wc -l <slow/done)" -eq 3 ] || fail 'the run ends before its command'
+
+# A signal ends the run, and then the command, if it takes too long. Ctrl-C does not reach it.
+run_in ended --train-iters 100000 --after-save 'sleep 1000' >ended.out 2>ended.err &
+job=$!
+wait_for ended.err 'saved ended/save/iter_0000003'
+kill -TERM "$(sed -E 's/^pid ([0-9]+) .*/\1/' ended/save/lock)"
+wait $job
+[ $? -eq 75 ] || { fail 'not exit 75 after TERM during a command'; cat ended.err >&2; }
+expect_text ended.err '^mtl-train: warning: --after-save: the command for ended/save/iter_0000003 is ended, because it still runs 20 seconds after'
+[ "$(grep -c after-save ended.err)" -eq 1 ] || fail "not one warning: $(<ended.err)"
 finish
