@@ -14,6 +14,11 @@ bool is_control(std::string_view character) {
   return character.size() == 1 && (first < 0x20 || first == 0x7F);
 }
 
+/// Returns true for U+202A to U+202E and U+2066 to U+2069, which reorder the text after them.
+bool is_bidi_control(std::string_view character) {
+  return (character >= "\u202A" && character <= "\u202E") || (character >= "\u2066" && character <= "\u2069");
+}
+
 /// Returns true for each plane's last two code points, such as U+FFFE and U+FFFF. In UTF-8 these end in BF BE or BF BF,
 /// after a byte whose low four bits are ones.
 bool is_noncharacter(std::string_view character) {
@@ -34,7 +39,7 @@ std::string printable_text(std::string_view text, std::string_view kept) {
     const std::string_view character = text.substr(0, length == 0 ? 1 : length);
     if (length == 0 || is_noncharacter(character)) {
       out += kReplacementCharacter;
-    } else if (!is_control(character) || kept.find(character) != std::string_view::npos) {
+    } else if ((!is_control(character) && !is_bidi_control(character)) || kept.find(character) != std::string_view::npos) {
       out += character;
     }
     text.remove_prefix(character.size());
