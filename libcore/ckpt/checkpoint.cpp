@@ -5,9 +5,11 @@
 #include <iterator>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/files.h"
+#include "base/worker_thread.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/shard_writer.h"
@@ -64,45 +66,97 @@ void remove_superseded(const std::string& directory, std::int64_t iteration, std
 
 }  // namespace
 
-std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
-                              const SaveOptions& options, Communicator& control, const Warn& warn) {
-  const std::int64_t iteration = content.state.iteration;
-  std::string temporary =
-      work_on_first_rank(control, [&] { return make_temporary(directory, iteration, options, warn); });
+PendingSave::PendingSave(std::string directory, CheckpointContent content, SaveOptions options, Communicator& control,
+                         const Warn& warn)
+    : directory_(std::move(directory)),
+      content_(std::move(content)),
+      options_(std::move(options)),
+      rank_(control.rank()),
+      temporary_(work_on_first_rank(
+          control, [&] { return make_temporary(directory_, content_.state.iteration, options_, warn); })) {}
+
+PendingSave::~PendingSave() {
+  is_abandoned_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void PendingSave::write() {
+  std::vector<TensorToSave> tensors = content_.tensors();
+  for (TensorToSave& item : tensors) {
+    item.bytes = [this, bytes = std::move(item.bytes)] {
+      if (is_abandoned_) fail(Exit::failure, temporary_, ": the save was abandoned");
+      return bytes();
+    };
+  }
+  part_ = manifest_part_text(write_shard(temporary_, rank_, tensors, options_.block_bytes));
+}
+
+void PendingSave::start_writing() {
+  is_writing_ = true;
+  try {
+    thread_ = worker_thread([this] {
+      try {
+        write();
+      } catch (...) {
+        error_ = std::current_exception();
+      }
+      is_writing_ = false;
+    });
+  } catch (const std::system_error&) {  // no thread can be started: finish() writes
+    is_writing_ = false;
+  }
+}
+
+std::string PendingSave::finish(Communicator& control, const Warn& warn) {
   std::vector<std::string> parts;
   try {
     parts = work_on_every_rank(control, [&] {
-      return manifest_part_text(write_shard(temporary, control.rank(), content.tensors(), options.block_bytes));
+      if (thread_.joinable()) {
+        thread_.join();
+      } else {
+        write();
+      }
+      if (error_) std::rethrow_exception(error_);
+      return part_;
     });
   } catch (const AgreedError&) {
     std::error_code ignored;
-    if (control.rank() == 0) fs::remove_all(temporary, ignored);
+    if (rank_ == 0) fs::remove_all(temporary_, ignored);
     throw;
   }
-  return work_on_first_rank(control, [&] {
-    std::string path = cat(directory, "/", folder_of(iteration));
-    bool is_complete = false;
-    try {
-      Manifest manifest;
-      manifest.config = content.config;
-      manifest.state = content.state;
-      manifest.block_bytes = options.block_bytes;
-      join_manifest_parts(manifest, parts);
-      complete_folder(temporary, manifest, options);
-      is_complete = true;
-      publish(temporary, path, file_exists(path));
-    } catch (...) {
-      // Rethrow the first error; the next save removes leftovers. Once publish() has started, `temporary` may be the
-      // name of the replaced checkpoint, which must be kept until the folder is synced.
-      std::error_code ignored;
-      if (!is_complete) fs::remove_all(temporary, ignored);
-      throw;
-    }
-    write_tracker(directory, iteration, warn);
-    if (options.best) write_best(directory, options.best, warn);
-    remove_superseded(directory, iteration, options.keep_last, warn);
-    return path;
-  });
+  return work_on_first_rank(control, [&] { return commit(parts, warn); });
+}
+
+/// On rank 0: writes the manifest, and gives the folder its name.
+std::string PendingSave::commit(const std::vector<std::string>& parts, const Warn& warn) const {
+  const std::int64_t iteration = content_.state.iteration;
+  std::string path = cat(directory_, "/", folder_of(iteration));
+  bool is_complete = false;
+  try {
+    Manifest manifest;
+    manifest.config = content_.config;
+    manifest.state = content_.state;
+    manifest.block_bytes = options_.block_bytes;
+    join_manifest_parts(manifest, parts);
+    complete_folder(temporary_, manifest, options_);
+    is_complete = true;
+    publish(temporary_, path, file_exists(path));
+  } catch (...) {
+    // Rethrow the first error; the next save removes leftovers. Once publish() has started, `temporary_` may be the
+    // name of the replaced checkpoint, which must be kept until the folder is synced.
+    std::error_code ignored;
+    if (!is_complete) fs::remove_all(temporary_, ignored);
+    throw;
+  }
+  write_tracker(directory_, iteration, warn);
+  if (options_.best) write_best(directory_, options_.best, warn);
+  remove_superseded(directory_, iteration, options_.keep_last, warn);
+  return path;
+}
+
+std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
+                              const SaveOptions& options, Communicator& control, const Warn& warn) {
+  return PendingSave(directory, content, options, control, warn).finish(control, warn);
 }
 
 SaveDirectory::SaveDirectory(std::string path, Console* console) : path_(std::move(path)) {
@@ -160,22 +214,37 @@ void SaveDirectory::finish_commit(std::int64_t iteration, std::int64_t keep_last
   remove_superseded(path_, iteration, keep_last, warn_);
 }
 
-std::string SaveDirectory::save(const GptConfig& config, const ParamMemory& params, const TrainState& state,
-                                const SaveOptions& options, Communicator& world) const {
+void SaveDirectory::check_lock(Communicator& world) const {
   work_on_first_rank(world, [&] {
     if (lock_) lock_->check_held();
     return std::string();
   });
-  CheckpointContent content{config, state, [&] { return tensors_to_save(params); }};
+}
+
+std::unique_ptr<PendingSave> SaveDirectory::begin(const GptConfig& config, const ParamMemory& params,
+                                                  const TrainState& state, const SaveOptions& options,
+                                                  Communicator& world, std::span<std::byte> copy) const {
+  check_lock(world);
+  std::vector<TensorToSave> tensors;
   work_on_every_rank(world, [&] {
-    const std::string broken = find_nonfinite(content.tensors());
-    if (!broken.empty()) {
-      fail(Exit::failure, path_, ": iteration ", state.iteration, " was not saved, because tensor '", broken,
-           "' contains NaN or infinity; resume from an earlier checkpoint with a lower --lr");
-    }
+    tensors = tensors_to_save(params, copy);
+    require_finite(tensors, cat(path_, ": iteration ", state.iteration));
     return std::string();
   });
-  return commit_checkpoint(path_, content, options, world, warn_);
+  auto save = std::make_unique<PendingSave>(path_, CheckpointContent{config, state, [tensors] { return tensors; }},
+                                            options, world, warn_);
+  if (!copy.empty()) save->start_writing();
+  return save;
+}
+
+std::string SaveDirectory::finish(PendingSave& save, Communicator& world) const {
+  check_lock(world);
+  return save.finish(world, warn_);
+}
+
+std::string SaveDirectory::save(const GptConfig& config, const ParamMemory& params, const TrainState& state,
+                                const SaveOptions& options, Communicator& world) const {
+  return finish(*begin(config, params, state, options, world), world);
 }
 
 std::string SaveDirectory::run_id() const { return run_id_of(path_); }

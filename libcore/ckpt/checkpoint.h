@@ -13,14 +13,19 @@
 // After that, rank 0 writes the tracker and the name of the best checkpoint, and only then removes old checkpoints. A
 // failure at any point, on any rank, leaves earlier checkpoints intact. All ranks throw the same error, and the next
 // save removes leftovers (*.tmp.*).
+//
+// The shards may be written by threads, from copies, while the ranks train: PendingSave. Everything else is the same.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/console.h"
@@ -68,16 +73,50 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
 /// What a checkpoint contains. `tensors` returns the tensors that this rank writes; `config` and `state` must be the
 /// same on all ranks.
 struct CheckpointContent {
-  const GptConfig& config;
-  const TrainState& state;
+  GptConfig config;
+  TrainState state;
   std::function<std::vector<TensorToSave>()> tensors;
 };
 
-/// Collective over the control group: writes and commits DIRECTORY/iter_%07d, and returns its path. Together, all
-/// ranks' slices must cover every tensor in the model exactly once. If a rank fails, all ranks throw the same
-/// AgreedError, which says which rank failed. A failure before the rename commits nothing. The caller must ensure that
-/// no other process saves into `directory`. On rank 0, calls `warn` for each older checkpoint or leftover that cannot
-/// be removed.
+/// A checkpoint that has been begun and is not committed yet. The collective calls are over the control group. If a
+/// rank fails, all ranks throw the same AgreedError, which says which rank failed. On rank 0, they call `warn` for each
+/// older checkpoint or leftover that cannot be removed.
+class PendingSave {
+ public:
+  /// Collective: creates the folder that all ranks write to.
+  PendingSave(std::string directory, CheckpointContent content, SaveOptions options, Communicator& control,
+              const Warn& warn);
+  /// Abandons the save unless it is finished: a thread stops before its next tensor, and the folder is a leftover.
+  ~PendingSave();
+  PendingSave(const PendingSave&) = delete;
+
+  /// Starts to write this rank's shard on a thread of its own, which keeps its error for finish(). The tensors' bytes
+  /// must not change until finish() returns.
+  void start_writing();
+  /// Returns true while the thread writes.
+  bool is_writing() const { return is_writing_; }
+  /// Collective: waits until all shards are written, here if start_writing() was not called, and commits the
+  /// checkpoint. Returns its path. A failure before the rename commits nothing.
+  std::string finish(Communicator& control, const Warn& warn);
+
+ private:
+  void write();
+  std::string commit(const std::vector<std::string>& parts, const Warn& warn) const;
+
+  const std::string directory_;
+  const CheckpointContent content_;
+  const SaveOptions options_;
+  const int rank_;
+  std::string temporary_;
+  std::string part_;          // of the manifest, once written
+  std::exception_ptr error_;  // of the thread
+  std::atomic<bool> is_writing_{false}, is_abandoned_{false};
+  std::thread thread_;
+};
+
+/// Collective over the control group: writes and commits DIRECTORY/iter_%07d as PendingSave does, and returns its path.
+/// Together, all ranks' slices must cover every tensor in the model exactly once. The caller must ensure that no other
+/// process saves into `directory`.
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
                               const SaveOptions& options, Communicator& control, const Warn& warn);
 
@@ -102,9 +141,17 @@ class SaveDirectory {
   /// Returns the id that identifies the run in its logs. The first call creates the id and writes it to PATH/run_id.
   /// Later calls, also in later jobs, read that file. Rank 0 only.
   std::string run_id() const;
-  /// Collective: commits the parameters and optimizer states in `params`. Every rank writes the elements it owns.
-  /// Returns the checkpoint's path. If rank 0 has lost the lock, or if an element is NaN or infinite, commits nothing
-  /// and throws Error(failure); in the latter case, the message includes the rank and the tensor.
+  /// Collective: begins to commit the parameters and optimizer states in `params`. Every rank writes the elements it
+  /// owns: with `copy`, on a thread and from a copy there, so that `params` may change meanwhile; otherwise in
+  /// finish(). `copy` must remain until then. Throws Error(failure) if rank 0 has lost the lock.
+  std::unique_ptr<PendingSave> begin(const GptConfig& config, const ParamMemory& params, const TrainState& state,
+                                     const SaveOptions& options, Communicator& world,
+                                     std::span<std::byte> copy = {}) const;
+  /// Collective: commits the checkpoint and returns its path. If rank 0 has lost the lock, or if an element is NaN or
+  /// infinite, commits nothing and throws Error(failure); in the latter case, the message includes the rank and the
+  /// tensor.
+  std::string finish(PendingSave& save, Communicator& world) const;
+  /// Collective: begin() without a copy, and finish().
   std::string save(const GptConfig& config, const ParamMemory& params, const TrainState& state,
                    const SaveOptions& options, Communicator& world) const;
   /// Collective: atomically replaces the training state in the committed checkpoint of `state.iteration`. Does not
@@ -120,6 +167,7 @@ class SaveDirectory {
 
  private:
   SaveDirectory() = default;
+  void check_lock(Communicator& world) const;
 
   std::string path_;
   std::vector<std::string> made_folders_;  // created by this object, outermost first

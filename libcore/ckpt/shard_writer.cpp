@@ -13,6 +13,8 @@ namespace mtl {
 
 namespace {
 
+constexpr std::size_t kRowAlignment = 64;  // bytes; as in the memory of parameters
+
 /// Writes the elements of a slice, and hashes them while they are in the cache.
 ManifestPiece write_piece(SafetensorsWriter& writer, const std::string& file, const Slice& slice,
                           std::span<const std::byte> bytes, std::size_t block_bytes) {
@@ -38,33 +40,50 @@ ManifestPiece write_piece(SafetensorsWriter& writer, const std::string& file, co
 
 }  // namespace
 
-std::vector<TensorToSave> tensors_to_save(const ParamMemory& params) {
+std::vector<TensorToSave> tensors_to_save(const ParamMemory& params, std::span<std::byte> copy) {
   std::vector<TensorToSave> tensors;
   auto view = std::make_shared<std::optional<HostView>>();  // view of the tensor whose `bytes` was called last
+  const bool copies = !copy.empty();
+  std::size_t copied = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {
     const std::string& kind = params.table()[row].kind;
     if (kind.empty()) continue;
+    copied = (copied + kRowAlignment - 1) / kRowAlignment * kRowAlignment;  // rows have different dtypes
     for (int i = 0; i < params.size(); ++i) {
       const ParamSpec& spec = params.specs()[i];
       Slice slice = params.owned_slice(i);
       if (!params.writes(i) || slice.count() == 0 || !params.holds(i, row)) continue;
       Tensor memory = params.owned(i, row).flat(0, slice.count());  // without padding rows
-      tensors.push_back({{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape},
-                         std::move(slice),
-                         [view, memory, location = params.location_of(row)] {
-                           view->emplace(location, memory).receive();
-                           return (*view)->bytes();
-                         }});
+      const Location location = params.location_of(row);
+      TensorToSave item{{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape}, std::move(slice), {}};
+      if (copies) {
+        require(copied + memory.bytes() <= copy.size(), "a copy of ", copy.size(), " bytes is too small for a save");
+        const std::span<std::byte> part = copy.subspan(copied, memory.bytes());
+        copied += part.size();
+        receive(part, location, memory);
+        item.bytes = [part] { return part; };
+      } else {
+        item.bytes = [view, memory, location] {
+          view->emplace(location, memory).receive();
+          return (*view)->bytes();
+        };
+      }
+      tensors.push_back(std::move(item));
     }
   }
   return tensors;
 }
 
-std::string find_nonfinite(const std::vector<TensorToSave>& tensors) {
-  for (const TensorToSave& item : tensors) {
-    if (count_nonfinite(item.tensor.dtype, item.bytes()) > 0) return item.tensor.name;
+void require_finite(std::vector<TensorToSave>& tensors, const std::string& what) {
+  for (TensorToSave& item : tensors) {
+    item.bytes = [what, tensor = item.tensor, bytes = std::move(item.bytes)] {
+      const std::span<const std::byte> elements = bytes();
+      if (count_nonfinite(tensor.dtype, elements) > 0)
+        fail(Exit::failure, what, " was not saved, because tensor '", tensor.name,
+             "' contains NaN or infinity; resume from an earlier checkpoint with a lower --lr");
+      return elements;
+    };
   }
-  return "";
 }
 
 std::string shard_name(int rank) { return format("shard_%05d.safetensors", rank); }

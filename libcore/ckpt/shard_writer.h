@@ -10,12 +10,13 @@
 namespace mtl {
 
 /// Returns the slices that this rank writes: the elements it owns, in each row of ParamMemory::table() that checkpoints
-/// save. If multiple ranks own the same elements, only the first of them writes them. Can be empty.
-std::vector<TensorToSave> tensors_to_save(const ParamMemory& params);
+/// save. If multiple ranks own the same elements, only the first of them writes them. Can be empty. If `copy` is not
+/// empty, copies the elements there now, and the tensors' bytes are this copy; throws Error if it is too small.
+std::vector<TensorToSave> tensors_to_save(const ParamMemory& params, std::span<std::byte> copy = {});
 
-/// Returns the name of the first tensor with a NaN or infinite element, or "" if all elements are finite. Throws if a
-/// tensor's dtype is not a model dtype (is_model_dtype()).
-std::string find_nonfinite(const std::vector<TensorToSave>& tensors);
+/// Makes the tensors' `bytes` throw Error(failure) if an element is NaN or infinite. The message begins with `what`,
+/// which is then not saved, and includes the tensor.
+void require_finite(std::vector<TensorToSave>& tensors, const std::string& what);
 
 /// Returns a rank's shard file name: "shard_00003.safetensors".
 std::string shard_name(int rank);

@@ -37,6 +37,14 @@ void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from) {
   std::memcpy(to.raw(), from.raw(), to.bytes());
 }
 
+void receive(std::span<std::byte> to, Location from, const Tensor& tensor) {
+  require(tensor.bytes() == to.size(), "to the host: ", to.size(), " bytes for ", tensor.bytes());
+  if (to.empty()) return;
+  if (from.file != nullptr) return from.file->read(tensor.raw(), to);
+  if (from.device == Device::cuda) return cuda::copy_to_host(to.data(), tensor.raw(), to.size());
+  std::memcpy(to.data(), tensor.raw(), to.size());
+}
+
 HostView::HostView(Location location, const Tensor& tensor) : location_(location), original_(tensor), view_(tensor) {
   if (!location.is_remote()) return;
   copy_.resize(tensor.bytes());
@@ -44,9 +52,7 @@ HostView::HostView(Location location, const Tensor& tensor) : location_(location
 }
 
 void HostView::receive() {
-  if (copy_.empty()) return;
-  if (location_.file != nullptr) return location_.file->read(original_.raw(), copy_);
-  cuda::copy_to_host(copy_.data(), original_.raw(), copy_.size());
+  if (!copy_.empty()) mtl::receive(copy_, location_, original_);
 }
 
 void HostView::send() const {

@@ -53,6 +53,10 @@ struct Location {
   bool is_remote() const { return device == Device::cuda || file != nullptr; }
 };
 
+/// Copies a tensor to host memory: from the device, after all its earlier commands, or from the file. Sizes must be
+/// equal.
+void receive(std::span<std::byte> to, Location from, const Tensor& tensor);
+
 /// A tensor's contents in host memory. On cuda and in files this is a copy, on the cpu the tensor's own memory, and on
 /// meta null.
 class HostView {

@@ -30,6 +30,7 @@ enum class Category {
   batches,
   step,
   staging,
+  save_copy,
   snapshot
 };
 
@@ -59,6 +60,7 @@ struct MemoryPlan {
   ///               graphs, there is also one for each slot
   ///   step        the StepState; also in pinned host memory, for inputs and results, unless the device is the cpu
   ///   staging     the communicators' buffers for sums in progress
+  ///   save_copy   with RunShape::copies_saves, the copy of what this rank writes to a checkpoint
   /// The following entry is not a Buffer. It exists only while tensors are initialized, loaded or saved:
   ///   snapshot    the host's copy of the largest tensor that it cannot access: on a device or in a file
   std::vector<PlanEntry> entries;

@@ -27,6 +27,7 @@ struct OwnedKey {
   std::int64_t updated = 0;        // elements of parameters, without the gaps between them
   std::int64_t counted = 0;        // those counted in the gradient norm
   std::int64_t largest_count = 0;  // the most such elements in one parameter
+  bool copies_saves = false;       // writes what it owns to checkpoints, and copies it before
   auto operator<=>(const OwnedKey&) const = default;
 };
 
@@ -90,7 +91,9 @@ std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& 
     if (kind == nullptr)
       kind =
           std::make_unique<Passes>(config, dropout, shape, rank_schedule(shape.layout, schedule[shape.layout.stage()]));
-    OwnedKey owned = kind->owned_by(shape.layout.index_in(kind->model.params.owners()));
+    const AxisSet owners = kind->model.params.owners();
+    OwnedKey owned = kind->owned_by(shape.layout.index_in(owners));
+    owned.copies_saves = shape.copies_saves && shape.layout.index_in(kReplicaAxes - owners) == 0;
     auto [at, is_new] = kind->plans.emplace(owned, out.size());
     if (is_new) {
       MemoryPlan plan = kind->plan;
@@ -178,6 +181,7 @@ std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, const std::vector<S
     for (Space space : spaces) sum += (plan.bytes(categories, space) + ...);
     return sum;
   };
+  const bool copies_saves = !plan.all(Category::save_copy).empty();
   std::vector<MemoryPart> parts = {
       {"parameters", "weights", bytes(Category::parameters)},
       {"gradients", "grads", bytes(Category::gradients)},
@@ -188,10 +192,13 @@ std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, const std::vector<S
       {"scratch", "scratch", bytes(Category::scratch)},
       {"batches", "batches", bytes(Category::batches, Category::step)},
       {"staging", "staging", bytes(Category::staging)},
+      {"save_copy", "save copy", bytes(Category::save_copy)},
       {"snapshot", "snapshot", bytes(Category::snapshot)},
       {"total", "total", total}};
   std::erase_if(parts, [&](const MemoryPart& part) {
     const std::string_view name = part.name;
+    // Of the ranks that copy what they save, some have nothing to save; their tables have the same columns.
+    if (name == "save_copy") return part.bytes == 0 && !(copies_saves && std::ranges::count(spaces, Space::host) > 0);
     return part.bytes == 0 && (name == "main_weights" || name == "snapshot" || spaces == std::vector{Space::file});
   });
   return parts;

@@ -37,8 +37,8 @@ struct MemoryPart {
   const char* heading;  // in tables and charts
   std::size_t bytes;
 };
-/// Returns a rank's memory in `spaces` by category; the last element is the total. Main weights and the snapshot are
-/// omitted if they use no memory; of files, all that have none are.
+/// Returns a rank's memory in `spaces` by category; the last element is the total. Main weights, the
+/// copy of saves and the snapshot are omitted if they use no memory; of files, all that have none are.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan,
                                      const std::vector<Space>& spaces = {Space::device, Space::host});
 

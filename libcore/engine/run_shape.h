@@ -20,11 +20,12 @@ struct RunShape {
   bool resets_positions = true;  // as in RowMap
   // The loss is the mean over all tokens of a step, instead of the mean over micro-batches of their tokens' means.
   bool per_token_loss = false;
-  float z_loss = 0;     // the coefficient of the z-loss, 0: none
-  int threads = 1;      // threads per operator; each thread has its own workspace
-  int batch_sets = 1;   // number of steps whose batches are in memory at the same time
-  bool graphs = false;  // run steps as CUDA graphs
-  Layout layout;        // of this rank
+  float z_loss = 0;           // the coefficient of the z-loss, 0: none
+  int threads = 1;            // threads per operator; each thread has its own workspace
+  int batch_sets = 1;         // number of steps whose batches are in memory at the same time
+  bool graphs = false;        // run steps as CUDA graphs
+  bool copies_saves = false;  // copy what a checkpoint contains, so that steps go on while it is written
+  Layout layout;              // of this rank
   Device device = Device::cpu;
   Precision precision = {};
   RuleSet rules = single_rule<AdamW>();  // none: evaluation

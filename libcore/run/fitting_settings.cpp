@@ -34,6 +34,7 @@ class Suggestions {
   }
 
   std::vector<std::string> find() {
+    try_change(base_, [](ChangedRun& setting) { setting.options.checkpoint.async_save = false; });
     try_micro_batches();
     for (std::int64_t stage : {1, 2, 3}) try_change(base_, [&](ChangedRun& setting) { shard(setting, stage); });
     try_change(base_, share_sequence);

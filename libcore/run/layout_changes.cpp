@@ -111,6 +111,7 @@ std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOpti
   change("--bf16", from.precision.bf16, to.precision.bf16);
   change("--grad-reduce-in-bf16", from.precision.grad_reduce_in_bf16, to.precision.grad_reduce_in_bf16);
   change("--seq-length", from.data.seq_length, to.data.seq_length);
+  if (from.checkpoint.async_save && !to.checkpoint.async_save) add("without --async-save");
   return words;
 }
 

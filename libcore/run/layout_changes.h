@@ -36,7 +36,7 @@ inline constexpr std::array kSavings = {Saving::recompute_attention, Saving::rec
 bool save(TrainOptions& options, Saving saving);
 
 /// Returns the flags that change `from` into `to`: words of a command line. Considers what the searches change, which
-/// is the layout, the batches, --bf16, --grad-reduce-in-bf16 and --seq-length.
+/// is the layout, the batches, --bf16, --grad-reduce-in-bf16, --seq-length and --async-save.
 std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOptions& to);
 
 }  // namespace mtl

@@ -99,6 +99,7 @@ struct CheckpointOptions {
   std::int64_t keep_last = 0;                 // 0: all
   bool keep_best = false;                     // save the state with the lowest validation loss, and keep it
   std::string after_save;                     // a shell command to run after each save; empty: none
+  bool async_save = false;                    // steps go on while a checkpoint is written
   std::optional<std::int64_t> ckpt_step;      // the iteration to load; empty: the newest
   bool finetune = false;                      // load only weights, and start at iteration 0
   bool no_load_optim = false;
@@ -108,6 +109,8 @@ struct CheckpointOptions {
   std::optional<std::int64_t> exit_interval;  // absent or 0: run to the end
   double exit_minutes = 0;                    // --exit-duration-in-mins, counted from TrainOptions::began; 0: no limit
   std::string kill_switch_path;               // the run ends once this file exists; empty: none
+
+  bool saves_behind_steps() const { return async_save && !save.empty(); }
 };
 
 struct LoggingOptions {

@@ -61,6 +61,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
       shape.layout.shards_gradients() && shape.layout.stages() > 1 && options.parallel.overlap_grad_reduce;
   shape.graphs = options.device == Device::cuda && options.cuda_graphs && !delays_messages &&
                  shape.layout.optimizer_folder.empty() && !shape.layout.has_ring();
+  shape.copies_saves = options.checkpoint.saves_behind_steps();
   // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.
   shape.batch_sets = options.batch.validates() ? 4 : 2;
   return shape;

@@ -120,8 +120,9 @@ namespace {
 std::int64_t more_threads(const TrainOptions& options, const RankEnvironment& launched) {
   std::int64_t threads = options.threads - 1;          // compute (Stream)
   threads += 1;                                        // waits for signals (SignalRequests)
-  threads += options.batch.validates() ? 2 : 1;          // read the next batches, also those of validation (DataFeed)
+  threads += options.batch.validates() ? 2 : 1;        // read the next batches, also those of validation (DataFeed)
   threads += options.checkpoint.save.empty() ? 0 : 1;  // keeps the lock of --save, on rank 0 (OutputLock)
+  threads += options.checkpoint.saves_behind_steps();  // writes checkpoints (PendingSave)
   threads += options.parallel.offload_optimizer.empty() ? 0 : 2;  // read and write the state's files (FileRing)
   threads += launched.world == 1 ? 0 : 4;  // progress of messages (MpiProgress), and three of MPI
   return threads;

@@ -9,8 +9,8 @@ namespace mtl {
 Saver::Saver(std::shared_ptr<const SaveDirectory> directory, const TrainOptions& options, RunProgress& run)
     : directory_(std::move(directory)), options_(options), run_(run) {}
 
-std::string Saver::save(StepRunner& steps, RunChoices& choices, const Json& data, const Tokenizer* tokenizer,
-                        Communicator& world) {
+void Saver::begin(bool copies, StepRunner& steps, RunChoices& choices, const Json& data, const Tokenizer* tokenizer,
+                  Communicator& world) {
   steps.stream().synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory
   run_.record(data, tokenizer);
   if (Json record = choices.record(); !record.is_null()) run_.state.extra.set("choices", std::move(record));
@@ -18,10 +18,16 @@ std::string Saver::save(StepRunner& steps, RunChoices& choices, const Json& data
   to.command_line = options_.command_line;
   to.keep_last = options_.checkpoint.keep_last;
   if (run_.best) to.best = run_.best->iteration;
-  if (tokenizer != nullptr) to.add_files = [&](const std::string& folder) { tokenizer->save(folder); };
-  std::string path = directory_->save(steps.config(), steps.params(), run_.state, to, world);
+  if (tokenizer != nullptr) to.add_files = [=](const std::string& folder) { tokenizer->save(folder); };
+  std::span<std::byte> copy;
+  if (copies) copy = {steps.save_copy().data(), steps.save_copy().bytes()};
+  pending_ = directory_->begin(steps.config(), steps.params(), run_.state, to, world, copy);
   saved_ = now();
-  return path;
+}
+
+std::string Saver::finish(Communicator& world) {
+  const std::unique_ptr<PendingSave> save = std::move(pending_);
+  return directory_->finish(*save, world);
 }
 
 bool Saver::check_best(Communicator& world) {

@@ -1,4 +1,7 @@
 // Where a run saves its state (--save), and which of its states are there already.
+//
+// A save begins with begin() and is committed by finish(). With --async-save, steps may run in between: begin() copies
+// the state, and a thread of each rank writes the copy.
 #pragma once
 
 #include <memory>
@@ -24,17 +27,27 @@ class Saver {
   std::string run_id() const { return directory_ ? directory_->run_id() : random_id(); }
   /// Must be called in a run that resumes the newest checkpoint in the directory.
   void note_resumed() { saved_ = now(); }
-  /// Returns true if the newest checkpoint in the directory is not of this state, so that a save would keep it.
+  /// Returns true if neither the newest checkpoint in the directory nor the pending save is of this state, so that a
+  /// save would keep it.
   bool is_behind() const { return directory_ && saved_ != now(); }
+  /// Returns the iteration of that checkpoint or save.
+  std::int64_t newest_iteration() const { return saved_.iteration; }
 
-  /// Collective: saves the state, and returns the checkpoint's path. `data` is TrainingData::identity(). `tokenizer`
-  /// may be null.
-  std::string save(StepRunner& steps, RunChoices& choices, const Json& data, const Tokenizer* tokenizer,
-                   Communicator& world);
+  /// Collective: begins to save the state. No save may be pending. If it `copies` the state, steps may run until
+  /// finish(). `data` is TrainingData::identity(). `tokenizer` may be null; it must remain until finish().
+  void begin(bool copies, StepRunner& steps, RunChoices& choices, const Json& data, const Tokenizer* tokenizer,
+             Communicator& world);
+  bool is_pending() const { return pending_ != nullptr; }
+  /// Returns true while this rank's thread writes the pending save.
+  bool is_writing() const { return is_pending() && pending_->is_writing(); }
+  /// Collective: waits until all ranks have written the pending save, commits it, and returns the checkpoint's path. No
+  /// save is pending afterwards, even if this throws.
+  std::string finish(Communicator& world);
   /// Collective: writes to the directory which checkpoint is the best one. If that is not there, forgets it, and
   /// returns false. Must be called before the first step, after RunProgress::resume().
   bool check_best(Communicator& world);
   /// Collective: says in the checkpoint of this state that the run is complete, and which checkpoint is the best one.
+  /// No save may be pending.
   void mark_finished(Communicator& world);
   /// Rank 0 only: completes the last commit of a complete run, if it was interrupted.
   void finish_commit() const { directory_->finish_commit(run_.state.iteration, options_.checkpoint.keep_last); }
@@ -51,7 +64,8 @@ class Saver {
   std::shared_ptr<const SaveDirectory> directory_;
   const TrainOptions& options_;
   RunProgress& run_;
-  SavePoint saved_;  // the newest checkpoint in the directory that this run wrote or resumed from
+  SavePoint saved_;  // the newest checkpoint in the directory that this run began to write or resumed from
+  std::unique_ptr<PendingSave> pending_;
 };
 
 }  // namespace mtl

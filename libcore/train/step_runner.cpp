@@ -28,6 +28,7 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
           shape_.device, shape_.precision, shape_.rules, [&](const ParamVisitor& visit) { stage_.params(visit); },
           shape_.layout),
       plan_(plan_run(options, config, rank)),
+      save_copy_(shape_.device, plan_.bytes(Category::save_copy), Space::host),
       stream_(shape_.device, shape_.threads),
       memory_(shape_.device),
       optimizer_(params_, optimizer_options(options), stream_, groups),

@@ -26,6 +26,8 @@ class StepRunner {
   Stream& stream() { return stream_; }
   ParamMemory& params() { return params_; }
   ParamTraffic& traffic() { return optimizer_.traffic(); }
+  /// The planned host memory for a copy of what this rank saves. Empty unless the run saves behind its steps.
+  const Buffer& save_copy() const { return save_copy_; }
   /// Returns the current step's progress, for messages.
   const OperationProgress& progress() const { return progress_; }
   /// Describes whether steps run as CUDA graphs, which parts do not, and why.
@@ -84,6 +86,7 @@ class StepRunner {
   Stage stage_;
   ParamMemory params_;
   MemoryPlan plan_;
+  Buffer save_copy_;
   Stream stream_;
   StepMemory memory_;
   StepQueue queue_;

@@ -25,8 +25,8 @@ void StepTotals::take(SignalRequests& signals, StopRequest& stop_request) {
 }
 
 void StepTotals::exchange(Communicator& world) {
-  double* const fields[] = {&loss_sum, &z_loss_sum, &tokens,          &save,         &status,     &end, &stop,
-                            &failed,   &unsavable,  &nonzero_updates, &lost_updates, &lost_copies};
+  double* const fields[] = {&loss_sum,  &z_loss_sum, &tokens,          &save,         &status,     &end, &stop, &failed,
+                            &unsavable, &writing,    &nonzero_updates, &lost_updates, &lost_copies};
   constexpr std::size_t kSums = std::size(fields);
   std::vector<double> sums(kSums + world.size());
   double* waits = sums.data() + kSums;  // by rank; each rank adds only its own entry

@@ -115,25 +115,52 @@ bool Trainer::answer(const StepTotals& requested, const std::string& where) {
   return requested.save > 0;
 }
 
-/// Collective: saves the state unless it has already been saved.
-void Trainer::save() {
-  if (!saver_.is_behind()) return;
-  const double began = now_seconds();
+/// Collective: saves the state unless it has already been saved. With --async-save, only begins to if the run
+/// `goes_on`; otherwise, no save is pending afterwards.
+void Trainer::save(bool goes_on) {
+  const bool is_behind = saver_.is_behind();
+  if (is_behind || !goes_on) commit_save();
+  if (!is_behind) return;
+  save_began_ = now_seconds();
   report_->metrics().flush();
   StepTotals totals;
   exchange(totals);  // throws if a rank has failed since the last step; the save would wait for it forever
   if (run_.state.iteration == command_iteration_) await_command();  // the save replaces the checkpoint that it reads
-  const std::string path = saver_.save(steps_, choices_, data_.identity(), tokenizer_, ranks_.groups.world());
-  console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
-  if (run_.state.iteration < run_.iterations) run_command();
+  const bool copies = goes_on && options_.checkpoint.saves_behind_steps();
+  saver_.begin(copies, steps_, choices_, data_.identity(), tokenizer_, ranks_.groups.world());
+  save_waited_ = copies ? now_seconds() - save_began_ : 0;
+  if (!copies) return finish_save(save_began_);
+  run_.interval.began += save_waited_;
+  console_.info(cat("saving iteration ", run_.state.iteration, " behind the next iterations; they waited ",
+                    human_seconds(save_waited_), " for the copy"));
+}
+
+/// Collective: waits for the pending save, if any, and commits it.
+void Trainer::commit_save() {
+  if (!saver_.is_pending()) return;
+  const double began = now_seconds();
+  StepTotals totals;
+  exchange(totals);  // as in save()
+  finish_save(began);
+}
+
+/// Collective: commits the save, for which the steps have waited since `began`.
+void Trainer::finish_save(double began) {
+  const std::int64_t iteration = saver_.newest_iteration();
+  const std::string path = saver_.finish(ranks_.groups.world());
+  const double now = now_seconds();
+  const std::string waited =
+      save_waited_ > 0 ? cat(", of which iterations waited ", human_seconds(save_waited_ + now - began)) : "";
+  console_.info(cat("saved ", path, " in ", human_seconds(now - save_began_), waited));
+  if (iteration < run_.iterations) run_command(path, iteration);
   run_.interval.began += now_seconds() - began;
 }
 
-/// Collective: starts the command for the checkpoint of this state, once the one before has ended.
-void Trainer::run_command() {
+/// Collective: starts the command for a checkpoint, once the one before has ended.
+void Trainer::run_command(const std::string& checkpoint, std::int64_t iteration) {
   await_command();
-  command_iteration_ = run_.state.iteration;
-  if (is_rank_zero() && patience_ > 0) command_.start(saver_.checkpoint(), command_iteration_);
+  command_iteration_ = iteration;
+  if (is_rank_zero() && patience_ > 0) command_.start(checkpoint, iteration);
 }
 
 /// Collective: waits for the command, without end unless the run has to end. Rank 0 tells the others every second that
@@ -151,7 +178,8 @@ void Trainer::await_command() {
 
 /// Collective: at the end, runs the command for the last checkpoint, which the end of the run has changed.
 void Trainer::end_commands() {
-  if (saver_.has_directory() && run_.state.iteration == run_.iterations) run_command();
+  if (saver_.has_directory() && run_.state.iteration == run_.iterations)
+    run_command(saver_.checkpoint(), run_.state.iteration);
   await_command();
 }
 
@@ -163,7 +191,7 @@ bool Trainer::save_if_due() {
   const bool requested = answer(totals_, "");
   totals_.status = totals_.save = 0;
   const bool ends = totals_.ends() || divides(checkpoint.exit_interval);
-  if (requested || ends || divides(checkpoint.save_interval) || run_.is_best()) save();
+  if (requested || ends || divides(checkpoint.save_interval) || run_.is_best()) save(!ends);
   return !ends;
 }
 
@@ -176,7 +204,7 @@ bool Trainer::answer_requests(const std::string& where) {
   totals_.stop = std::max(totals_.stop, requested.stop);
   if (answer(requested, where) || totals_.ends()) {
     steps_.traffic().finish_gathering();
-    save();
+    save(!totals_.ends());
   }
   return !totals_.ends();
 }
@@ -193,11 +221,12 @@ bool Trainer::validate(bool final) {
 /// from before the last validation, so that an extended run equals an uninterrupted one.
 Exit Trainer::finish() {
   steps_.traffic().finish_gathering();
-  save();
+  save(false);
   const TrainState before = run_.state;
   if (!validate(true)) return end_early();
   if (steps_.has_stepped()) steps_.check_buffers();
   if (saver_.has_directory()) {
+    commit_save();  // that USR1 requested during the validation
     run_.state = before;
     saver_.mark_finished(ranks_.groups.world());
   }
@@ -249,6 +278,7 @@ double Trainer::token_share(const StepBatch& batch) {
 
 void Trainer::exchange(StepTotals& totals) {
   totals.unsavable = can_save() ? 0 : 1;
+  totals.writing = saver_.is_writing() ? 1 : 0;
   totals.exchange(ranks_.groups.world());
   if (totals.failed > 0) throw RankFailed(totals.unsavable == 0);
 }

@@ -85,8 +85,11 @@ class Trainer {
   bool answer(const StepTotals& requested, const std::string& where);
   bool answer_requests(const std::string& where);
   Exit finish();
-  void save();
-  void run_command();
+  void save(bool goes_on);
+  void commit_save();
+  void finish_save(double began);
+  void rescue(bool can_save);
+  void run_command(const std::string& checkpoint, std::int64_t iteration);
   void await_command();
   void end_commands();
   void check_agreement(const RunStart& start);
@@ -116,6 +119,9 @@ class Trainer {
   std::unique_ptr<DataFeed> train_feed_;
   Validation validation_;
   std::optional<RunReport> report_;  // from prepare() on
+
+  double save_began_ = 0;   // now_seconds(), of the pending save
+  double save_waited_ = 0;  // seconds that steps have waited for it
 
   StepTotals totals_;  // exchanged after the last step or evaluation batch; requests stay until they are answered
   Profiler profiler_;

@@ -17,6 +17,7 @@ Exit Trainer::run() {
   } catch (const CommunicationError&) {  // ranks can no longer agree on anything
     throw;
   } catch (const AgreedError&) {  // thrown by all ranks
+    rescue(false);
     throw;
   } catch (const RankFailed& failure) {
     savable = failure.can_save;
@@ -51,21 +52,28 @@ bool Trainer::can_save() const {
 void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
   try {
     throw_first_error(ranks_.groups.world(), own_error);
-  } catch (const AgreedError& error) {
-    try {
-      has_failed_ = true;
-      if (can_save) save();
-    } catch (const AgreedError& save_error) {
-      if (is_rank_zero()) console_.warn(cat("the state before the fault could not be saved: ", save_error.what()));
-    }
+  } catch (const AgreedError&) {
+    rescue(can_save);
     throw;
+  }
+}
+
+/// Collective, after a fault that all ranks have agreed on: commits the pending save and, with `can_save`, saves the
+/// state. Only warns about a failure.
+void Trainer::rescue(bool can_save) {
+  has_failed_ = true;
+  try {
+    commit_save();
+    if (can_save) save(false);
+  } catch (const AgreedError& error) {
+    if (is_rank_zero()) console_.warn(cat("the state before the fault could not be saved: ", error.what()));
   }
 }
 
 /// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.
 void Trainer::end_exhausted() {
   steps_.traffic().finish_gathering();
-  save();
+  save(false);
   report_->metrics().finish();
   throw AgreedError(
       Exit::failure,

@@ -59,6 +59,7 @@ void Trainer::finish_oldest_step() {
   if (is_due(options_.logging.log_interval, run_.state.iteration))
     report_->report_interval(train_feed_->stalled_seconds(), false);
   if (is_rank_zero()) report_->draw_status(validation_);
+  if (totals_.writing == 0) commit_save();
   if (run_.scaler().is_exhausted()) end_exhausted();
   for (const EnqueuedStep& later : to_repeat) enqueue_step(*later.batch);
 }

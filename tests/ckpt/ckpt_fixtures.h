@@ -114,6 +114,27 @@ inline std::string save_alone(const SaveDirectory& save, const GptConfig& config
   return save.save(config, params, state, options, ProcessGroups().world());
 }
 
+/// How a save writes: while it is finished, or on a thread from a copy that its beginning makes.
+enum class Writes { in_finish, behind };
+
+/// Returns memory for a copy of what a rank saves.
+inline std::vector<std::byte> memory_for_copy(const ParamMemory& params) {
+  std::size_t bytes = 0;
+  for (std::size_t row = 0; row < params.table().size(); ++row) bytes += params.bytes(row);
+  return std::vector<std::byte>(bytes);
+}
+
+/// Saves as one rank of a job. If the save writes `behind`, calls `change` between its beginning and its end.
+inline std::string save_as(Writes writes, const SaveDirectory& save, const GptConfig& config, const ParamMemory& params,
+                           const TrainState& state, const SaveOptions& options, Communicator& world,
+                           const std::function<void()>& change) {
+  if (writes == Writes::in_finish) return save.save(config, params, state, options, world);
+  std::vector<std::byte> copy = memory_for_copy(params);
+  const auto pending = save.begin(config, params, state, options, world, copy);
+  change();
+  return save.finish(*pending, world);
+}
+
 inline ModelSource open_quietly(const std::string& path) {
   Console console = quiet_console();
   return open_model(path, console);

@@ -29,8 +29,9 @@ std::uint64_t position_of(const std::string& path, const std::string& tensor) {
 }
 
 /// Saves iteration 2. Writes the error, which must be the same on all ranks, to the file DIRECTORY.error and throws it.
-void save_second(const std::string& directory) {
-  const std::vector<std::string> errors = save_from(kTensorSharded, directory, 2);
+void save_second(const std::string& directory, Writes writes) {
+  const std::vector<std::string> errors =
+      save_from(kTensorSharded, directory, 2, {}, layouts_config(), kPrecisionFp32, writes);
   for (const std::string& error : errors) {
     if (error != errors[0]) std::_Exit(3);
   }
@@ -44,12 +45,13 @@ TEST_CASE("rank faults: if one rank's write fails, all ranks name it, and the pr
   int by_rank[4] = {}, failed = 0;
   for (const char* kind : {"eio", "enospc", "short", "eintr", "kill"}) {
     for (int at = 3; at < 240; at += 13) {
+      const Writes writes = at % 2 == 0 ? Writes::behind : Writes::in_finish;
       CAPTURE(kind);
       CAPTURE(at);
       ScratchFolder scratch;
       std::string directory = scratch / "s";
       save_from(kTensor, directory, 1);
-      int code = run_under_fault(cat(kind, ":", at), [&] { save_second(directory); });
+      int code = run_under_fault(cat(kind, ":", at), [&] { save_second(directory, writes); });
       bool is_committed = file_exists(directory + "/iter_0000002");
       CHECK(wrong_after_load(kTensorSharded, directory, is_committed ? 2 : 1) == 0);
       if (code == 0) CHECK(is_committed);

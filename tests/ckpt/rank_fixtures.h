@@ -150,10 +150,12 @@ inline SaveDirectory open_save(int rank, const std::string& directory) {
   return rank == 0 ? SaveDirectory(directory) : SaveDirectory::of_other_rank(directory);
 }
 
-/// Saves from all ranks of a layout, filled with seed `iteration`. Returns each rank's error, or "".
+/// Saves from all ranks of a layout, filled with seed `iteration`. Returns each rank's error, or "". A save that writes
+/// `behind` goes on while the parameters change.
 inline std::vector<std::string> save_from(const TestLayout& layout, const std::string& directory, int iteration,
                                           SaveOptions options = {}, const GptConfig& config = layouts_config(),
-                                          const Precision& precision = kPrecisionFp32) {
+                                          const Precision& precision = kPrecisionFp32,
+                                          Writes writes = Writes::in_finish) {
   RankGrid grid = layout.grid();
   std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
   run_ranks(grid, [&](int rank, const ProcessGroups& groups) {
@@ -161,7 +163,8 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
     fill_true(model.params, iteration);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       SaveDirectory save = open_save(rank, directory);
-      save.save(config, model.params, state_at(iteration), options, groups.world());
+      save_as(writes, save, config, model.params, state_at(iteration), options, groups.world(),
+              [&] { fill_true(model.params, -1); });
     });
   });
   return errors;

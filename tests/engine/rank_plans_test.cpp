@@ -7,6 +7,7 @@
 #include <random>
 
 #include "layout/schedule.h"
+#include "nn/model_params.h"
 #include "tests/gpt_of_size.h"
 
 using namespace mtl;
@@ -60,5 +61,29 @@ TEST_CASE("the largest of some ranks' plans is the largest of all") {
     const std::vector<MemoryPlan> plans = plan_largest_ranks(config, {}, shape, schedule);
     for (const MemoryPlan& plan : plans) largest = std::max(largest, plan.total_bytes(space));
     CHECK(largest == largest_plan(plan_ranks(config, {}, shape)).plan.total_bytes(space));
+  }
+}
+
+TEST_CASE("ranks copy what they save, elements that several of them own only once") {
+  std::mt19937 random(6);
+  const GptConfig config = gpt_of_size({.vocab = 100, .layers = 8, .hidden = 32, .heads = 4, .positions = 16});
+  for (int round = 0; round < 30; ++round) {
+    CAPTURE(round);
+    RunShape shape = random_shape(random);
+    shape.copies_saves = true;
+    const auto elements = [&](const MemoryPlan& plan) {
+      return plan.bytes(Category::save_copy) / 12;  // weights and two moments in fp32
+    };
+    std::int64_t copied = 0;
+    for (const RankPlan& each : plan_ranks(config, {}, shape)) {
+      for (int rank : each.ranks) {
+        shape.layout.rank = rank;
+        CHECK(elements(plan_training(config, {}, shape)) == elements(each.plan));
+        copied += elements(each.plan);
+      }
+    }
+    CHECK(copied >= parameter_count(config));
+    CHECK(double(copied) <=
+          1.05 * double(parameter_count(config)));  // padding, and norms of other tensor-parallel ranks
   }
 }

@@ -76,6 +76,24 @@ MemoryPlan plan_of(Change change) {
 
 }  // namespace
 
+TEST_CASE("saves behind the steps copy what is on a late device, on the host or in files before steps change it") {
+  for (const Change change : {Change([](TrainOptions&) {}), Change(offload_optimizer), Change(offload_to_files)}) {
+    ScratchFolder scratch;
+    write_data(scratch / "data");
+    TrainOptions options = options_of(change, scratch / "data", scratch / "waiting");
+    options.checkpoint.save_interval = 1;
+    REQUIRE(run(options) == Exit::ok);
+    options.checkpoint.save = scratch / "behind";
+    options.checkpoint.async_save = true;
+    const mirror::Deferral deferral(3);
+    CHECK(run(options) == Exit::ok);
+    for (int iteration = 1; iteration <= 4; ++iteration) {
+      const std::string folder = cat("/iter_000000", iteration);
+      check_same_tensors(scratch / "waiting" + folder, scratch / "behind" + folder);
+    }
+  }
+}
+
 TEST_CASE("optimizer state on the host changes no bit") {
   check_same_run([](TrainOptions&) {}, offload_optimizer);
   check_same_run([](TrainOptions& options) { options.precision.bf16 = true; }, offload_optimizer);

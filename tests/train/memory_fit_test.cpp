@@ -90,6 +90,8 @@ TEST_CASE("memory: the threads of a rank are those that it starts") {
       {[](Options& o) { o.batch.eval_iters = 0; }, 2},
       {[](Options& o) { o.batch.eval_iters = 1; }, 3},
       {[](Options& o) { o.checkpoint.save = "ck"; }, 4},
+      {[](Options& o) { o.checkpoint.save = "ck", o.checkpoint.async_save = true; }, 5},
+      {[](Options& o) { o.checkpoint.async_save = true; }, 3},
       {[](Options& o) { o.parallel.offload_optimizer = "DIR"; }, 5},
       {[](Options& o) { o.parallel.world = 2; }, 7},
   };
@@ -103,6 +105,18 @@ TEST_CASE("memory: the threads of a rank are those that it starts") {
     CAPTURE(threads);
     CHECK(test::contains(test::error_of(check, Exit::usage), cat("for libraries and ", threads, " more threads)")));
   }
+}
+
+TEST_CASE("memory: the copy that --async-save writes counts, and a run that fits without it is suggested") {
+  TrainOptions options = tiny_options();
+  options.checkpoint.save = "ck";
+  const std::uint64_t without = bytes_of(options);
+  options.checkpoint.async_save = true;
+  const std::uint64_t parameters = plan_run(options, fresh_start().config, 0).parameters;
+  CHECK(bytes_of(options) - without == 12 * parameters);  // weights and two moments in fp32
+  CHECK(refusal(options, {}, {{without + 12 * parameters, "MemAvailable"}}) == "");
+  CHECK(test::contains(refusal(options, {}, {{without + 12 * parameters - 1, "MemAvailable"}}),
+                       "\n  without --async-save: "));
 }
 
 TEST_CASE("memory: each rank's cgroup is compared with what its own ranks need") {

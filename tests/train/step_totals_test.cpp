@@ -11,10 +11,11 @@ using namespace mtl::test;
 TEST_CASE("each total is the sum over the ranks") {
   run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
     StepTotals totals;
-    double* const fields[] = {
-        &totals.loss_sum,     &totals.z_loss_sum, &totals.tokens, &totals.save,      &totals.status,
-        &totals.end,          &totals.stop,       &totals.failed, &totals.unsavable, &totals.nonzero_updates,
-        &totals.lost_updates, &totals.lost_copies};
+    double* const fields[] = {&totals.loss_sum,   &totals.z_loss_sum,      &totals.tokens,
+                              &totals.save,       &totals.status,          &totals.end,
+                              &totals.stop,       &totals.failed,          &totals.unsavable,
+                              &totals.writing,    &totals.nonzero_updates, &totals.lost_updates,
+                              &totals.lost_copies};
     for (std::size_t i = 0; i < std::size(fields); ++i) *fields[i] = double(i + 1) * (rank + 1);
     totals.exchange(groups.world());
     for (std::size_t i = 0; i < std::size(fields); ++i) CHECK(*fields[i] == 3 * double(i + 1));
