@@ -48,4 +48,11 @@ void find_nonfinite(Stream& stream, Tensor found, Tensor in) {
   run<cpu::find_nonfinite, cuda::find_nonfinite>(stream, found, in);
 }
 
+void count_zeros(Stream& stream, Tensor count, Tensor in) {
+  expect_tensor("count_zeros count", count, DType::i64, {1});
+  expect_computed("count_zeros in", in);
+  stream.count(0, bytes_of(in));
+  run<cpu::count_zeros, cuda::count_zeros>(stream, count, in);
+}
+
 }  // namespace mtl

@@ -24,4 +24,7 @@ void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, const std::vecto
 /// Sets found (1) i32 to 1 if `in` (f32, bf16 or f16) contains an infinity or a NaN, otherwise to 0.
 void find_nonfinite(Stream& stream, Tensor found, Tensor in);
 
+/// Adds the number of elements of `in` (f32, bf16 or f16) that are 0 or -0 to count (1) i64.
+void count_zeros(Stream& stream, Tensor count, Tensor in);
+
 }  // namespace mtl

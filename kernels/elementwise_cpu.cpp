@@ -58,6 +58,16 @@ double sum_of_squares_range(const Tensor& in, Range range) {
   return sum;
 }
 
+std::int64_t count_zeros_in(Tensor in, std::int64_t begin, std::size_t n) {
+  std::size_t others = 0;  // a partial vector is padded with zeros; a NaN is no zero
+  with_float(in.dtype(), [&]<class T>(T) HWY_ATTR {
+    const T* from = in.data<T>() + begin;
+    sweep(n, [&](std::size_t i, auto lanes)
+                 HWY_ATTR { others += hn::CountTrue(F32(), hn::Not(hn::Eq(lanes.load(from + i), set(0)))); });
+  });
+  return static_cast<std::int64_t>(n - others);
+}
+
 }  // namespace mtl::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -126,6 +136,13 @@ void find_nonfinite(Stream& stream, Tensor found, Tensor in) {
   };
   if (in.dtype() == DType::f32) return search(static_cast<const std::uint32_t*>(in.raw()), 0x7F800000);
   search(static_cast<const std::uint16_t*>(in.raw()), in.dtype() == DType::bf16 ? 0x7F80 : 0x7C00);
+}
+
+void count_zeros(Stream& stream, Tensor count, Tensor in) {
+  std::atomic<std::int64_t> zeros{0};  // integer sums do not depend on the order
+  over_blocks(stream, in.numel(),
+              [&](std::int64_t begin, std::size_t n) { zeros += MTL_DISPATCH(count_zeros_in)(in, begin, n); });
+  *count.data<std::int64_t>() += zeros;
 }
 
 }  // namespace mtl::cpu

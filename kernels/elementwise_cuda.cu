@@ -1,6 +1,6 @@
 // Elementwise kernels over flat ranges, with 16 bytes per access; find_nonfinite reads single elements. All are
-// memory-bound. fill_zero writes its bytes once, copy moves twice its bytes, add three times, and sum_of_squares and
-// find_nonfinite read once.
+// memory-bound. fill_zero writes its bytes once, copy moves twice its bytes, add three times, and sum_of_squares,
+// find_nonfinite and count_zeros read once.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -125,6 +125,25 @@ __global__ void search_nonfinite(std::int32_t* found, const Bits* in, unsigned e
   if (bad) *found = 1;
 }
 
+/// Returns this thread's share of the number of zeros.
+template <int n, class T>
+__device__ int zeros_of(const T* in, std::int64_t count) {
+  int zeros = 0;
+  for (std::int64_t i = first_element() * n; i < count; i += all_threads() * n) {
+    const Pack<n> x = load<n>(in + i);
+    for (int j = 0; j < n; ++j) zeros += x[j] == 0;
+  }
+  return zeros;
+}
+
+/// Adds the number of zeros to *total.
+template <class T>
+__global__ void add_zeros(std::int64_t* total, const T* in, std::int64_t count) {
+  const bool wide = count % 8 == 0 && reinterpret_cast<std::uintptr_t>(in) % kAccess == 0;
+  const int zeros = block_sum(wide ? zeros_of<8>(in, count) : zeros_of<1>(in, count), shared_memory<int>());
+  if (threadIdx.x == 0) add_count(total, zeros);  // integer sums do not depend on the order
+}
+
 struct alignas(16) Bytes16 {
   std::uint32_t words[4];
 };
@@ -203,6 +222,14 @@ void find_nonfinite(Stream& stream, Tensor found, Tensor in) {
   };
   if (in.dtype() == DType::f32) return search(std::uint32_t(), 0x7F800000);
   search(std::uint16_t(), in.dtype() == DType::bf16 ? 0x7F80 : 0x7C00);
+}
+
+void count_zeros(Stream& stream, Tensor count, Tensor in) {
+  LaunchShape shape = flat_shape((in.numel() + 7) / 8);
+  shape.shared_bytes = kWarp * sizeof(int);
+  with_float_type(in.dtype(), [&]<class T>(T) {
+    launch(stream, add_zeros<T>, shape, count.data<std::int64_t>(), in.data<T>(), in.numel());
+  });
 }
 
 }  // namespace mtl::cuda

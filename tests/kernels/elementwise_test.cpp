@@ -93,6 +93,31 @@ TEST_CASE("elementwise: counts bytes and scratch on meta; wrong shapes throw") {
   CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}, DType::f64), mixed), Error);
 }
 
+TEST_CASE("count_zeros: counts zeros of both signs, no subnormals and no NaN, and adds to the count") {
+  Stream stream(kDevice, 3);
+  Owned count(DType::i64, {1});
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (std::int64_t n : {0, 1, 7, 8, 1031, 40001, 65536}) {
+      Owned in = filled({n}, 0.25f);
+      std::int64_t expected = 1000;
+      for (std::int64_t i = 0; i < n; ++i) {
+        if (i % 3 == 0 || i == n - 1) {
+          in[i] = i % 2 == 0 ? 0.0f : -0.0f;
+          ++expected;
+        } else if (i % 7 == 0) {
+          in[i] = dtype == DType::f16 ? 6e-8f : 1e-40f;
+        } else if (i % 11 == 0) {
+          in[i] = NAN;
+        }
+      }
+      *count.host<std::int64_t>() = 1000;
+      count_zeros(stream, count, rounded(in, dtype));
+      CHECK(*count.host<std::int64_t>() == expected);
+    }
+  }
+  CHECK_THROWS_AS(count_zeros(stream, meta({1}), meta({10})), Error);
+}
+
 TEST_CASE("find_nonfinite: accepts the largest 16-bit numbers, detects infinity and NaN anywhere") {
   Stream stream(kDevice, 3);
   Owned found(DType::i32, {1});
