@@ -47,6 +47,10 @@ struct StepReport {
   // - lost_updates: The update is not zero, but the stored weight does not change.
   // - lost_copies: The main weight changes, but the copy that layers read does not.
   std::int64_t nonzero_updates = 0, lost_updates = 0, lost_copies = 0;
+  // Over the elements that this rank writes: gradients that equal 0 (Optimizer::Options::counts_zeros), and the sum of
+  // the squares of the weights (Optimizer::sum_params()).
+  std::int64_t zero_gradients = 0;
+  double params_squares = 0;
 };
 
 struct StepState : StepInputs, StepReport {

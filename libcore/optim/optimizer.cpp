@@ -20,6 +20,7 @@ Optimizer::Optimizer(ParamMemory& params, Options options, Stream& stream, const
 void Optimizer::step(Arena& scratch, StepState* state) {
   traffic_.finish_reduction();
   gradient_norm(scratch, state);
+  if (options_.counts_zeros) count_zero_gradients(state);
   begin_update();
   update(scratch, state);
 }
@@ -36,6 +37,26 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   sum_of_squares(stream_, scratch, sum, gradients);
   for (const AxisSet axes : counted_over(params_.owners())) groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
   finish_grad_norm(stream_, state, sum, options_.clip_grad);
+}
+
+/// Returns a table row's elements that this rank writes to checkpoints, by parameter: over all ranks, each element of
+/// the model once, without padding.
+std::vector<Tensor> Optimizer::written(std::size_t row) const {
+  std::vector<Tensor> out;
+  for (int param = 0; param < params_.size(); ++param)
+    if (const std::int64_t count = params_.owned_slice(param).count(); count > 0 && params_.writes(param))
+      out.push_back(params_.owned(param, row).flat(0, count));
+  return out;
+}
+
+void Optimizer::count_zero_gradients(StepState* state) {
+  const Tensor count(&state->zero_gradients, DType::i64, {1});
+  fill_zero(stream_, count);
+  for (const Tensor& gradient : written(kGradients)) count_zeros(stream_, count, gradient);
+}
+
+void Optimizer::sum_params(Arena& scratch, StepState* state) {
+  sum_of_squares(stream_, scratch, {&state->params_squares, DType::f64, {1}}, written(params_.main_row()));
 }
 
 /// Returns what one call of the rule's update(), or prepare(), covers: parameters that follow each other without a gap,

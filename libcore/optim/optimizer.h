@@ -17,7 +17,8 @@ class Optimizer {
   struct Options {
     double clip_grad = 1.0;  // maximum global gradient norm; 0: no clipping
     ParamTraffic::Overlap overlap;
-    std::uint32_t seed = 0;  // for stochastic rounding
+    std::uint32_t seed = 0;     // for stochastic rounding
+    bool counts_zeros = false;  // of the gradients, in every step
   };
 
   Optimizer(ParamMemory& params, Options options, Stream& stream, const ProcessGroups& groups);
@@ -28,9 +29,13 @@ class Optimizer {
   /// Layers lease parameters from this ParamOwner.
   ParamTraffic& traffic() { return traffic_; }
   /// Must be called after the last backward of a step. Sums gradients over ranks. Sets grad_norm, clip_scale and
-  /// found_inf in `state`, which is in device memory. Updates all owned ranges unless found_inf is set. With
-  /// Overlap::gather, values may still be being gathered when this returns; see ParamTraffic.
+  /// found_inf in `state`, which is in device memory, and zero_gradients if the options say so. Updates all owned
+  /// ranges unless found_inf is set. With Overlap::gather, values may still be being gathered when this returns; see
+  /// ParamTraffic.
   void step(Arena& scratch, StepState* state);
+  /// Sets params_squares in `state`: the squares of the weights as they are now. Each element of the model is summed on
+  /// one rank. The weights that the optimizer updates must be on the device. Needs no more scratch than step().
+  void sum_params(Arena& scratch, StepState* state);
   /// Must be called before launching a captured step(). A direct step() calls it itself. Values that were gathered for
   /// the micro-batches are discarded.
   void begin_update() {
@@ -48,6 +53,8 @@ class Optimizer {
  private:
   const UpdateRule& rule_of(const Bucket& bucket) const { return *params_.rules().rules[bucket.key.traits.rule]; }
   void gradient_norm(Arena& scratch, StepState* state);
+  void count_zero_gradients(StepState* state);
+  std::vector<Tensor> written(std::size_t row) const;
   void update(Arena& scratch, StepState* state);
   std::vector<UpdateRange> ranges_of(const Bucket& bucket, bool prepares = false) const;
   void transform(std::size_t bucket, Arena& scratch);

@@ -133,6 +133,19 @@ void check_profile(const ProfileOptions& profile, std::int64_t world, const Repo
   }
 }
 
+/// Reports weights whose norm cannot be logged.
+void check_checks(const TrainOptions& options, const ReportProblem& report) {
+  const bool has_main_weights = precision_of(options.precision).has_main_params();
+  const ParallelOptions& parallel = options.parallel;
+  const bool offloads =
+      (parallel.optimizer_cpu_offload && options.device == Device::cuda) || !parallel.offload_optimizer.empty();
+  if (options.logging.params_norm && has_main_weights && offloads)
+    report("--log-params-norm",
+           cat("is not supported with ",
+               parallel.offload_optimizer.empty() ? "--optimizer-cpu-offload" : "--offload-optimizer",
+               " in 16 bits, because the main weights are not on the device; leave it out"));
+}
+
 void check_data_and_profile(const TrainOptions& options, const ReportProblem& report) {
   check_data_options(options.data, report);
   const CheckpointOptions& checkpoint = options.checkpoint;
@@ -368,6 +381,7 @@ void check_options(const TrainOptions& options, const ReportProblem& report) {
   if (!options.batch.train_iters && !options.batch.train_samples && !options.dry_run)
     report("--train-iters", "is required without --train-samples");
   check_data_and_profile(options, report);
+  check_checks(options, report);
   check_update_rule(options, report);
   if (!options.optimizer.schedule.lr && options.dry_run) return;
   if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)

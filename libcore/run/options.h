@@ -116,6 +116,7 @@ struct CheckpointOptions {
 struct LoggingOptions {
   std::int64_t log_interval = 100;  // 0: only after the last iteration
   std::string tensorboard_dir, log_jsonl, log_prometheus;
+  bool params_norm = false, num_zeros_in_grad = false;
   std::optional<double> peak_tflops;  // of one device, for MFU; absent: measured
 };
 

@@ -39,6 +39,8 @@ std::string log_line(const IntervalReport& report, const std::string& timestamp)
   if (report.z_loss) out += format(" z loss: %.6E |", plain_nan(*report.z_loss));
   out += format(" loss scale: %.1f |", report.loss_scale);
   if (report.grad_norm) out += format(" grad norm: %.3f |", plain_nan(*report.grad_norm));
+  if (report.num_zeros) out += format(" num zeros: %lld |", integer(*report.num_zeros));
+  if (report.params_norm) out += format(" params norm: %.3f |", plain_nan(*report.params_norm));
   out += format(" number of skipped iterations: %3lld |", integer(report.skipped_iterations));
   out += format(" number of nan iterations: %3lld |", integer(report.nan_iterations));
   out += format(" tokens per second: %.1f |", report.tokens_per_second);

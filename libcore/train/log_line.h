@@ -25,6 +25,8 @@ struct IntervalReport {
   std::optional<double> z_loss{};   // likewise, with --z-loss-coeff
   double loss_scale = 1;
   std::optional<double> grad_norm{};
+  std::optional<std::int64_t> num_zeros{};  // elements of the last step's gradient that equal 0
+  std::optional<double> params_norm{};      // after the last step's update
   std::int64_t skipped_iterations = 0;
   std::int64_t nan_iterations = 0;
   std::optional<double> tflops_per_device{};  // model FLOPs per device and second / 1e12

@@ -25,6 +25,8 @@ std::vector<Figure> figures_of(const IntervalReport& report) {
           {"z_loss", "z loss", if_present(report.z_loss), true},
           {"learning_rate", "learning-rate", report.learning_rate, true},
           {"grad_norm", "grad-norm", if_present(report.grad_norm), true},
+          {"num_zeros", "num-zeros", report.num_zeros ? Json(*report.num_zeros) : Json(), true},
+          {"params_norm", "params-norm", if_present(report.params_norm), true},
           {"loss_scale", "loss-scale", report.loss_scale, true},
           {"global_batch_size", "batch-size", report.global_batch_size, true},
           {"skipped_iterations", "skipped-iterations", report.skipped_iterations},

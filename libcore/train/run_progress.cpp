@@ -81,9 +81,10 @@ EnqueuedStep RunProgress::next_step(const StepBatch& batch, const StepQueue& in_
   for (std::size_t step = 0; step < in_flight.size(); ++step) scaler.update(false);
   const std::int64_t consumed = state.consumed_samples + samples_of(in_flight);
   // Only steps that made an update advance the schedule. All steps advance the data.
-  const std::int64_t scheduled = consumed - skipped_samples_;
+  const std::int64_t scheduled = consumed - skipped_samples_, iteration = state.iteration + std::ssize(in_flight) + 1;
+  const bool is_logged = is_due(options_.logging.log_interval, iteration) || iteration == iterations;
   return {.batch = &batch,
-          .iteration = state.iteration + std::ssize(in_flight) + 1,
+          .iteration = iteration,
           .inputs = {.step = state.optimizer_steps + std::ssize(in_flight) + 1,
                      .lr = learning_rate(lr_schedule_, scheduled),
                      .decoupled_lr = decoupled_rate(lr_schedule_, scheduled),
@@ -91,18 +92,20 @@ EnqueuedStep RunProgress::next_step(const StepBatch& batch, const StepQueue& in_
                      .loss_scale = scaler.scale(),
                      .assumes_update = !in_flight.empty()},
           .samples = batch_sizes.running(consumed),
+          .sums_params = options_.logging.params_norm && is_logged,
           .totals = {}};
 }
 
 void RunProgress::count(const EnqueuedStep& step, const StepReport& report, const StepTotals& totals) {
   step_samples_ = step.samples;
   inputs_ = step.inputs;
-  report_ = report;
-  scaler_.update(was_skipped());
   ++state.iteration;
   state.consumed_samples += step.samples;
   validation_is_due = options_.batch.validates() && is_validation_iteration();
   ++interval.steps;
+  report_ = report;
+  totals_ = totals;
+  scaler_.update(was_skipped());
   interval.samples += step.samples;
   interval.waited += totals.waited;
   if (was_skipped()) {
@@ -142,6 +145,8 @@ IntervalReport RunProgress::interval_report() const {
     report.z_loss = interval.z_loss_sum / double(interval.counted);
   report.loss_scale = inputs_.loss_scale;
   report.grad_norm = std::fabs(report_.grad_norm);  // a NaN has a sign
+  if (options_.logging.num_zeros_in_grad) report.num_zeros = static_cast<std::int64_t>(totals_.zero_gradients);
+  if (options_.logging.params_norm) report.params_norm = std::sqrt(totals_.params_squares);
   report.skipped_iterations = interval.skipped;
   report.nan_iterations = interval.nan;
   const Precision precision = precision_of(options_.precision);

@@ -81,9 +81,10 @@ class RunProgress {
   LrScheduleOptions lr_schedule_;
   GradScaler scaler_;
   std::int64_t skipped_samples_ = 0;  // of iterations without an update
-  std::int64_t step_samples_ = 0;     // of the last counted step, as the next two
+  std::int64_t step_samples_ = 0;     // of the last counted step, as the next three
   StepInputs inputs_;
   StepReport report_;
+  StepTotals totals_;
 };
 
 }  // namespace mtl

@@ -28,9 +28,10 @@ struct EnqueuedStep {
   const StepBatch* batch;
   std::int64_t iteration;  // its number, from 1
   StepInputs inputs;
-  std::int64_t samples;  // of all ranks
-  StepTotals totals;     // what the host knows: tokens and waits
-  int report = 0;        // its number in StepMemory
+  std::int64_t samples;      // of all ranks
+  bool sums_params = false;  // Optimizer::sum_params() follows the update
+  StepTotals totals;         // what the host knows: tokens and waits
+  int report = 0;            // its number in StepMemory
 };
 
 /// The steps in flight, oldest first.

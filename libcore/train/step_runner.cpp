@@ -13,8 +13,10 @@ namespace {
 
 Optimizer::Options optimizer_options(const TrainOptions& options) {
   const OptimizerOptions& given = options.optimizer;
-  return {
-      .clip_grad = given.clip_grad, .overlap = run_overlap(options), .seed = static_cast<std::uint32_t>(options.seed)};
+  return {.clip_grad = given.clip_grad,
+          .overlap = run_overlap(options),
+          .seed = static_cast<std::uint32_t>(options.seed),
+          .counts_zeros = options.logging.num_zeros_in_grad};
 }
 
 }  // namespace
@@ -95,6 +97,7 @@ void StepRunner::enqueue(EnqueuedStep step) {
   graphs_.begin_step(step.batch->micro_batches);
   compute_gradients(*step.batch);
   update();
+  if (step.sums_params) optimizer_.sum_params(pipeline_.scratch(), memory_.on_device());
   if (counts_tokens()) step.totals.add_tokens(*step.batch);
   step.totals.waited = optimizer_.traffic().take_waited_seconds();
   step.report = memory_.start_report(stream_);

@@ -15,6 +15,8 @@ void StepTotals::take(const StepReport& report) {
   nonzero_updates = double(report.nonzero_updates);
   lost_updates = double(report.lost_updates);
   lost_copies = double(report.lost_copies);
+  zero_gradients = double(report.zero_gradients);
+  params_squares = report.params_squares;
 }
 
 void StepTotals::take(SignalRequests& signals, StopRequest& stop_request) {
@@ -25,8 +27,9 @@ void StepTotals::take(SignalRequests& signals, StopRequest& stop_request) {
 }
 
 void StepTotals::exchange(Communicator& world) {
-  double* const fields[] = {&loss_sum,  &z_loss_sum, &tokens,          &save,         &status,     &end, &stop, &failed,
-                            &unsavable, &writing,    &nonzero_updates, &lost_updates, &lost_copies};
+  double* const fields[] = {&loss_sum,    &z_loss_sum,     &tokens,        &save,    &status,          &end,
+                            &stop,        &failed,         &unsavable,     &writing, &nonzero_updates, &lost_updates,
+                            &lost_copies, &zero_gradients, &params_squares};
   constexpr std::size_t kSums = std::size(fields);
   std::vector<double> sums(kSums + world.size());
   double* waits = sums.data() + kSums;  // by rank; each rank adds only its own entry

@@ -19,6 +19,7 @@ struct StepTotals {
   double failed = 0, unsavable = 0;      // how many ranks failed; how many have no state to save
   double writing = 0;                    // how many ranks still write the checkpoint that was begun last
   double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, for all ranks
+  double zero_gradients = 0, params_squares = 0;                  // as in StepReport, over the model
   /// Seconds that this rank waited for gradients and weights. After exchange(), the minimum over ranks.
   double waited = 0;
 

@@ -222,11 +222,11 @@ expect_text err '--context-parallel-size 3 +need a multiple of 3 ranks, but ther
 
 # Logging that mtl-train does not have is acknowledged: it does not stop a run.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --wandb-project p --wandb-exp-name 'a b' --wandb-entity-of-another-version x y \
-  --wandb-save-dir d --enable-one-logger --log-params-norm --tensorboard-log-interval 10 --timing-log-level 2
+  --wandb-save-dir d --enable-one-logger --log-progress --tensorboard-log-interval 10 --timing-log-level 2
 for flag in --wandb-project --wandb-exp-name --wandb-entity-of-another-version --wandb-save-dir --enable-one-logger; do
   expect_lines 1 "^mtl-train: $flag has no effect; .*--log-jsonl and --tensorboard-dir"
 done
-for flag in --log-params-norm --tensorboard-log-interval --timing-log-level; do expect_lines 1 "^mtl-train: $flag has no effect"; done
+for flag in --log-progress --tensorboard-log-interval --timing-log-level; do expect_lines 1 "^mtl-train: $flag has no effect"; done
 [ ! -e d ] || fail '--wandb-save-dir creates a folder'
 
 # If a flag has no effect, this is reported once and the run does not change.

@@ -37,7 +37,8 @@ class GoldenRun {
         tokens_(read_tensor(batches_, "tokens")),
         mask_(read_tensor(batches_, "loss_mask")),
         model(model_path, sized(std::move(shape))),
-        optimizer_(model.params, {.clip_grad = number("clip_grad"), .overlap = {}}, model.stream, model.groups),
+        optimizer_(model.params, {.clip_grad = number("clip_grad"), .overlap = {}, .counts_zeros = true}, model.stream,
+                   model.groups),
         lr_scale_(lr_scale) {
     LrScheduleFlags flags;
     flags.lr = number("lr");
@@ -68,6 +69,8 @@ class GoldenRun {
     model.state.weight_decay = weight_decay(schedule_, steps_ * global_batch_);
     model.train_step();
     model.update(optimizer_);
+    optimizer_.sum_params(model.pipeline.scratch(), model.step.on_device());
+    model.state.params_squares = model.step.receive(model.stream).params_squares;
     ++steps_;
     double loss = 0;
     for (int m = 0; m < shape.micro_batches; ++m) {

@@ -20,6 +20,9 @@ void check_steps(GoldenRun& run, const std::string& path, double loss_limit, dou
     if (const Json* rate = expected.find("decoupled_lr"); rate != nullptr && !rate->is_null())
       CHECK(run.model.state.decoupled_lr == doctest::Approx(rate->as_number()).epsilon(1e-12));
     CHECK(run.model.state.grad_norm == doctest::Approx(expected.at("grad_norm").as_number()).epsilon(norm_limit));
+    if (const Json* zeros = expected.find("num_zeros")) CHECK(run.model.state.zero_gradients == zeros->as_int());
+    if (const Json* norm = expected.find("params_norm"))
+      CHECK(std::sqrt(run.model.state.params_squares) == doctest::Approx(norm->as_number()).epsilon(3e-6));
     ++steps;
   }
   CHECK(steps > 0);

@@ -76,7 +76,7 @@ inline std::vector<std::string> metrics_in(const std::string& log) {
     const Json record = Json::parse(line);
     std::string text;
     for (const char* name : {"type", "iteration", "consumed_samples", "lm_loss", "loss", "grad_norm", "learning_rate",
-                             "loss_scale", "skipped_iterations", "nan_iterations"}) {
+                             "num_zeros", "params_norm", "loss_scale", "skipped_iterations", "nan_iterations"}) {
       if (const Json* value = record.find(name)) text += cat(name, " ", value->dump(), " ");
     }
     if (text.find("loss") != std::string::npos) out.push_back(text);

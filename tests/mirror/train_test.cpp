@@ -204,6 +204,20 @@ TEST_CASE("non-finite gradients are reported by name, and change no parameter") 
   CHECK(warnings[Device::cuda] == warnings[Device::cpu]);
 }
 
+TEST_CASE("a run that logs zeros and the norm of its parameters, equals the cpu's") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  const auto options = [&](Device device, const std::string& name) {
+    TrainOptions out = options_on(device, scratch / "data", scratch / name);
+    out.batch.train_iters = 9;
+    out.logging.params_norm = out.logging.num_zeros_in_grad = true;
+    return out;
+  };
+  CHECK(run(options(Device::cpu, "cpu")) == Exit::ok);
+  mirror::Deferral deferral(6);
+  check_resumed_run(options(Device::cuda, "cuda"), scratch / "cpu");
+}
+
 TEST_CASE("overflows of a dynamic loss scale equal the cpu's bit for bit: steps enqueued too early are repeated") {
   ScratchFolder scratch;
   write_data(scratch / "data");

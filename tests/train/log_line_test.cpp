@@ -35,6 +35,11 @@ TEST_CASE("log line: Megatron's fields, then mtl's") {
   report.data_stall_ms = 0.26;
   CHECK(log_line(report, "2026-11-21 12:00:00") == head + " throughput per GPU (TFLOP/s/GPU): 61.2 |" + middle +
                                                        " MFU A: 41.4% | MFU B: 50.0% | data stall (ms): 0.3 |");
+  report.num_zeros = 12345678901;
+  report.params_norm = 1234.56789;
+  CHECK(log_line(report, "now")
+            .find(" grad norm: 2.346 | num zeros: 12345678901 | params norm: 1234.568 | number of "
+                  "skipped iterations:   1 |") != std::string::npos);
 }
 
 TEST_CASE("log line: throughput and MFU of small models keep significant digits") {
@@ -58,6 +63,8 @@ TEST_CASE("log line: absent figures have no field") {
   std::string line = log_line(IntervalReport{}, "now");
   CHECK(line.find("lm loss") == std::string::npos);
   CHECK(line.find("grad norm") == std::string::npos);
+  CHECK(line.find("num zeros") == std::string::npos);
+  CHECK(line.find("params norm") == std::string::npos);
   CHECK(line.find("MFU") == std::string::npos);
   CHECK(line.find("loss scale: 1.0 |") != std::string::npos);
 }

@@ -32,6 +32,8 @@ IntervalReport full_report() {
   report.z_loss = 0.75;
   report.loss_scale = 1024;
   report.grad_norm = 0.25;
+  report.num_zeros = 96;
+  report.params_norm = 70.5;
   report.skipped_iterations = 1;
   report.nan_iterations = 2;
   report.tokens_per_second = 640;
@@ -60,7 +62,8 @@ TEST_CASE("metrics: a report has every figure in the log and in TensorBoard, the
   REQUIRE(lines.size() == 4);
   CHECK(lines[1] == R"({"type": "step", "iteration": 3, "consumed_samples": 24, "lm_loss": 2.5, "z_loss": 0.75, )"
                     R"("learning_rate": 0.5, )"
-                    R"("grad_norm": 0.25, "loss_scale": 1024.0, "global_batch_size": 8, "skipped_iterations": 1, )"
+                    R"("grad_norm": 0.25, "num_zeros": 96, "params_norm": 70.5, )"
+                    R"("loss_scale": 1024.0, "global_batch_size": 8, "skipped_iterations": 1, )"
                     R"("nan_iterations": 2, "elapsed_ms_per_iteration": 1500.0, "tokens_per_second": 640.0, )"
                     R"("tflops_per_device": 61.0, "mfu_a": 0.125, "mfu_b": 0.375, "lost_updates": 0.0625, )"
                     R"("lost_updates_copy": 0.75, "data_stall_ms": 3.0, "communication_wait_ms": 5.0, "final": true})");
@@ -73,8 +76,9 @@ TEST_CASE("metrics: a report has every figure in the log and in TensorBoard, the
     CHECK(records.at(at).substr(9) == scalars_event(0, step, scalars).substr(9));
   };
   REQUIRE(records.size() == 5);
-  const Scalars both = {{"world-size", 4},   {"lm loss", 2.5},     {"z loss", 0.75}, {"learning-rate", 0.5},
-                        {"grad-norm", 0.25}, {"loss-scale", 1024}, {"batch-size", 8}};
+  const Scalars both = {{"world-size", 4},      {"lm loss", 2.5},     {"z loss", 0.75},
+                        {"learning-rate", 0.5}, {"grad-norm", 0.25},  {"num-zeros", 96},
+                        {"params-norm", 70.5},  {"loss-scale", 1024}, {"batch-size", 8}};
   Scalars by_iteration = both, by_samples = both;
   for (auto& [tag, value] : by_samples) tag += " vs samples";
   for (const auto& scalar : Scalars{{"skipped-iterations", 1},

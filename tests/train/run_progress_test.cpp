@@ -31,6 +31,8 @@ void make_step(RunProgress& run, double loss, bool overflows = false) {
   totals.tokens = 16;
   totals.nonzero_updates = 8;
   totals.lost_updates = 2;
+  totals.zero_gradients = 7;
+  totals.params_squares = 9;
   run.count(run.next_step({}, {}), report, totals);
 }
 
@@ -51,6 +53,20 @@ TEST_CASE("a step advances the data, and an update also the schedule") {
   CHECK(next.inputs.step == 3);
   CHECK(next.inputs.lr == doctest::Approx(1 - 8.0 / 40));
   CHECK(next.inputs.assumes_update == 0);
+}
+
+TEST_CASE("the norm of the parameters is only computed for log lines, and only if asked") {
+  TrainOptions options = ten_iterations();
+  options.logging.log_interval = 4;
+  for (const bool asked : {false, true}) {
+    options.logging.params_norm = asked;
+    RunProgress run(options, std::nullopt);
+    for (int iteration = 1; iteration <= 10; ++iteration) {
+      const EnqueuedStep step = run.next_step({}, {});
+      CHECK(step.sums_params == (asked && (iteration % 4 == 0 || iteration == 10)));
+      make_step(run, 3);
+    }
+  }
 }
 
 TEST_CASE("a validation is due from the step of its iteration on, so that a fault before it does not lose it") {

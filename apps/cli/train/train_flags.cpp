@@ -202,6 +202,8 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU (default: measured)",
             within({1e-9, 1e9}));
   add_profile_flags(flags, options.profile);
+  flags.add_switch("--log-params-norm", logging.params_norm, "log the norm of all parameters after the update");
+  flags.add_switch("--log-num-zeros-in-grad", logging.num_zeros_in_grad, "log how many elements of the gradient are 0");
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run, and exit");
   add_world_size_flag(
       flags, options.parallel, "with --dry-run: ranks to plan for (default: the fewest possible)",

@@ -1,0 +1,70 @@
+#!/bin/bash
+# The norm of the parameters and the zeros of the gradient in the log.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+cd "$WORK" || exit 1
+preprocess "$CORPUS" c
+LENGTH=(--train-iters 12 --save-interval 3 --eval-interval 5 --log-interval 1)
+
+# values NAME KEY: prints KEY's values in the steps of the run's log, one "ITERATION VALUE" in a line.
+values() {
+  awk "$VALUE"'/"type": "step"/ { text = value("'"$2"'"); if (text != "") print value("iteration"), text }' "$1/log.jsonl"
+}
+# value NAME KEY ITERATION: prints one of them.
+value() { values "$1" "$2" | awk -v at="$3" '$1 == at { print $2 }'; }
+# ranks N NAME FLAG...: runs NAME on N ranks.
+ranks() {
+  local count=$1
+  shift
+  expect_exit 0 mpirun --oversubscribe -n "$count" "$BIN/mtl-train" "${MODEL[@]}" "${LENGTH[@]}" --threads 1 --save "$1/save" \
+    --log-jsonl "$1/log.jsonl" "${@:2}"
+}
+
+# --- The norm of the parameters and the zeros of the gradient are those of the model, in every layout ---
+# shellcheck disable=SC2054 # the comma belongs to a flag's value
+MODEL+=(--normalization RMSNorm --position-embedding-type rope --swiglu --disable-bias-linear --untie-embeddings-and-output-weights
+  --global-batch-size 8
+  --hidden-dropout 0 --attention-dropout 0 --eval-iters 0)
+LENGTH=(--train-iters 4 --log-interval 1 --log-params-norm --log-num-zeros-in-grad)
+ranks 1 one
+values one params_norm >params
+values one num_zeros >zeros
+[ "$(wc -l <params)" -eq 4 ] || fail 'not four norms of the parameters'
+awk '$2 < 1000 || $2 % 32 { exit 1 }' zeros || fail "the zeros are not those of tokens that do not occur: $(xargs <zeros)"
+while IFS=: read -r count name flags; do
+  # shellcheck disable=SC2086 # words
+  ranks "$count" "$name" $flags
+  mtl_compare near params <(values "$name" params_norm) --relative 1e-6 --count 4 || fail "$name: another norm of the parameters"
+  diff zeros <(values "$name" num_zeros) || fail "$name: other zeros in the gradient"
+done <<'END'
+1:padded:--make-vocab-size-divisible-by 600
+4:tensor:--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --make-vocab-size-divisible-by 300
+2:zero1:--zero-stage 1 --overlap-grad-reduce --overlap-param-gather
+4:zero3:--zero-stage 3 --pipeline-model-parallel-size 1
+2:context:--context-parallel-size 2 --micro-batch-size 4
+END
+# A tied table counts once, also on two stages that each have a copy.
+UNTIED=("${MODEL[@]}")
+MODEL=()
+for flag in "${UNTIED[@]}"; do [ "$flag" = --untie-embeddings-and-output-weights ] || MODEL+=("$flag"); done
+ranks 1 tied
+ranks 2 copies --pipeline-model-parallel-size 2
+mtl_compare near <(values tied params_norm) <(values copies params_norm) --relative 1e-6 --count 4 || fail 'tied: another norm on two stages'
+mtl_compare near params <(values tied params_norm) --relative 1e-3 --count 4 2>/dev/null && fail 'tied: the norm is that of two tables'
+[ "$(values tied num_zeros | cut -d' ' -f2 | sort -u)" = 0 ] || fail 'tied: the output layer leaves no zeros'
+MODEL=("${UNTIED[@]}")
+# A 16-bit run sums the fp32 main weights: a step smaller than bf16 can show changes the norm.
+ranks 1 narrow --bf16
+[ "$(values narrow params_norm | cut -d' ' -f2 | sort -u | wc -l)" -ge 3 ] || fail 'bf16: the norm is not that of the main weights'
+# Only for lines of the log, and only if asked.
+LENGTH=(--train-iters 4 --log-interval 3)
+ranks 1 rare --log-params-norm
+[ "$(values rare params_norm)" = "$(sed -n '3,4p' params)" ] || fail "lines with a norm: $(values rare params_norm | xargs)"
+[ -z "$(values rare num_zeros)" ] || fail 'zeros are counted without the flag'
+expect_text out '\| grad norm: [0-9.]+ \| params norm: [0-9.]+ \| number of skipped'
+cmp -s rare/save/iter_0000004/shard_00000.safetensors one/save/iter_0000004/shard_00000.safetensors || fail 'logging changes the weights'
+mkdir state
+expect_exit 2 mtl-train "${MODEL[@]}" --train-iters 4 --bf16 --offload-optimizer state --log-params-norm
+expect_text err '--log-params-norm  is not supported with --offload-optimizer in 16 bits'
+finish
