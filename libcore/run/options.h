@@ -113,6 +113,12 @@ struct CheckpointOptions {
   bool saves_behind_steps() const { return async_save && !save.empty(); }
 };
 
+/// What a run does besides computing all its steps one after the other.
+struct CheckOptions {
+  bool nonfinite = true;                         // a loss or a gradient that is not finite ends the run
+  bool spiky_loss = false, large_grads = false;  // warn of those far above the first
+};
+
 struct LoggingOptions {
   std::int64_t log_interval = 100;  // 0: only after the last iteration
   std::string tensorboard_dir, log_jsonl, log_prometheus;
@@ -215,6 +221,7 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   PrecisionOptions precision;
   CheckpointOptions checkpoint;
+  CheckOptions checks;
   LoggingOptions logging;
   ProfileOptions profile;
   TokenizerOptions tokenizer;

@@ -42,6 +42,7 @@ RunProgress::RunProgress(const TrainOptions& options, const std::optional<TrainS
                      : options.train_iters()),
       validation_is_due(state.extra.is_object() && state.extra.bool_or("validation_is_due", false) &&
                         is_due(options.batch.eval_interval, state.iteration)),
+      checks(options),
       options_(options),
       lr_schedule_(run_schedule(options, state.extra)),
       scaler_(scaler_of(options.precision)) {}
@@ -51,6 +52,7 @@ void RunProgress::resume(const std::string& checkpoint) {
   resume_scale(checkpoint);
   if (const Json* saved = state.extra.find("best"))
     best = {.iteration = saved->int_or("iteration", 0), .loss = saved->number_or("loss", 0)};
+  if (const Json* saved = state.extra.find("checks")) checks.restore(*saved);
   // The run was saved within a log interval.
   if (const Json* saved = state.extra.find("interval")) interval.restore(*saved);
 }
@@ -179,6 +181,7 @@ void RunProgress::record(const Json& data, const Tokenizer* tokenizer) {
                                                  {"hysteresis_tracker", scaler_.state().hysteresis_tracker}}));
   }
   record_best();
+  if (Json record = checks.to_json(); !record.is_null()) state.extra.set("checks", std::move(record));
   if (const Json rollback = rollback_record(options_); !rollback.is_null()) state.extra.set("rollback", rollback);
 }
 

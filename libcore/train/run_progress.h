@@ -10,6 +10,7 @@
 #include "run/options.h"
 #include "text/tokenizer.h"
 #include "train/log_line.h"
+#include "train/step_checks.h"
 #include "train/step_queue.h"
 
 namespace mtl {
@@ -73,6 +74,7 @@ class RunProgress {
   bool validation_is_due = false;  // validate before the next step: until the validation is complete
   IntervalSums interval;
   std::optional<BestCheckpoint> best;
+  StepChecks checks;
 
  private:
   void resume_scale(const std::string& checkpoint);

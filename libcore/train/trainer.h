@@ -81,6 +81,7 @@ class Trainer {
   bool save_if_due();
   Exit end_early();
   [[noreturn]] void end_exhausted();
+  [[noreturn]] void end_at_fault(const EnqueuedStep& step, const std::string& fault);
   bool validate(bool final);
   bool answer(const StepTotals& requested, const std::string& where);
   bool answer_requests(const std::string& where);

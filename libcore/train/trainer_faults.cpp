@@ -70,6 +70,21 @@ void Trainer::rescue(bool can_save) {
   }
 }
 
+/// Ends the run at a step whose loss or gradient is not finite. A step without an update has not been counted, so that
+/// the state before it is saved.
+void Trainer::end_at_fault(const EnqueuedStep& step, const std::string& fault) {
+  steps_.traffic().finish_gathering();
+  const bool has_state = run_.state.iteration > 0 && run_.state.iteration < step.iteration;
+  if (has_state) save(false);
+  report_->metrics().finish();
+  throw AgreedError(
+      Exit::failure,
+      cat("iteration ", step.iteration, ": ", fault,
+          has_state && saver_.has_directory() ? cat("; the state after iteration ", run_.state.iteration, " is saved")
+                                              : "; nothing was saved",
+          ". Lower --lr if the loss had grown before; --no-check-for-nan-in-loss-and-grad continues after such steps"));
+}
+
 /// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.
 void Trainer::end_exhausted() {
   steps_.traffic().finish_gathering();

@@ -66,11 +66,17 @@ void Trainer::finish_oldest_step() {
 
 /// Accounts for a step. `gradients_remain` means that no later step has overwritten its gradients.
 void Trainer::end_step(const EnqueuedStep& step, const StepReport& report, bool gradients_remain) {
-  run_.count(step, report, totals_);
+  const StepChecks::Verdict verdict = run_.checks.judge(totals_, report);
+  const bool is_undone = report.found_inf != 0 && !verdict.failure.empty();
+  if (!is_undone) run_.count(step, report, totals_);
   // Overflows are expected as long as a dynamic loss scale can still fall.
-  if (run_.was_skipped() && (!run_.scaler().is_dynamic() || run_.scaler().is_exhausted()))
+  if (report.found_inf != 0 && (!run_.scaler().is_dynamic() || run_.scaler().is_exhausted()))
     report_nonfinite_gradients(step, gradients_remain);
   steps_.end_step();
+  if (!verdict.failure.empty()) end_at_fault(step, verdict.failure);
+  if (!verdict.warning.empty() && is_rank_zero())
+    console_.warn(cat("iteration ", step.iteration, ": ", verdict.warning,
+                      "; if the run does not recover, resume before it with --ckpt-step and a lower --lr"));
 }
 
 /// Reports which ranks and tensors have infinite or NaN gradients.

@@ -38,6 +38,7 @@ command_for() {
 declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style constant"
   ["with --eval-iters 0"]="--eval-iters 0" ["needs validation: --eval-iters above 0, or --full-validation"]="--eval-iters 0" ["with --optimizer sgd"]="--optimizer sgd" ["with --mock-data"]="--mock-data"
   ["with rotary positions"]="--position-embedding-type rope"
+  ["with a dynamic loss scale, which always goes on"]="--fp16"
   ["with --weight-decay-incr-style linear or cosine"]="--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1"
   ["on the CPU, whose memory is the host's"]="--device cpu" ["with --loss-scale"]="--fp16 --loss-scale 128" ["with --greedy"]="--greedy" ["with --to mtl or megatron"]="--to mtl"
   ["with --format text"]="--format text"

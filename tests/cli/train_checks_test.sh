@@ -1,5 +1,6 @@
 #!/bin/bash
-# The norm of the parameters and the zeros of the gradient in the log.
+# What a run checks of its steps: numbers that are not finite, spikes,
+# and the norm of the parameters and the zeros of the gradient in the log.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -20,6 +21,48 @@ ranks() {
   expect_exit 0 mpirun --oversubscribe -n "$count" "$BIN/mtl-train" "${MODEL[@]}" "${LENGTH[@]}" --threads 1 --save "$1/save" \
     --log-jsonl "$1/log.jsonl" "${@:2}"
 }
+
+# --- A gradient that is not finite ends the run, and the state before it is saved ---
+for job in 1 2; do
+  BROKEN=(--lr 1e38 --lr-decay-style constant --save-interval 100 --eval-iters 0)
+  [ $job -eq 1 ] || BROKEN+=(--micro-batch-size 1)
+  launch=(run_in)
+  [ $job -eq 1 ] || launch=(mpirun_in)
+  mpirun_in() { mpirun --oversubscribe -n 2 "$BIN/mtl-train" "${MODEL[@]}" "${LENGTH[@]}" --threads 1 --save "$1/save" --log-jsonl "$1/log.jsonl" "${@:2}"; }
+  expect_exit 1 "${launch[@]}" broken$job "${BROKEN[@]}"
+  expect_text err '^mtl-train: warning: iteration [0-9]+: the gradient is not finite; no update was made$'
+  bad=$(sed -nE 's/^mtl-train: warning: iteration ([0-9]+): the gradient.*/\1/p' err)
+  expect_text err "^mtl-train: .*iteration $bad: the gradient is not finite; the state after iteration $((bad - 1)) is saved\. .*; --no-check-for-nan-in-loss-and-grad "
+  [ "$(echo broken$job/save/iter_*)" = "broken$job/save/$(printf iter_%07d $((bad - 1)))" ] ||
+    fail "$job ranks: not only the state after iteration $((bad - 1)) is saved: $(ls broken$job/save)"
+  # The same command meets it again. The flag goes on, without an update.
+  expect_exit 1 "${launch[@]}" broken$job "${BROKEN[@]}"
+  expect_text err "^mtl-train: .*iteration $bad: the gradient is not finite; the state after iteration $((bad - 1)) is saved\."
+  expect_exit 0 "${launch[@]}" broken$job "${BROKEN[@]}" --no-check-for-nan-in-loss-and-grad
+  expect_text err "^mtl-train: warning: iteration 12: the gradient is not finite; no update was made$"
+  [ "$(mtl_compare_checkpoints "broken$job/save/$(printf iter_%07d $((bad - 1)))" broken$job/save/iter_0000012)" = 'same 0.0e+00 - 0.0e+00 -' ] ||
+    fail "$job ranks: a gradient that is not finite changed the weights"
+done
+expect_exit 1 run_in first --fp16 --loss-scale 1e38
+expect_text err '^mtl-train: iteration 1: the gradient is not finite; nothing was saved\.'
+
+# --- Spikes: the first hundred steps, over a resume, then a learning rate that throws the weights away ---
+SMALL=(--num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 --global-batch-size 2 --lr-decay-style constant
+  --lr-warmup-iters 0 --eval-iters 0 --train-iters 106 --log-interval 1 --save-interval 1000 --hidden-dropout 0 --attention-dropout 0)
+for flag in none --check-for-spiky-loss --check-for-large-grads; do
+  flags=()
+  [ $flag = none ] || flags=("$flag")
+  expect_exit 0 run_in spike$flag "${SMALL[@]}" "${flags[@]}" --exit-interval 60
+  expect_exit 0 run_in spike$flag "${SMALL[@]}" "${flags[@]}" --exit-interval 102
+  grep -q 'times the largest' err && fail "$flag: warns without a spike"
+  expect_exit 0 run_in spike$flag "${SMALL[@]}" "${flags[@]}" --lr 1000 --override-opt_param-scheduler --clip-grad 0
+  mv err spikes
+  case $flag in
+    none) grep -q 'times the largest' spikes && fail 'warns of spikes without a flag' ;;
+    --check-for-spiky-loss) expect_text spikes '^mtl-train: warning: iteration 10[4-6]: the loss, .*, is [0-9.]+ times the largest of the first 100 steps, ' ;;
+    *) expect_text spikes '^mtl-train: warning: iteration 10[4-6]: the gradient norm, .*, is [0-9.]+ times the largest of the first 100 steps, ' ;;
+  esac
+done
 
 # --- The norm of the parameters and the zeros of the gradient are those of the model, in every layout ---
 # shellcheck disable=SC2054 # the comma belongs to a flag's value

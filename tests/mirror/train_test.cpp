@@ -194,6 +194,7 @@ TEST_CASE("non-finite gradients are reported by name, and change no parameter") 
     mirror::Deferral deferral(3);
     TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
     options.optimizer.schedule.lr = 1e30;  // the first update destroys the model
+    options.checks.nonfinite = false;
     options.batch.eval_iters = 0;
     warnings[device] = stderr_of([&] { CHECK(run(options) == Exit::ok); });
   }
@@ -202,6 +203,21 @@ TEST_CASE("non-finite gradients are reported by name, and change no parameter") 
   CHECK(open_model(scratch / "cuda").state()->skipped_iterations == 5);
   CHECK(warnings[Device::cpu].find("embedding.tokens.weight") != std::string::npos);
   CHECK(warnings[Device::cuda] == warnings[Device::cpu]);
+}
+
+TEST_CASE("a gradient that is not finite ends a run, and the state before its step is saved") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  for (Device device : {Device::cpu, Device::cuda}) {
+    mirror::Deferral deferral(5);
+    TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
+    options.optimizer.schedule.lr = 1e30;
+    const std::string error = error_of([&] { run(options); });
+    CHECK(error.starts_with("iteration 2: the gradient is not finite; the state after iteration 1 is saved."));
+    CHECK(open_model(options.checkpoint.save).state()->iteration == 1);
+    CHECK(open_model(options.checkpoint.save).state()->consumed_samples == 6);
+  }
+  check_same_tensors(scratch / "cpu", scratch / "cuda");
 }
 
 TEST_CASE("a run that logs zeros and the norm of its parameters, equals the cpu's") {
@@ -260,6 +276,7 @@ TEST_CASE("a broken step makes no update, nor does the next one, which is repeat
       TrainOptions options = options_on(device, scratch / "data", scratch / name(device));
       options.precision.fp16 = true;
       options.precision.loss_scale = loss_scale;
+      options.checks.nonfinite = false;
       options.optimizer.schedule.lr = lr;
       options.batch.train_iters = 20;
       options.batch.eval_iters = 0;

@@ -66,6 +66,19 @@ void add_length_flags(Flags& flags, TrainOptions& options) {
             "save and exit once FILE exists; if it exists at the start, do not train");
 }
 
+void add_check_flags(Flags& flags, TrainOptions& options) {
+  CheckOptions& checks = options.checks;
+  flags.section("Checks");
+  flags.add_switch("--no-check-for-nan-in-loss-and-grad", checks.nonfinite,
+                   "go on after a loss or a gradient that is not finite, instead of ending the run", inverted,
+                   only_with("with a dynamic loss scale, which always goes on",
+                             [&options] { return !scaler_of(options.precision).is_dynamic; }));
+  flags.add_switch("--check-for-spiky-loss", checks.spiky_loss,
+                   "warn of a loss that is 10 times the largest of the first 100");
+  flags.add_switch("--check-for-large-grads", checks.large_grads,
+                   "warn of a gradient norm that is 10 times the largest of the first 100");
+}
+
 void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   OptimizerOptions& optimizer = options.optimizer;
   LrScheduleFlags& schedule = optimizer.schedule;
@@ -270,6 +283,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   add_model_flags(flags, options, start);
   add_sample_flags(flags, options, start);
   add_length_flags(flags, options);
+  add_check_flags(flags, options);
   add_optimizer_flags(flags, options);
   flags.section("Precision");
   add_precision_flags(flags, options.precision);
