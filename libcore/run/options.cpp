@@ -133,8 +133,11 @@ void check_profile(const ProfileOptions& profile, std::int64_t world, const Repo
   }
 }
 
-/// Reports weights whose norm cannot be logged.
+/// Reports iterations to skip that are no numbers, and weights whose norm cannot be logged.
 void check_checks(const TrainOptions& options, const ReportProblem& report) {
+  for (const std::string& iteration : options.checks.iterations_to_skip)
+    if (parse_int(iteration).value_or(0) < 1)
+      report("--iterations-to-skip " + iteration, "is not the number of an iteration, from 1; leave it out");
   const bool has_main_weights = precision_of(options.precision).has_main_params();
   const ParallelOptions& parallel = options.parallel;
   const bool offloads =

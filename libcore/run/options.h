@@ -117,6 +117,7 @@ struct CheckpointOptions {
 struct CheckOptions {
   bool nonfinite = true;                         // a loss or a gradient that is not finite ends the run
   bool spiky_loss = false, large_grads = false;  // warn of those far above the first
+  std::vector<std::string> iterations_to_skip;   // their samples are read, but nothing is computed
 };
 
 struct LoggingOptions {

@@ -45,7 +45,10 @@ RunProgress::RunProgress(const TrainOptions& options, const std::optional<TrainS
       checks(options),
       options_(options),
       lr_schedule_(run_schedule(options, state.extra)),
-      scaler_(scaler_of(options.precision)) {}
+      scaler_(scaler_of(options.precision)) {
+  for (const std::string& iteration : options.checks.iterations_to_skip)
+    left_out_.insert(parse_int(iteration).value_or(0));
+}
 
 void RunProgress::resume(const std::string& checkpoint) {
   skipped_samples_ = state.extra.int_or("skipped_samples", state.skipped_iterations * batch_sizes.largest());
@@ -98,25 +101,40 @@ EnqueuedStep RunProgress::next_step(const StepBatch& batch, const StepQueue& in_
           .totals = {}};
 }
 
-void RunProgress::count(const EnqueuedStep& step, const StepReport& report, const StepTotals& totals) {
+void RunProgress::advance(const EnqueuedStep& step) {
   step_samples_ = step.samples;
   inputs_ = step.inputs;
   ++state.iteration;
   state.consumed_samples += step.samples;
   validation_is_due = options_.batch.validates() && is_validation_iteration();
   ++interval.steps;
+}
+
+/// Counts an iteration without an update.
+void RunProgress::count_skipped(const EnqueuedStep& step) {
+  ++state.skipped_iterations;
+  skipped_samples_ += step.samples;
+  ++interval.skipped;
+}
+
+void RunProgress::leave_out(const StepBatch& batch) {
+  const EnqueuedStep step = next_step(batch, {});
+  advance(step);
+  count_skipped(step);
+  report_.reset();
+}
+
+void RunProgress::count(const EnqueuedStep& step, const StepReport& report, const StepTotals& totals) {
+  advance(step);
   report_ = report;
   totals_ = totals;
   scaler_.update(was_skipped());
   interval.samples += step.samples;
   interval.waited += totals.waited;
-  if (was_skipped()) {
-    ++state.skipped_iterations;
-    skipped_samples_ += step.samples;
-    ++interval.skipped;
-  } else {
+  if (was_skipped())
+    count_skipped(step);
+  else
     ++state.optimizer_steps;
-  }
   const double loss = totals.loss();
   if (!std::isfinite(loss)) {
     ++interval.nan;
@@ -146,9 +164,11 @@ IntervalReport RunProgress::interval_report() const {
   if (interval.counted > 0 && options_.batch.z_loss != 0)
     report.z_loss = interval.z_loss_sum / double(interval.counted);
   report.loss_scale = inputs_.loss_scale;
-  report.grad_norm = std::fabs(report_.grad_norm);  // a NaN has a sign
-  if (options_.logging.num_zeros_in_grad) report.num_zeros = static_cast<std::int64_t>(totals_.zero_gradients);
-  if (options_.logging.params_norm) report.params_norm = std::sqrt(totals_.params_squares);
+  if (report_) {
+    report.grad_norm = std::fabs(report_->grad_norm);  // a NaN has a sign
+    if (options_.logging.num_zeros_in_grad) report.num_zeros = static_cast<std::int64_t>(totals_.zero_gradients);
+    if (options_.logging.params_norm) report.params_norm = std::sqrt(totals_.params_squares);
+  }
   report.skipped_iterations = interval.skipped;
   report.nan_iterations = interval.nan;
   const Precision precision = precision_of(options_.precision);

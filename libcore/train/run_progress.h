@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 
 #include "ckpt/checkpoint.h"
 #include "optim/grad_scaler.h"
@@ -58,7 +59,12 @@ class RunProgress {
   void note_validation(double loss);
   /// Returns true if no state before had as low a validation loss as this one.
   bool is_best() const { return best && best->iteration == state.iteration; }
-  bool was_skipped() const { return report_.found_inf != 0; }
+  /// True if --iterations-to-skip names the iteration: its samples are read, but no step is computed.
+  bool is_left_out(std::int64_t iteration) const { return left_out_.contains(iteration); }
+  /// Counts the next iteration as one that was left out. No step may be in flight.
+  void leave_out(const StepBatch& batch);
+  /// True if the last step that was computed made no update.
+  bool was_skipped() const { return report_ && report_->found_inf != 0; }
   const GradScaler& scaler() const { return scaler_; }
 
   /// Returns the interval's log line without times and rates.
@@ -78,14 +84,17 @@ class RunProgress {
 
  private:
   void resume_scale(const std::string& checkpoint);
+  void advance(const EnqueuedStep& step);
+  void count_skipped(const EnqueuedStep& step);
 
   const TrainOptions& options_;
   LrScheduleOptions lr_schedule_;
   GradScaler scaler_;
   std::int64_t skipped_samples_ = 0;  // of iterations without an update
-  std::int64_t step_samples_ = 0;     // of the last counted step, as the next three
+  std::set<std::int64_t> left_out_;
+  std::int64_t step_samples_ = 0;  // of the last iteration, as the next three
   StepInputs inputs_;
-  StepReport report_;
+  std::optional<StepReport> report_;  // empty if it was left out
   StepTotals totals_;
 };
 

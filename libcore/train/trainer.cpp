@@ -74,7 +74,11 @@ Exit Trainer::run_to_end() {
   while (run_.state.iteration < last || run_.validation_is_due) {
     if (!run_.validation_is_due) {
       profiler_.begin_step(steps_.stream(), run_.state.iteration + std::ssize(steps_.queue()));
-      enqueue_step(next_batch());
+      const StepBatch& batch = next_batch();
+      if (run_.is_left_out(run_.state.iteration + std::ssize(steps_.queue()) + 1))
+        leave_out(batch);
+      else
+        enqueue_step(batch);
       const bool is_drained = read_reports();
       profiler_.end_step(steps_.stream(), run_.state.iteration + std::ssize(steps_.queue()));
       if (!is_drained) continue;

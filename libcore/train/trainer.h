@@ -75,6 +75,8 @@ class Trainer {
   bool must_drain_queue() const;
   void finish_oldest_step();
   void end_step(const EnqueuedStep& step, const StepReport& report, bool gradients_remain);
+  void leave_out(const StepBatch& batch);
+  void report_progress();
   void report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain);
   double token_share(const StepBatch& batch);
   void exchange(StepTotals& totals);

@@ -82,7 +82,8 @@ void Trainer::end_at_fault(const EnqueuedStep& step, const std::string& fault) {
       cat("iteration ", step.iteration, ": ", fault,
           has_state && saver_.has_directory() ? cat("; the state after iteration ", run_.state.iteration, " is saved")
                                               : "; nothing was saved",
-          ". Lower --lr if the loss had grown before; --no-check-for-nan-in-loss-and-grad continues after such steps"));
+          ". Lower --lr if the loss had grown before; otherwise leave this batch out with --iterations-to-skip ",
+          step.iteration, "; --no-check-for-nan-in-loss-and-grad continues after such steps"));
 }
 
 /// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.

@@ -28,7 +28,7 @@ bool Trainer::must_drain_queue() const {
   const CheckpointOptions& checkpoint = options_.checkpoint;
   return iteration == run_.iterations || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
          (options_.batch.validates() && divides(options_.batch.eval_interval)) || totals_.ends() ||
-         totals_.save + totals_.status > 0 || run_.was_skipped();
+         totals_.save + totals_.status > 0 || run_.was_skipped() || run_.is_left_out(iteration + 1);
 }
 
 /// Waits for the oldest step, and accounts for it.
@@ -56,12 +56,23 @@ void Trainer::finish_oldest_step() {
   }
   steps_.check_buffers();
   if (is_first) choices_.store();
-  if (is_due(options_.logging.log_interval, run_.state.iteration))
-    report_->report_interval(train_feed_->stalled_seconds(), false);
-  if (is_rank_zero()) report_->draw_status(validation_);
+  report_progress();
   if (totals_.writing == 0) commit_save();
   if (run_.scaler().is_exhausted()) end_exhausted();
   for (const EnqueuedStep& later : to_repeat) enqueue_step(*later.batch);
+}
+
+void Trainer::report_progress() {
+  if (is_due(options_.logging.log_interval, run_.state.iteration))
+    report_->report_interval(train_feed_->stalled_seconds(), false);
+  if (is_rank_zero()) report_->draw_status(validation_);
+}
+
+/// Accounts for an iteration whose samples are read, but for which nothing is computed. No step is in flight.
+void Trainer::leave_out(const StepBatch& batch) {
+  run_.leave_out(batch);
+  console_.info(cat("iteration ", run_.state.iteration, " is left out, as --iterations-to-skip requests"));
+  report_progress();
 }
 
 /// Accounts for a step. `gradients_remain` means that no later step has overwritten its gradients.
@@ -76,7 +87,8 @@ void Trainer::end_step(const EnqueuedStep& step, const StepReport& report, bool 
   if (!verdict.failure.empty()) end_at_fault(step, verdict.failure);
   if (!verdict.warning.empty() && is_rank_zero())
     console_.warn(cat("iteration ", step.iteration, ": ", verdict.warning,
-                      "; if the run does not recover, resume before it with --ckpt-step and a lower --lr"));
+                      "; if the run does not recover, resume before it with --ckpt-step and --iterations-to-skip ",
+                      step.iteration));
 }
 
 /// Reports which ranks and tensors have infinite or NaN gradients.

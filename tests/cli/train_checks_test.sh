@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a run checks of its steps: numbers that are not finite, spikes,
+# What a run checks of its steps, and which it leaves out: numbers that are not finite, spikes, --iterations-to-skip,
 # and the norm of the parameters and the zeros of the gradient in the log.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -22,6 +22,49 @@ ranks() {
     --log-jsonl "$1/log.jsonl" "${@:2}"
 }
 
+# --- --iterations-to-skip: no update, no advance of the schedule, but the samples are consumed ---
+SKIP=(--iterations-to-skip 1 5 6 12)
+expect_exit 0 run_in whole
+expect_exit 0 run_in gaps "${SKIP[@]}" --save-interval 1
+expect_text err '^mtl-train: iteration 5 is left out, as --iterations-to-skip requests$'
+[ "$(grep -c 'is left out' err)" -eq 4 ] || fail "not four iterations are left out: $(cat err)"
+[ "$(values gaps skipped_iterations | awk '$2 { print $1 }' | xargs)" = '1 5 6 12' ] || fail 'the log does not count what is left out'
+[ "$(values gaps grad_norm | wc -l)" -eq 8 ] || fail 'an iteration that is left out has a gradient norm'
+diff <(values whole consumed_samples) <(values gaps consumed_samples) || fail 'the samples of an iteration that is left out are read again'
+for pair in '4 5' '5 6' '11 12'; do
+  read -r a b <<<"$pair"
+  [ "$(mtl_compare_checkpoints "gaps/save/$(printf iter_%07d "$a")" "gaps/save/$(printf iter_%07d "$b")")" = 'same 0.0e+00 - 0.0e+00 -' ] ||
+    fail "iteration $b is left out, but changes the weights or the moments"
+done
+# The iterations that are computed have the rates of the first eight.
+diff <(values whole learning_rate | awk '$1 <= 8 { print $2 }') \
+  <(values gaps learning_rate | awk '$1 != 1 && $1 != 5 && $1 != 6 && $1 != 12 { print $2 }') || fail 'an iteration that is left out advances the schedule'
+# After iteration 1 was left out, iteration 2 has its own samples and the first weights.
+expect_exit 0 run_in still --lr 0 --min-lr 0 --exit-interval 2
+[ "$(value gaps lm_loss 2)" = "$(value still lm_loss 2)" ] || fail 'iteration 2 does not compute its own samples with the first weights'
+# Interrupted before, between, and after iterations that are left out, the run has the same bits. (Logs and checkpoints
+# also if a line covers what was left out.)
+LENGTH=(--train-iters 12 --save-interval 3 --eval-interval 5 --log-interval 4)
+expect_exit 0 run_in again "${SKIP[@]}"
+for at in 1 4 5 6 7; do
+  expect_exit 0 run_in cut$at "${SKIP[@]}" --exit-interval $at
+  [ -d cut$at/save/iter_000000$at ] || fail "nothing is saved after iteration $at"
+  expect_exit 0 run_in cut$at "${SKIP[@]}"
+  same_run cut$at again "interrupted after iteration $at"
+done
+LENGTH=(--train-iters 12 --save-interval 3 --eval-interval 5 --log-interval 1)
+ranks 2 stages "${SKIP[@]}" --pipeline-model-parallel-size 2
+ranks 2 shards "${SKIP[@]}" --micro-batch-size 1 --zero-stage 3
+metrics gaps/log.jsonl >gaps.metrics
+for name in stages shards; do
+  metrics $name/log.jsonl >$name.metrics
+  mtl_compare near gaps.metrics $name.metrics --relative 2e-5 --count 20 || fail "$name: other losses on two ranks"
+done
+for word in 0 -3 x 1.5; do
+  expect_exit 2 run_in bad --iterations-to-skip 2 $word
+  expect_text err "^  --iterations-to-skip $word  is not the number of an iteration, from 1; leave it out"
+done
+
 # --- A gradient that is not finite ends the run, and the state before it is saved ---
 for job in 1 2; do
   BROKEN=(--lr 1e38 --lr-decay-style constant --save-interval 100 --eval-iters 0)
@@ -32,7 +75,7 @@ for job in 1 2; do
   expect_exit 1 "${launch[@]}" broken$job "${BROKEN[@]}"
   expect_text err '^mtl-train: warning: iteration [0-9]+: the gradient is not finite; no update was made$'
   bad=$(sed -nE 's/^mtl-train: warning: iteration ([0-9]+): the gradient.*/\1/p' err)
-  expect_text err "^mtl-train: .*iteration $bad: the gradient is not finite; the state after iteration $((bad - 1)) is saved\. .*; --no-check-for-nan-in-loss-and-grad "
+  expect_text err "^mtl-train: .*iteration $bad: the gradient is not finite; the state after iteration $((bad - 1)) is saved\. .*--iterations-to-skip $bad; --no-check-for-nan-in-loss-and-grad "
   [ "$(echo broken$job/save/iter_*)" = "broken$job/save/$(printf iter_%07d $((bad - 1)))" ] ||
     fail "$job ranks: not only the state after iteration $((bad - 1)) is saved: $(ls broken$job/save)"
   # The same command meets it again. The flag goes on, without an update.
@@ -42,6 +85,10 @@ for job in 1 2; do
   expect_text err "^mtl-train: warning: iteration 12: the gradient is not finite; no update was made$"
   [ "$(mtl_compare_checkpoints "broken$job/save/$(printf iter_%07d $((bad - 1)))" broken$job/save/iter_0000012)" = 'same 0.0e+00 - 0.0e+00 -' ] ||
     fail "$job ranks: a gradient that is not finite changed the weights"
+  # Left out, it does not end the run.
+  rm -rf broken$job
+  # shellcheck disable=SC2046 # words
+  expect_exit 0 "${launch[@]}" broken$job "${BROKEN[@]}" --iterations-to-skip $(seq "$bad" 12)
 done
 expect_exit 1 run_in first --fp16 --loss-scale 1e38
 expect_text err '^mtl-train: iteration 1: the gradient is not finite; nothing was saved\.'
@@ -59,7 +106,7 @@ for flag in none --check-for-spiky-loss --check-for-large-grads; do
   mv err spikes
   case $flag in
     none) grep -q 'times the largest' spikes && fail 'warns of spikes without a flag' ;;
-    --check-for-spiky-loss) expect_text spikes '^mtl-train: warning: iteration 10[4-6]: the loss, .*, is [0-9.]+ times the largest of the first 100 steps, ' ;;
+    --check-for-spiky-loss) expect_text spikes '^mtl-train: warning: iteration 10[4-6]: the loss, .*, is [0-9.]+ times the largest of the first 100 steps, .*--iterations-to-skip 10[4-6]$' ;;
     *) expect_text spikes '^mtl-train: warning: iteration 10[4-6]: the gradient norm, .*, is [0-9.]+ times the largest of the first 100 steps, ' ;;
   esac
 done

@@ -220,16 +220,18 @@ TEST_CASE("a gradient that is not finite ends a run, and the state before its st
   check_same_tensors(scratch / "cpu", scratch / "cuda");
 }
 
-TEST_CASE("a run that logs zeros and the norm of its parameters, equals the cpu's") {
+TEST_CASE("a run that leaves out iterations, and logs zeros and the norm of its parameters, equals the cpu's") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   const auto options = [&](Device device, const std::string& name) {
     TrainOptions out = options_on(device, scratch / "data", scratch / name);
     out.batch.train_iters = 9;
+    out.checks.iterations_to_skip = {"1", "5", "6"};
     out.logging.params_norm = out.logging.num_zeros_in_grad = true;
     return out;
   };
   CHECK(run(options(Device::cpu, "cpu")) == Exit::ok);
+  CHECK(open_model(scratch / "cpu").state()->skipped_iterations == 3);
   mirror::Deferral deferral(6);
   check_resumed_run(options(Device::cuda, "cuda"), scratch / "cpu");
 }

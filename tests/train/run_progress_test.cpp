@@ -55,6 +55,45 @@ TEST_CASE("a step advances the data, and an update also the schedule") {
   CHECK(next.inputs.assumes_update == 0);
 }
 
+TEST_CASE("an iteration that is left out advances the data, but neither the schedule nor the loss scale") {
+  TrainOptions options = ten_iterations();
+  options.precision.fp16 = true;
+  options.checks.iterations_to_skip = {"2", "4"};
+  options.logging.num_zeros_in_grad = options.logging.params_norm = true;
+  RunProgress run(options, std::nullopt);
+  make_step(run, 3);
+  CHECK(!run.is_left_out(1));
+  CHECK(run.is_left_out(2));
+  CHECK(run.interval_report().grad_norm == 3);
+  CHECK(run.interval_report().num_zeros == 7);
+  CHECK(run.interval_report().params_norm == 3);
+  const StepInputs before = run.next_step({}, {}).inputs;
+  run.leave_out({});
+  const EnqueuedStep next = run.next_step({}, {});
+  CHECK(next.iteration == 3);
+  CHECK(next.inputs.step == before.step);
+  CHECK(next.inputs.lr == before.lr);
+  CHECK(next.inputs.loss_scale == before.loss_scale);
+  CHECK(run.state.consumed_samples == 8);
+  CHECK(run.state.optimizer_steps == 1);
+  CHECK(run.validation_is_due);  // after iteration 2, as after any other
+  CHECK(!run.was_skipped());
+  const IntervalReport report = run.interval_report();
+  CHECK(report.skipped_iterations == 1);
+  CHECK(report.lm_loss == 3);
+  CHECK(report.consumed_samples == 8);
+  CHECK(!report.grad_norm);
+  CHECK(!report.num_zeros);
+  CHECK(!report.params_norm);
+  CHECK(run.interval.samples == 4);  // of which rates are computed
+
+  run.record(Json("files"), nullptr);
+  RunProgress resumed(options, run.state);
+  resumed.resume("checkpoint");
+  CHECK(resumed.next_step({}, {}).inputs.lr == next.inputs.lr);
+  CHECK(resumed.is_left_out(4));
+}
+
 TEST_CASE("the norm of the parameters is only computed for log lines, and only if asked") {
   TrainOptions options = ten_iterations();
   options.logging.log_interval = 4;

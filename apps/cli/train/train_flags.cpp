@@ -77,6 +77,8 @@ void add_check_flags(Flags& flags, TrainOptions& options) {
                    "warn of a loss that is 10 times the largest of the first 100");
   flags.add_switch("--check-for-large-grads", checks.large_grads,
                    "warn of a gradient norm that is 10 times the largest of the first 100");
+  flags.add("--iterations-to-skip", &checks.iterations_to_skip, "N...",
+            "iterations whose samples are read, but for which nothing is computed");
 }
 
 void add_optimizer_flags(Flags& flags, TrainOptions& options) {
