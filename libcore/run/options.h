@@ -223,6 +223,7 @@ struct TrainOptions {
   PrecisionOptions precision;
   CheckpointOptions checkpoint;
   CheckOptions checks;
+  bool skip_train = false;  // only validate and test
   LoggingOptions logging;
   ProfileOptions profile;
   TokenizerOptions tokenizer;
@@ -253,6 +254,8 @@ struct TrainOptions {
     const double hidden = hidden_dropout.value_or(default_dropout().hidden);
     return {hidden, attention_dropout.value_or(default_dropout().attention), hidden};
   }
+  /// Returns true if the run locks --save and writes to it.
+  bool writes_save() const { return !checkpoint.save.empty() && !dry_run && !skip_train; }
   std::int64_t global_batch_size() const { return batch.global_size(parallel.data()); }
   /// Returns the number of micro-batches per rank in the largest step.
   std::int64_t micro_batches() const { return global_batch_size() / (batch.micro_batch_size * parallel.data()); }

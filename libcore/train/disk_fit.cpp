@@ -94,7 +94,7 @@ std::string check_save_folder(const TrainOptions& options, const GptConfig& conf
 
 void check_shard_size(const TrainOptions& options, const GptConfig& config, std::int64_t iteration, int rank) {
   const auto limit = file_size_limit();
-  if (!limit || options.checkpoint.save.empty() || iteration >= options.train_iters()) return;
+  if (!limit || !options.writes_save() || iteration >= options.train_iters()) return;
   const RunShape shape = run_shape(options, config, rank);
   const MetaModel model(config, {}, shape);
   std::uint64_t bytes = 0;

@@ -180,8 +180,7 @@ void check_disks(const TrainOptions& options, const RunStart& start, const RankE
     state_bytes = MemoryNeed::of(plans_by_rank(plans), host).host_file_bytes;
     warnings.push_back(check_offload_folder(folder, state_bytes));
   }
-  if (!options.checkpoint.save.empty())
-    warnings.push_back(check_save_folder(options, start.config, iteration, state_bytes));
+  if (options.writes_save()) warnings.push_back(check_save_folder(options, start.config, iteration, state_bytes));
   for (const std::string& warning : warnings)
     if (!warning.empty() && launched.rank == 0) console.warn(warning);
 }

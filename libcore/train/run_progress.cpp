@@ -46,6 +46,7 @@ RunProgress::RunProgress(const TrainOptions& options, const std::optional<TrainS
       options_(options),
       lr_schedule_(run_schedule(options, state.extra)),
       scaler_(scaler_of(options.precision)) {
+  if (options.skip_train) state.consumed_valid_samples = 0;  // as in Megatron-LM
   for (const std::string& iteration : options.checks.iterations_to_skip)
     left_out_.insert(parse_int(iteration).value_or(0));
 }

@@ -301,7 +301,7 @@ bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& fin
     findings.problem("--log-prometheus " + textfile,
                      "must end in .prom, because the node exporter reads no other file");
   check_kill_switch(options.checkpoint.kill_switch_path, findings);
-  return check_folder("--save " + options.checkpoint.save, options.checkpoint.save, findings);
+  return options.skip_train || check_folder("--save " + options.checkpoint.save, options.checkpoint.save, findings);
 }
 
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings) {

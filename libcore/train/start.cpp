@@ -209,8 +209,7 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
   RunStart start;
   start.save = std::move(save);
   if (!flags.save.empty()) refuse_model_in_save(flags);
-  if (!start.save && !flags.save.empty() && !options.dry_run)
-    start.save = std::make_shared<const SaveDirectory>(flags.save, &console);
+  if (!start.save && options.writes_save()) start.save = std::make_shared<const SaveDirectory>(flags.save, &console);
   if (!flags.save.empty() && (file_exists(flags.save) || rollback_target(flags)))
     open_own(start, options, damaged, console);
   if (start.source || flags.load.empty()) return start;
@@ -237,8 +236,8 @@ RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& 
   });
   if (world.rank() == 0) return start;
   const Json found = Json::parse(answer);
-  if (const std::string& save = options.checkpoint.save; !save.empty())
-    start.save = std::make_shared<const SaveDirectory>(SaveDirectory::of_other_rank(save));
+  if (options.writes_save())
+    start.save = std::make_shared<const SaveDirectory>(SaveDirectory::of_other_rank(options.checkpoint.save));
   Console silent("", true);
   if (const std::string& folder = found.at("folder").as_string(); !folder.empty())
     open_source(start, options, folder, found.bool_or("is_resume", false), silent);
@@ -251,7 +250,7 @@ RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& 
 void adopt_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
   work_on_first_rank(world, [&] {
-    if (start.is_own || start.is_rollback) set_later_aside(start, flags.save, console);
+    if (options.writes_save() && (start.is_own || start.is_rollback)) set_later_aside(start, flags.save, console);
     return std::string();
   });
   if (start.iteration) {

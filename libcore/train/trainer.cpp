@@ -59,7 +59,7 @@ void Trainer::check_agreement(const RunStart& start) {
 
 Exit Trainer::run_to_end() {
   const std::int64_t last = run_.iterations;
-  if (run_.is_complete()) {
+  if (run_.is_complete() && !options_.skip_train) {
     if (saver_.has_directory() && is_rank_zero()) saver_.finish_commit();
     console_.info(run_.state.iteration > last
                       ? cat("already complete: ", run_.state.iteration, " iterations are done, more than the ", last,
@@ -70,6 +70,7 @@ Exit Trainer::run_to_end() {
   prepare();
   signals_.begin_iteration(run_.state.iteration + (run_.validation_is_due ? 0 : 1));
   signals_.begin_run(!console_.quiet, saver_.has_directory());
+  if (options_.skip_train) return finish();
   if (run_.state.iteration < last) report_->print_begin();
   while (run_.state.iteration < last || run_.validation_is_due) {
     if (!run_.validation_is_due) {
@@ -95,7 +96,8 @@ Exit Trainer::run_to_end() {
 /// Opens the report, and starts reading data at the current sample.
 void Trainer::prepare() {
   const RunShape& shape = steps_.shape();
-  if (!saver_.has_directory() && is_rank_zero()) console_.warn("without --save the trained model is not kept");
+  if (!saver_.has_directory() && !options_.skip_train && is_rank_zero())
+    console_.warn("without --save the trained model is not kept");
   if (shape.device == Device::cuda && is_rank_zero()) {
     console_.info(steps_.graphs_text());
     const bool drops_in_parts = !shape.part().is_whole() && options_.dropout().attention > 0;
@@ -106,7 +108,7 @@ void Trainer::prepare() {
   report_.emplace(options_, steps_, run_, console_, is_rank_zero() ? saver_.run_id() : "", data_.identity());
   profiler_.prepare(shape.device, shape.threads, options_.tf32, report_->peak_tflops());
   run_.interval.began = now_seconds();
-  if (run_.state.iteration == run_.iterations) return;  // only validations remain
+  if (run_.state.iteration == run_.iterations || options_.skip_train) return;  // only validations remain
   train_feed_ = open_feed(data_.dataset(Split::train), Split::train, run_.state.consumed_samples, options_, shape,
                           train_batches_);
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What a run checks of its steps, and which it leaves out: numbers that are not finite, spikes, --iterations-to-skip,
-# and the norm of the parameters and the zeros of the gradient in the log.
+# --skip-train, and the norm of the parameters and the zeros of the gradient in the log.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -110,6 +110,30 @@ for flag in none --check-for-spiky-loss --check-for-large-grads; do
     *) expect_text spikes '^mtl-train: warning: iteration 10[4-6]: the gradient norm, .*, is [0-9.]+ times the largest of the first 100 steps, ' ;;
   esac
 done
+
+# --- --skip-train: validates and tests as at the end of a run, and changes nothing ---
+LENGTH=(--train-iters 6 --eval-interval 100 --log-interval 2)
+expect_exit 0 run_in ended
+state() { (cd ended && find . -printf '%p %s %T@\n' | sort && find . -type f -exec sha256sum {} +); }
+state >before
+for from in --save --load; do
+  expect_exit 0 mtl-train "${MODEL[@]}" "${LENGTH[@]}" $from ended/save --skip-train --log-jsonl skip.jsonl
+  state | diff before - || fail "--skip-train $from changes the folder"
+  for type in validation test; do
+    [ "$(grep "\"type\": \"$type\"" skip.jsonl)" = "$(grep "\"type\": \"$type\"" ended/log.jsonl)" ] || fail "--skip-train $from: another $type"
+  done
+  grep -q '"type": "step"' skip.jsonl && fail '--skip-train trains'
+  rm skip.jsonl
+done
+expect_exit 0 mpirun --oversubscribe -n 2 "$BIN/mtl-train" "${MODEL[@]}" "${LENGTH[@]}" --threads 1 --load ended/save --skip-train \
+  --pipeline-model-parallel-size 2 --log-jsonl skip.jsonl
+for file in skip ended/log; do grep -E '"type": "(validation|test)"' $file.jsonl | metrics /dev/stdin >"$(basename $file).metrics"; done
+mtl_compare near skip.metrics log.metrics --relative 1e-6 --count 2 || fail '--skip-train on two ranks: other losses'
+# Also of a run that could go on, or with other validations before: the first samples of the set.
+expect_exit 0 mtl-train "${MODEL[@]}" --train-iters 100 --eval-interval 2 --load ended/save --skip-train --override-opt_param-scheduler
+expect_text out '^ validation loss at iteration 6 on validation set \| .* validation samples 1 to 8 '
+expect_exit 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --load ended/save --skip-train --eval-iters 0
+expect_text err '--skip-train  needs validation: --eval-iters above 0'
 
 # --- The norm of the parameters and the zeros of the gradient are those of the model, in every layout ---
 # shellcheck disable=SC2054 # the comma belongs to a flag's value

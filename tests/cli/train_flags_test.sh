@@ -124,7 +124,7 @@ mtl-train --list-foreign-flags >foreign
 ! grep -qvP '^(refused|acknowledged)\t--[^\t]+\t[^\t]{20,}\t[^\t]+$' foreign || fail "--list-foreign-flags: $(grep -vP '^(refused|acknowledged)\t--[^\t]+\t[^\t]{20,}\t[^\t]+$' foreign | head -1)"
 mtl-train --list-flags | cut -d' ' -f1 >own
 for flag in $(cut -f2 foreign); do ! grep -qxF -- "$flag" own || fail "$flag is declared, and is listed as another tool's"; done
-expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --skip-train --cp-comm-type p2p a2a --your-arg-name1 x
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --test-mode --cp-comm-type p2p a2a --your-arg-name1 x
 expect_text err '^mtl-train: 3 problems'
 expect_lines 0 'unknown flag'
 

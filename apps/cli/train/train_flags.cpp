@@ -64,6 +64,12 @@ void add_length_flags(Flags& flags, TrainOptions& options) {
             "save and exit X minutes after the start of the program; 0: no limit", within({0, 1e6}));
   flags.add("--kill-switch-path", &options.checkpoint.kill_switch_path, "FILE",
             "save and exit once FILE exists; if it exists at the start, do not train");
+  flags.add_switch("--skip-train", options.skip_train, "load the model, validate and test it, and exit",
+                   needs("validation: --eval-iters above 0, or --full-validation",
+                         [&options] { return options.batch.validates(); }));
+  flags.check([&options] {
+    if (options.skip_train) options.batch.eval_interval = 0;  // the only validation is the one at the end
+  });
 }
 
 void add_check_flags(Flags& flags, TrainOptions& options) {
