@@ -78,19 +78,18 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
 /// Opens all samples for validation, as one data set or each prefix `apart`. Weights do not count: with them, training
 /// may read the same data sets.
 void TrainingData::open_whole(const SplitSource& source, const GptDatasetOptions& options, bool apart) {
-  const std::vector<std::string>& all = source.blend.prefixes;
-  std::vector<std::vector<std::string>> sets = {all};
-  if (apart) {
-    sets.clear();
-    for (const std::string& prefix : all) sets.push_back({prefix});
-  }
-  for (const std::vector<std::string>& prefixes : sets) {
-    const SplitSource set = {source.flag, {.prefixes = prefixes, .weights = {}}, source.share};
+  std::vector<std::shared_ptr<const GptDataset>> parts;
+  std::vector<std::int64_t> sizes;
+  for (const std::string& prefix : source.blend.prefixes) {
+    const SplitSource set = {source.flag, {.prefixes = {prefix}, .weights = {}}, source.share};
     const auto& dataset = validation_sets_.emplace_back(open_split(files_, set, std::nullopt, options));
-    if (dataset->size() > 0) continue;
-    fail(Exit::bad_data, dataset->datasets().front()->name(), ": the part for validation is shorter than a sample of ",
+    parts.push_back(dataset->datasets().front());
+    if (sizes.emplace_back(dataset->size()) > 0) continue;
+    fail(Exit::bad_data, parts.back()->name(), ": the part for validation is shorter than a sample of ",
          options.seq_length, " tokens; use more data, or a smaller --seq-length");
   }
+  if (!apart && parts.size() > 1)
+    validation_sets_ = {std::make_shared<BlendedDataset>(std::move(parts), BlendOrder::exhaustive(sizes))};
   datasets_[enum_index(Split::valid)] = validation_sets_.front();
 }
 

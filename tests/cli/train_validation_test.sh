@@ -127,7 +127,7 @@ expect_text err '^  --valid-data-path +has weights, but --full-validation reads 
 expect_exit 2 run_in none --full-validation
 expect_text err '^  --full-validation +needs validation data; add --valid-data-path$'
 held 32 3 short
-expect_exit 65 run_in none --valid-data-path short_text_document --full-validation
+expect_exit 65 run_in none --valid-data-path seven_text_document short_text_document --full-validation
 expect_text err 'short_text_document: the part for validation is shorter than a sample of 32 tokens; use more data, or'
 expect_exit 2 mtl-train --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 --vocab-size 9 --micro-batch-size 1 \
   --max-position-embeddings 8 --tokenizer-type NullTokenizer --mock-data --lr 1 --train-iters 1 --full-validation
