@@ -50,7 +50,7 @@ sanitize: deps  ## run unit tests, ranks and fuzz corpora under ASan and UBSan, 
 bench: tools  ## measure performance, compared with installed peers
 	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_data mtl_bench_text mtl_bench_adamw mtl_bench_newton_schulz mtl_bench_state mtl_bench_start \
 	  mtl_bench_convert \
-	  mtl_bench_ranks
+	  mtl_bench_ranks mtl_slow_disk
 	@bash share/bench/run.sh '$(BIN)'
 
 bench-gpu: tools  ## measure training on a GPU against PyTorch, if installed, and operators against the GPU's peaks

@@ -2,17 +2,17 @@
 # Measures training speed in fp32 and bf16, start-up and tokenization, compared with PyTorch if a Python has torch
 # (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs that alternate with the peer's.
 # Text (text.sh), the data loader (data.sh), parallel layouts (ranks.sh), predictions of them (predict.sh), state in
-# files (offload.sh), conversions (convert.sh), plans of published runs (plan.sh), update rules (rules.sh) and the phases of
-# a start (start.sh) follow; MTL_BENCH=one leaves them out, MTL_BENCH=text, data, ranks, predict, offload, convert, plan,
-# rules or start does nothing else.
+# files (offload.sh), conversions (convert.sh), plans of published runs (plan.sh), update rules (rules.sh), the phases of
+# a start (start.sh) and saves behind iterations (async_save.sh) follow; MTL_BENCH=one leaves them out, MTL_BENCH=text,
+# data, ranks, predict, offload, convert, plan, rules, start or async_save does nothing else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 part=${MTL_BENCH:-all}
 case $part in
   all | one) ;;
-  text | data | ranks | predict | offload | convert | plan | rules | start) exec bash "$here/$part.sh" "$@" ;;
+  text | data | ranks | predict | offload | convert | plan | rules | start | async_save) exec bash "$here/$part.sh" "$@" ;;
   *)
-    echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks, predict, offload, convert, plan, rules or start" >&2
+    echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks, predict, offload, convert, plan, rules, start or async_save" >&2
     exit 2
     ;;
 esac
@@ -143,4 +143,4 @@ for precision in "" --bf16 "--bf16 --grad-reduce-in-bf16"; do
   echo
 done
 
-[ "$part" = one ] || for part in text data ranks offload convert plan rules start; do echo; bash "$here/$part.sh" "$bin"; done
+[ "$part" = one ] || for part in text data ranks offload convert plan rules start async_save; do echo; bash "$here/$part.sh" "$bin"; done
