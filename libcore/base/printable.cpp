@@ -39,7 +39,8 @@ std::string printable_text(std::string_view text, std::string_view kept) {
     const std::string_view character = text.substr(0, length == 0 ? 1 : length);
     if (length == 0 || is_noncharacter(character)) {
       out += kReplacementCharacter;
-    } else if ((!is_control(character) && !is_bidi_control(character)) || kept.find(character) != std::string_view::npos) {
+    } else if ((!is_control(character) && !is_bidi_control(character)) ||
+               kept.find(character) != std::string_view::npos) {
       out += character;
     }
     text.remove_prefix(character.size());

@@ -41,7 +41,8 @@ std::vector<std::int64_t> Sampler::next() {
   if (options_.kind == SamplerKind::single) {
     if (consumed_ + (options_.fills_up ? 1 : batch_) > options_.total) return {};
     std::iota(batch.begin(), batch.end(), consumed_ + options_.dp_rank * options_.micro_batch_size);
-    std::ranges::replace_if(batch, [this](std::int64_t sample) { return sample >= options_.total; }, kNoSample);
+    std::ranges::replace_if(
+        batch, [this](std::int64_t sample) { return sample >= options_.total; }, kNoSample);
   } else {
     if (epoch_.size() - at_ < size) start_epoch();
     for (std::int64_t& sample : batch) sample = epoch_[at_++];

@@ -86,7 +86,8 @@ TEST_CASE("a sampler that fills up gives every sample once, and the same number 
   std::vector<std::int64_t> samples;
   for (options.dp_rank = 0; options.dp_rank < 3; ++options.dp_rank) {
     Sampler sampler(options);
-    for (int micro_batch = 0; micro_batch < 2; ++micro_batch) std::ranges::copy(sampler.next(), std::back_inserter(samples));
+    for (int micro_batch = 0; micro_batch < 2; ++micro_batch)
+      std::ranges::copy(sampler.next(), std::back_inserter(samples));
     CHECK(sampler.next().empty());
   }
   std::ranges::sort(samples);
