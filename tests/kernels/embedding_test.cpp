@@ -231,10 +231,10 @@ TEST_CASE("embedding: positions that do not restart need no scratch memory on a 
   Stream stream(Device::meta, 1, Device::cuda);
   Arena scratch(Device::meta, "scratch", 0);
   const RowMap map{.rows_per_sequence = 3, .resets_positions = false};
-  const Tensor indices = meta({2, 3}, DType::i32);
-  positions_backward(stream, scratch, {meta({3, 4})}, meta({6, 4}), indices, {}, map);
-  CHECK(scratch.peak() == 0);
-  CHECK_THROWS_WITH_AS(positions_backward(stream, scratch, {meta({2, 4})}, meta({6, 4}), indices, {}, map),
+  const Tensor indices = meta({500, 3}, DType::i32), dx = meta({1500, 4});
+  positions_backward(stream, scratch, {meta({3, 4})}, dx, indices, {}, map);
+  CHECK(scratch.peak() < 256);  // mirrored operators ask for a little
+  CHECK_THROWS_WITH_AS(positions_backward(stream, scratch, {meta({2, 4})}, dx, indices, {}, map),
                        doctest::Contains("sequences have 3 positions, the table"), Error);
 }
 
