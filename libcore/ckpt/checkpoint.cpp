@@ -23,7 +23,7 @@ namespace {
 /// Removes leftovers, then creates the folder that all ranks write to before the commit, and returns its path.
 std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options,
                            const Warn& warn) {
-  require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last,
+  require(options.kept.keeps_all() || options.kept.last >= 2, "--keep-last ", options.kept.last,
           " must be at least 2, or 0 to keep all");
   require(options.block_bytes > 0, "SaveOptions::block_bytes is ", options.block_bytes, ", but must be above 0");
   make_directories(directory);
@@ -54,10 +54,11 @@ void complete_folder(const std::string& folder, Manifest& manifest, const SaveOp
 }
 
 /// Removes what the committed checkpoint of `iteration` supersedes. Only warns about a failure.
-void remove_superseded(const std::string& directory, std::int64_t iteration, std::int64_t keep_last, const Warn& warn) {
+void remove_superseded(const std::string& directory, std::int64_t iteration, const KeptCheckpoints& kept,
+                       const Warn& warn) {
   try {
     remove_leftovers(directory, warn);
-    if (keep_last > 0) remove_old(directory, iteration, keep_last, warn);
+    remove_old(directory, iteration, kept, warn);
   } catch (const std::exception& error) {
     warn(cat(directory, "/", folder_of(iteration),
              " is complete, but older checkpoints could not be removed: ", error.what()));
@@ -150,7 +151,7 @@ std::string PendingSave::commit(const std::vector<std::string>& parts, const War
   }
   write_tracker(directory_, iteration, warn);
   if (options_.best) write_best(directory_, options_.best, warn);
-  remove_superseded(directory_, iteration, options_.keep_last, warn);
+  remove_superseded(directory_, iteration, options_.kept, warn);
   return path;
 }
 
@@ -207,11 +208,11 @@ SaveDirectory& SaveDirectory::operator=(SaveDirectory&& other) noexcept {
   return *this;
 }
 
-void SaveDirectory::finish_commit(std::int64_t iteration, std::int64_t keep_last) const {
+void SaveDirectory::finish_commit(std::int64_t iteration, const KeptCheckpoints& kept) const {
   std::vector<std::int64_t> iterations = list_iterations(path_);
   if (iterations.empty() || iterations.front() != iteration) return;
   if (parse_int(tracker_text(path_)) != iteration) write_tracker(path_, iteration, warn_);
-  remove_superseded(path_, iteration, keep_last, warn_);
+  remove_superseded(path_, iteration, kept, warn_);
 }
 
 void SaveDirectory::check_lock(Communicator& world) const {
@@ -249,10 +250,9 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamMemory& para
 
 std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 
-void SaveDirectory::replace_state(const TrainState& state, std::int64_t keep_last, Communicator& world) const {
+void SaveDirectory::replace_state(const TrainState& state, const KeptCheckpoints& kept, Communicator& world) const {
   work_on_first_rank(world, [&] {
-    finish_commit(state.iteration,
-                  keep_last);  // the job that wrote this checkpoint may have died right after the rename
+    finish_commit(state.iteration, kept);  // the job that wrote this checkpoint may have died right after the rename
     const std::string folder = cat(path_, "/", folder_of(state.iteration));
     Manifest manifest = read_sound_manifest(folder);
     manifest.state = state;

@@ -51,7 +51,7 @@ struct TensorToSave {
 
 struct SaveOptions {
   std::string command_line = {};
-  std::int64_t keep_last = 0;             // checkpoints to keep, including the new one: at least 2, or 0 to keep all
+  KeptCheckpoints kept = {};
   std::optional<std::int64_t> best = {};  // iteration of the best checkpoint, which is kept besides; may be the new one
   /// Writes more files, such as a tokenizer's, into `folder`, using the functions in base/files.h. The manifest lists
   /// them with their hashes. Called only on rank 0.
@@ -156,14 +156,14 @@ class SaveDirectory {
                    const SaveOptions& options, Communicator& world) const;
   /// Collective: atomically replaces the training state in the committed checkpoint of `state.iteration`. Does not
   /// change its other files. Before that, calls finish_commit().
-  void replace_state(const TrainState& state, std::int64_t keep_last, Communicator& world) const;
+  void replace_state(const TrainState& state, const KeptCheckpoints& kept, Communicator& world) const;
 
   /// Writes which checkpoint is the best one, which stays when old ones are removed; none if empty. Rank 0 only.
   void write_best(std::optional<std::int64_t> iteration) const { mtl::write_best(path_, iteration, warn_); }
 
   /// Completes a commit that was interrupted after the rename: if the newest checkpoint is for `iteration`, corrects
-  /// the tracker, and removes leftovers and what SaveOptions::keep_last says. Otherwise does nothing. Rank 0 only.
-  void finish_commit(std::int64_t iteration, std::int64_t keep_last) const;
+  /// the tracker, and removes leftovers and old checkpoints that are not `kept`. Otherwise does nothing. Rank 0 only.
+  void finish_commit(std::int64_t iteration, const KeptCheckpoints& kept) const;
 
  private:
   SaveDirectory() = default;

@@ -200,11 +200,13 @@ void remove_leftovers(const std::string& directory, const Warn& warn) {
   for (const std::string& path : leftovers) discard(path, path, warn);
 }
 
-void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last, const Warn& warn) {
+void remove_old(const std::string& directory, std::int64_t iteration, const KeptCheckpoints& kept, const Warn& warn) {
+  if (kept.keeps_all()) return;
   const std::optional<std::int64_t> best = best_iteration(directory);
-  std::int64_t kept = 1;
+  std::int64_t sound = 1;
   for (std::int64_t old : list_iterations(directory)) {
-    if (old >= iteration || !is_sound(directory, old) || ++kept <= keep_last || old == best) continue;
+    if (old >= iteration || !is_sound(directory, old) || ++sound <= kept.last || old == best) continue;
+    if (kept.multiples_of > 0 && old % kept.multiples_of == 0) continue;
     const std::string path = cat(directory, "/", folder_of(old));
     discard(path, doomed_name(path), warn);
   }

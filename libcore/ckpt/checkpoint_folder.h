@@ -54,8 +54,16 @@ std::vector<std::string> list_leftovers(const std::string& directory);
 /// must hold the lock, so that no other job is writing.
 void remove_leftovers(const std::string& directory, const Warn& warn);
 
-/// Deletes sound checkpoints older than `iteration`, except the newest keep_last - 1 and the best one. Renames each
-/// folder before deleting it, so that a half-deleted folder is never mistaken for a checkpoint.
-void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last, const Warn& warn);
+/// The checkpoints that stay when a newer one is complete.
+struct KeptCheckpoints {
+  std::int64_t last;          // the newest, with the new one: at least 2, or 0 to keep all
+  std::int64_t multiples_of;  // besides, those of iterations that are multiples of this; 0: none
+
+  KeptCheckpoints(std::int64_t last = 0, std::int64_t multiples_of = 0) : last(last), multiples_of(multiples_of) {}
+  bool keeps_all() const { return last == 0; }
+};
+/// Deletes sound checkpoints older than `iteration`, except those `kept` and the best one. Renames each folder before
+/// deleting it, so that a half-deleted folder is never mistaken for a checkpoint.
+void remove_old(const std::string& directory, std::int64_t iteration, const KeptCheckpoints& kept, const Warn& warn);
 
 }  // namespace mtl

@@ -154,6 +154,10 @@ void check_data_and_profile(const TrainOptions& options, const ReportProblem& re
   const CheckpointOptions& checkpoint = options.checkpoint;
   if (checkpoint.keep_last == 1)
     report(cat("--keep-last ", checkpoint.keep_last), "must be at least 2, or 0 to keep all");
+  const std::int64_t interval = checkpoint.save_interval.value_or(0), retained = checkpoint.retain_interval.value_or(0);
+  if (interval > 0 && retained % interval != 0)
+    report(cat("--save-retain-interval ", retained),
+           cat("is not a multiple of --save-interval ", interval, "; use ", (retained / interval + 1) * interval));
   if (options.profile.enabled) check_profile(options.profile, options.parallel.world, report);
 }
 

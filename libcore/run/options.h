@@ -94,14 +94,15 @@ struct OptimizerOptions {
 
 struct CheckpointOptions {
   std::string save, load;
-  std::string hf_config;                      // config.json for a --load without a configuration; empty: none
-  std::optional<std::int64_t> save_interval;  // absent or 0: save only at the end
-  std::int64_t keep_last = 0;                 // 0: all
-  bool keep_best = false;                     // save the state with the lowest validation loss, and keep it
-  std::string after_save;                     // a shell command to run after each save; empty: none
-  bool async_save = false;                    // steps go on while a checkpoint is written
-  std::optional<std::int64_t> ckpt_step;      // the iteration to load; empty: the newest
-  bool finetune = false;                      // load only weights, and start at iteration 0
+  std::string hf_config;                        // config.json for a --load without a configuration; empty: none
+  std::optional<std::int64_t> save_interval;    // absent or 0: save only at the end
+  std::int64_t keep_last = 0;                   // 0: all
+  std::optional<std::int64_t> retain_interval;  // --save-retain-interval: see retained()
+  bool keep_best = false;                       // save the state with the lowest validation loss, and keep it
+  std::string after_save;                       // a shell command to run after each save; empty: none
+  bool async_save = false;                      // steps go on while a checkpoint is written
+  std::optional<std::int64_t> ckpt_step;        // the iteration to load; empty: the newest
+  bool finetune = false;                        // load only weights, and start at iteration 0
   bool no_load_optim = false;
   // On a resume whose schedule differs from the checkpoint's: use the flags' or the checkpoint's. Neither: refuse.
   bool override_schedule = false, use_checkpoint_schedule = false;
@@ -110,6 +111,10 @@ struct CheckpointOptions {
   double exit_minutes = 0;                    // --exit-duration-in-mins, counted from TrainOptions::began; 0: no limit
   std::string kill_switch_path;               // the run ends once this file exists; empty: none
 
+  /// Old checkpoints are deleted except the newest_kept(), which is 0 to keep all, and those of iterations that are
+  /// multiples of retained(), if that is not 0.
+  std::int64_t newest_kept() const { return keep_last == 0 && retained() > 0 ? 2 : keep_last; }
+  std::int64_t retained() const { return save_interval.value_or(0) > 0 ? retain_interval.value_or(0) : 0; }
   bool saves_behind_steps() const { return async_save && !save.empty(); }
 };
 

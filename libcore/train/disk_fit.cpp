@@ -60,9 +60,12 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
   }
   need.checkpoints += counts_end ? 0 : 1;
   // The oldest is deleted only when the newest is complete.
-  const std::int64_t most = options.checkpoint.keep_last + (keeps_best ? 2 : 1);
-  if (options.checkpoint.keep_last > 0)
-    need.checkpoints = std::min(need.checkpoints, std::max<std::int64_t>(1, most - present));
+  if (const std::int64_t kept = options.checkpoint.newest_kept(); kept > 0) {
+    const std::int64_t multiples_of = options.checkpoint.retained();
+    const std::int64_t retained = multiples_of > 0 ? multiples(multiples_of) : 0;
+    const std::int64_t most = kept + (keeps_best ? 2 : 1);
+    need.checkpoints = std::min(need.checkpoints, std::max<std::int64_t>(1, most - present) + retained);
+  }
   return need;
 }
 

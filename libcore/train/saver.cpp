@@ -16,7 +16,7 @@ void Saver::begin(bool copies, StepRunner& steps, RunChoices& choices, const Jso
   if (Json record = choices.record(); !record.is_null()) run_.state.extra.set("choices", std::move(record));
   SaveOptions to;
   to.command_line = options_.command_line;
-  to.keep_last = options_.checkpoint.keep_last;
+  to.kept = kept();
   if (run_.best) to.best = run_.best->iteration;
   if (tokenizer != nullptr) to.add_files = [=](const std::string& folder) { tokenizer->save(folder); };
   std::span<std::byte> copy;
@@ -44,7 +44,7 @@ bool Saver::check_best(Communicator& world) {
 void Saver::mark_finished(Communicator& world) {
   run_.state.extra.set("finished", true);
   run_.record_best();
-  directory_->replace_state(run_.state, options_.checkpoint.keep_last, world);
+  directory_->replace_state(run_.state, kept(), world);
   if (!run_.best) return;
   work_on_first_rank(world, [&] {
     directory_->write_best(run_.best->iteration);

@@ -50,7 +50,7 @@ class Saver {
   /// No save may be pending.
   void mark_finished(Communicator& world);
   /// Rank 0 only: completes the last commit of a complete run, if it was interrupted.
-  void finish_commit() const { directory_->finish_commit(run_.state.iteration, options_.checkpoint.keep_last); }
+  void finish_commit() const { directory_->finish_commit(run_.state.iteration, kept()); }
 
  private:
   /// A state that a checkpoint keeps.
@@ -59,6 +59,7 @@ class Saver {
     bool validation_is_due = false;  // this iteration's validation is not complete; a resumed run repeats it
     bool operator==(const SavePoint&) const = default;
   };
+  KeptCheckpoints kept() const { return {options_.checkpoint.newest_kept(), options_.checkpoint.retained()}; }
   SavePoint now() const { return {run_.state.iteration, run_.validation_is_due}; }
 
   std::shared_ptr<const SaveDirectory> directory_;

@@ -193,7 +193,7 @@ TEST_CASE("checkpoint folder: what cannot be removed is a warning, each once, an
     code = run_under_fault("no-remove:1", [&] {
       Console console = quiet_console();
       const SaveDirectory save(run, &console);
-      for (int i = 1; i <= 5; ++i) save_one(save, i, {.keep_last = 2});
+      for (int i = 1; i <= 5; ++i) save_one(save, i, {.kept = 2});
     });
   });
   CHECK(code == 0);

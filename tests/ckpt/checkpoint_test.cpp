@@ -22,13 +22,12 @@ std::optional<std::string> newest(const std::string& directory) {
 }
 
 /// Saves iterations 1 to `count`. The tensors in each are filled from the iteration's number.
-void save_iterations(const std::string& directory, int count, std::int64_t keep_last = 0) {
+void save_iterations(const std::string& directory, int count, const KeptCheckpoints& kept = {}) {
   SaveDirectory save(directory);
   for (int i = 1; i <= count; ++i) {
     TestParams model(tiny_config());
     fill(model.params, static_cast<float>(i));
-    save_alone(save, tiny_config(), model.params, state_at(i),
-               {.command_line = "mtl-train --x", .keep_last = keep_last});
+    save_alone(save, tiny_config(), model.params, state_at(i), {.command_line = "mtl-train --x", .kept = kept});
   }
 }
 
@@ -112,9 +111,19 @@ TEST_CASE("checkpoint: a commit removes all but the last keep_last, which must b
         std::vector<std::string>{"iter_0000003", "iter_0000004", "latest_checkpointed_iteration.txt", "lock"});
   TestParams model(tiny_config());
   CHECK(contains(error_of([&] {
-                   save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(9), {.keep_last = 1});
+                   save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(9), {.kept = 1});
                  }),
                  "at least 2"));
+}
+
+TEST_CASE("checkpoint: a commit keeps the newest and those of iterations that are multiples of a number") {
+  ScratchFolder scratch;
+  save_iterations(scratch / "s", 10, {2, 3});
+  CHECK(list_iterations(scratch / "s") == std::vector<std::int64_t>{10, 9, 6, 3});
+  SaveDirectory(scratch / "s").finish_commit(10, {2, 9});
+  CHECK(list_iterations(scratch / "s") == std::vector<std::int64_t>{10, 9});
+  save_iterations(scratch / "all", 4, {0, 2});
+  CHECK(list_iterations(scratch / "all").size() == 4);
 }
 
 TEST_CASE("checkpoint: a damaged one is neither counted nor removed as one of the last keep_last") {
@@ -122,7 +131,7 @@ TEST_CASE("checkpoint: a damaged one is neither counted nor removed as one of th
   save_iterations(scratch / "s", 3);
   fs::remove(scratch / "s/iter_0000003/manifest.json");
   TestParams model(tiny_config());
-  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(4), {.keep_last = 2});
+  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.params, state_at(4), {.kept = 2});
   CHECK(entries_of(scratch / "s") == std::vector<std::string>{"iter_0000002", "iter_0000003", "iter_0000004",
                                                               "latest_checkpointed_iteration.txt", "lock"});
 }

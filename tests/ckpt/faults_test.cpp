@@ -17,7 +17,7 @@ void save_iteration(const std::string& directory, int iteration, Writes writes =
   TestParams model(tiny_config());
   fill(model.params, static_cast<float>(iteration));
   SaveOptions options;
-  options.keep_last = 2;
+  options.kept = 2;
   options.add_files = [](const std::string& folder) { write_file_atomic(folder + "/vocab.json", "{}"); };
   SelfCommunicator alone;
   save_as(writes, SaveDirectory(directory), tiny_config(), model.params, state_at(iteration), options, alone,
@@ -130,7 +130,7 @@ TEST_CASE("checkpoint: a crash at every operation of a save leaves the best chec
   const auto save = [](const std::string& to, int iteration, int best) {
     TestParams model(tiny_config());
     SaveOptions options;
-    options.keep_last = 2;
+    options.kept = 2;
     options.best = best;
     save_alone(SaveDirectory(to), tiny_config(), model.params, state_at(iteration), options);
   };

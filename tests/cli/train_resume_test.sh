@@ -118,6 +118,14 @@ same_run stuck whole 'checkpoints that cannot be removed'
 expect_exit 0 run_in stuck --keep-last 2
 [ -z "$(find stuck -name '*.tmp.*')" ] || fail 'superseded checkpoints were not removed later'
 
+# --save-retain-interval: of the checkpoints of 3, 6, 9 and 12, the newest two and the multiples of 6 stay.
+expect_exit 0 run_in retained --save-retain-interval 6
+[ "$(cd retained/save && echo iter_*)" = 'iter_0000006 iter_0000009 iter_0000012' ] || fail "kept: $(ls retained/save)"
+expect_exit 0 run_in retained --save-retain-interval 6 --train-iters 18 --keep-last 3 --override-opt_param-scheduler
+[ "$(cd retained/save && echo iter_*)" = 'iter_0000006 iter_0000012 iter_0000015 iter_0000018' ] || fail "kept: $(ls retained/save)"
+expect_exit 2 run_in retained --save-retain-interval 7
+expect_text err '--save-retain-interval 7 +is not a multiple of --save-interval 3; use 9$'
+
 # Other data is rejected without --allow-data-change. The same data in another place is accepted.
 head -n 390 "$CORPUS" >other.jsonl
 preprocess other.jsonl other

@@ -388,6 +388,14 @@ TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
   CHECK(count(0, 0) == 4);
   options.batch.eval_interval = 0;
   CHECK(count(0, 0) == 4);
+  options.checkpoint.keep_best = false;
+  options.checkpoint.keep_last = 2;
+  options.checkpoint.save_interval = 10;
+  options.checkpoint.retain_interval = 50;  // with the newest two and that being written: 50, 100
+  CHECK(count(0, 0) == 5);
+  CHECK(count(50, 3) == 2);
+  options.checkpoint.keep_last = 0;
+  CHECK(count(0, 0) == 5);
 }
 
 TEST_CASE("space: a shard that exceeds the limit of file sizes is refused, unless the run saves nothing more") {

@@ -158,6 +158,13 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
   flags.add("--after-save", &checkpoint.after_save, "COMMAND",
             "shell command to run after each save, with $MTL_CHECKPOINT and $MTL_ITERATION",
             only_with("--save", saves));
+  flags.add(
+      "--save-retain-interval", &checkpoint.retain_interval, "N",
+      "keep the checkpoints of iterations that are multiples of N, and delete others as --keep-last says, with 2 as "
+      "its default",
+      at_least(1), only_with("--save-interval", [&checkpoint] {
+        return !checkpoint.save.empty() && checkpoint.save_interval.value_or(0) > 0;
+      }));
   flags.add_switch("--async-save", checkpoint.async_save,
                    "train while checkpoints are written, from a copy in host memory", only_with("--save", saves));
   flags.add("--load", &checkpoint.load, "PATH", cat("model to resume or to start from: ", loadable_models()));
