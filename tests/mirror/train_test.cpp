@@ -329,6 +329,26 @@ TEST_CASE("a run that finds unusable data saves the preceding steps") {
   check_same_tensors(scratch / "cpu", scratch / "cuda");
 }
 
+TEST_CASE("a run that finds unusable data first completes the save behind its steps") {
+  ScratchFolder scratch;
+  write_data(scratch / "data", 30);
+  std::map<Device, std::string> errors;
+  for (Device device : {Device::cpu, Device::cuda}) {
+    mirror::Deferral deferral(2);
+    TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
+    options.batch.eval_iters = 0;
+    options.batch.train_iters = 33;
+    options.checkpoint.save_interval = 1;
+    options.checkpoint.async_save = device == Device::cuda;
+    errors[device] = error_of([&] { run(options); });
+  }
+  CHECK(errors[Device::cuda] == errors[Device::cpu]);
+  const std::vector<std::int64_t> saved = list_iterations(scratch / "cpu");
+  CHECK(saved.size() > 3);
+  CHECK(list_iterations(scratch / "cuda") == saved);
+  check_same_tensors(scratch / "cpu", scratch / "cuda");
+}
+
 TEST_CASE("logits, losses and generation equal the cpu's, bit for bit") {
   Console console = quiet_console();
   const ModelSource source = open_model("golden/gpt2_model/a", console);
