@@ -1,7 +1,8 @@
 #!/bin/bash
 # A TP 2 x PP 2 job over TCP on two hosts: it computes the same bits as on one host. It ends when a rank is killed on
-# the other host, and when the link fails, where mpirun itself would wait forever. A single host can resume it. The
-# hosts are network namespaces with their own host names, joined by a pair of virtual interfaces.
+# the other host, and when the link fails, where mpirun itself would wait forever. A single host can resume it, by hand
+# and with share/elastic/run.sh. The hosts are network namespaces with their own host names, joined by a pair of virtual
+# interfaces.
 # shellcheck disable=SC2034 # the sourced files use LENGTH and LAST
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -54,12 +55,14 @@ start_on_both() {
 }
 
 # expect_failed_job NAME SECONDS: the job fails within SECONDS and leaves no process on either host.
-expect_failed_job() {
+expect_failed_job() { ! job_exits "$@" || fail "$1: exit 0"; }
+# job_exits NAME SECONDS: the job ends within SECONDS and leaves no process on either host. Returns its status.
+job_exits() {
   local began=$SECONDS code left
   wait "$job"
   code=$?
-  [ $code -ne 0 ] && [ $((SECONDS - began)) -le "$2" ] ||
-    { fail "$1: exit $code after $((SECONDS - began)) s, not a failure within $2 s"; sed 's/^/    /' "$1.err" >&2; }
+  [ $((SECONDS - began)) -le "$2" ] ||
+    { fail "$1: exit $code after $((SECONDS - began)) s, not within $2 s"; sed 's/^/    /' "$1.err" >&2; }
   for _ in $(seq 100); do
     left=$(ip netns pids $A; ip netns pids $B)
     [ -n "$left" ] || break
@@ -67,6 +70,7 @@ expect_failed_job() {
   done
   # shellcheck disable=SC2086  # process ids
   [ -z "$left" ] || fail "$1: still running: $(ps -o pid=,comm= -p ${left//$'\n'/,} | tr '\n' ';')"
+  return $code
 }
 
 # Two hosts compute the same bits as one.
@@ -112,4 +116,40 @@ for name in killed down; do
   mtl_compare near <(metrics "$name/log.jsonl") <(metrics whole/log.jsonl) --relative 1e-5 --relative norm=1e-4 \
     --count $((end / 5 * 2)) || fail "$name: different metrics than in an uninterrupted run"
 done
+
+# share/elastic/run.sh goes on without the host whose link fails, with the bits of a run that was resumed by hand.
+mkdir -p "$WORK/elastic"
+cd "$WORK/elastic" || exit 1
+ln -sf ../c_text_document.* .
+# ssh HOST COMMAND...: without a link, the other host does not answer.
+cat >ssh <<SSH
+#!/bin/bash
+[ "\$1" = 10.77.0.2 ] || exec "\${@:2}"
+ip -n $A link show veth0 | grep -q LOWER_UP || exec sleep 60
+exec "$WORK/agent" "\$@"
+SSH
+chmod +x ssh
+printf '%s\n' '10.77.0.1 slots=2' '10.77.0.2 slots=2' >hosts
+TRAIN=(mtl-train "${MODEL[@]}" --train-iters 400 --save-interval 50 --eval-interval 100000 --log-interval 50 --threads 1)
+network="--mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24"
+AGENT=$WORK/elastic/ssh MPIRUN="mpirun --mca plm_rsh_agent $WORK/agent $network --oversubscribe" \
+  timeout -s KILL 240 ip netns exec $A unshare --uts bash -c 'hostname host-a; exec "$@"' hosts \
+  bash "$SHARE/elastic/run.sh" hosts --hardware H100 -- "${TRAIN[@]}" --save save </dev/null >run.out 2>run.err &
+job=$!
+wait_until run.err 'saved save/iter_0000100'
+ip -n $B link set veth0 down
+lost=$SECONDS
+wait_until run.err '^run.sh: 2 ranks on 10.77.0.1:2: '
+wait_until run.err '^mtl-train: resuming save/iter_'
+echo "the run goes on $((SECONDS - lost)) s after the link failed"
+job_exits run 180 || fail "exit $? after the link failed"
+ip -n $B link set veth0 up
+expect_text run.err '^run.sh: 4 ranks on 10.77.0.1:2,10.77.0.2:2: '
+expect_text run.err '^run.sh: 10.77.0.2 does not answer$'
+at=$(sed -nE 's/^mtl-train: resuming save\/(iter_[0-9]+) at .*/\1/p' run.err)
+read -ra flags < <(sed -n 's/^run.sh: flags: //p' run.err | tail -n 1)
+mkdir hand && cp -r "save/$at" hand/
+expect_exit 0 mpirun --oversubscribe -n 2 "${TRAIN[@]}" "${flags[@]}" --save hand
+expect_text "$WORK/err" "^mtl-train: resuming hand/$at at "
+expect_exit 0 mtl_compare_checkpoints --exact save/iter_0000400 hand/iter_0000400
 finish

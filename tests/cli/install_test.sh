@@ -101,11 +101,13 @@ expect_text out '^345M +2 +1 +1 +2 +[0-9.]+ +[0-9.]+$'
 # The Slurm templates. srun is replaced by a script that plans the run instead of starting it.
 mkdir fake
 printf '#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nexec "$@" --dry-run --world-size "$RANKS"\n' >fake/srun
-chmod +x fake/srun
+printf '#!/bin/bash\nprintf "alpha\\nbeta\\n"\n' >fake/scontrol
+chmod +x fake/*
 cp "$share/gpt2/vocab.json" gpt2-vocab.json
 cp "$share/gpt2/merges.txt" gpt2-merges.txt
-for template in one-node:8 several-nodes:16; do
-  expect_exit 0 env PATH="$WORK/fake:$root/bin:$PATH" RANKS="${template#*:}" SLURM_CPUS_PER_TASK=1 SLURM_JOB_ID=1 bash "$share/slurm/${template%:*}.sbatch"
+for template in one-node:8 several-nodes:16 elastic:16; do
+  expect_exit 0 env PATH="$WORK/fake:$root/bin:$PATH" RANKS="${template#*:}" AGENT=true SLURM_CPUS_PER_TASK=1 \
+    SLURM_JOB_ID=1 SLURM_JOB_NODELIST=alpha,beta SLURM_NTASKS_PER_NODE=8 bash "$share/slurm/${template%:*}.sbatch"
   expect_text out 'parameters +354,823,168'
 done
 
