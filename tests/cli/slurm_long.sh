@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs a job from share/slurm on a one-node Slurm cluster in a temporary folder. After a signal, preemption and its time
-# limit, the job is requeued and resumes. Once complete, it equals an uninterrupted run in metrics and bits. Skipped if
-# Slurm is not installed.
+# Runs jobs from share/slurm on a Slurm cluster in a temporary folder, with two nodes on this machine. After a signal,
+# preemption and its time limit, a job is requeued and resumes. Once complete, it equals an uninterrupted run in metrics
+# and bits. A job on both nodes goes on when one is lost. Skipped if Slurm is not installed.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 for program in munged slurmctld slurmd; do
@@ -29,14 +29,14 @@ stop_cluster() {
   [ -z "${job:-}" ] || scancel --full --signal=KILL "$job" 2>/dev/null
   [ -z "${job:-}" ] || scancel "$job" 2>/dev/null
   for _ in $(seq 50); do [ -n "$(squeue -h 2>/dev/null)" ] || break; sleep 0.1; done
-  for name in slurmctld slurmd munged; do stop_daemon $name; done
+  for name in slurmctld slurmd.n1 slurmd.n2 munged; do stop_daemon $name; done
   rm -rf "$CLUSTER" "$WORK"
 }
 
 start_cluster() {
   local host port=$((20000 + $$ % 10000))
   host=$(hostname -s)
-  mkdir "$CLUSTER/munge" "$CLUSTER/state" "$CLUSTER/spool"
+  mkdir "$CLUSTER"/{munge,state,spool.n1,spool.n2,tmp.n1,tmp.n2}
   chmod 755 "$CLUSTER"
   head -c 64 /dev/urandom >"$CLUSTER/munge/key"
   chmod 600 "$CLUSTER/munge/key"
@@ -46,31 +46,33 @@ start_cluster() {
 ClusterName=mtl
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$port
-SlurmdPort=$((port + 1))
 AuthType=auth/munge
 # A requeued job waits for cred_expire seconds, 120 by default.
 AuthInfo=socket=$CLUSTER/munge/socket,cred_expire=5
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation=$CLUSTER/state
-SlurmdSpoolDir=$CLUSTER/spool
+SlurmdSpoolDir=$CLUSTER/spool.%n
+TmpFS=$CLUSTER/tmp.%n
 SlurmctldPidFile=$CLUSTER/slurmctld.pid
-SlurmdPidFile=$CLUSTER/slurmd.pid
+SlurmdPidFile=$CLUSTER/slurmd.%n.pid
 SlurmctldLogFile=$CLUSTER/slurmctld.log
-SlurmdLogFile=$CLUSTER/slurmd.log
+SlurmdLogFile=$CLUSTER/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/linear
 ReturnToService=2
 KillWait=20
+SlurmdTimeout=30
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1
 PlugStackConfig=/dev/null
-NodeName=$host NodeAddr=127.0.0.1 CPUs=2 RealMemory=1000 State=UNKNOWN
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2 RealMemory=1000 State=UNKNOWN
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2 RealMemory=1000 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 END
-  slurmctld -c && slurmd -c
+  slurmctld -c && slurmd -c -N n1 && slurmd -c -N n2
 }
 
 # wait_for SECONDS WHAT COMMAND...: waits until COMMAND succeeds. Ends the test after SECONDS.
@@ -93,7 +95,7 @@ in_turn() {
 }
 
 start_cluster || { fail 'the cluster did not start'; finish; }
-wait_for 30 'the node' node_is_idle
+wait_for 30 'the nodes' node_is_idle
 srun --mpi=list 2>&1 | grep -q pmix || { echo "skipped: this Slurm has no pmix"; exit 77; }
 
 # --- The run, uninterrupted and in turns ---
@@ -153,4 +155,27 @@ job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --output=again.log
 wait_for 60 'the end of a complete run' job_has 'JobState=COMPLETED'
 job_has 'Restarts=0 .*ExitCode=0:0' || fail 'a complete run was requeued'
 expect_text again.log 'already complete: 500 of 500'
+
+# A job on both nodes loses one, and goes on with the other. It ends like a run that was resumed by hand. (Ranks on both
+# nodes are on this machine, and must not use the same files in shared memory.)
+export OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
+sed '/gpus-per-node/d; s/ --vocab-size 50257//' "$SHARE/slurm/elastic.sbatch" >elastic.sbatch
+WITHOUT_LAYOUT=("${MODEL[@]:0:${#MODEL[@]}-4}")
+TRAIN=(mtl-train "${WITHOUT_LAYOUT[@]}" "${LENGTH[@]}" --train-iters 150 --save-interval 30 --threads 1)
+job=$(sbatch --parsable --nodes=1-2 --ntasks-per-node=2 --cpus-per-task=1 --time=10 --output=turns.log \
+  --open-mode=truncate elastic.sbatch "${TRAIN[@]}" --save elastic) || { fail 'sbatch refused the job'; finish; }
+wait_for 120 'a save on both nodes' log_has 'saved elastic/iter_0000060'
+mapfile -t lost < <(scontrol listpids "$job" n2 | awk '$1 > 0 && $2 ~ /^[0-9]/ { print $1 }')
+[ ${#lost[@]} -ge 2 ] || fail "no ranks on n2: $(scontrol listpids "$job" n2)"
+kill -KILL "$(<"$CLUSTER/slurmd.n2.pid")" "${lost[@]}"
+wait_for 300 'the end on one node' job_has 'JobState=COMPLETED'
+job_has 'Restarts=0 .*ExitCode=0:0' || fail "the job did not go on: $(scontrol show job "$job")"
+expect_text turns.log '^run.sh: 4 ranks on n1:2,n2:2: '
+expect_text turns.log '^run.sh: n2 does not answer$'
+at=$(sed -nE 's/^mtl-train: resuming elastic\/(iter_[0-9]+) at .*/\1/p' turns.log)
+read -ra flags < <(sed -n 's/^run.sh: flags: //p' turns.log | tail -n 1)
+mkdir hand && cp -r "elastic/$at" hand/
+expect_exit 0 mpirun --oversubscribe -n 2 "${TRAIN[@]}" "${flags[@]}" --save hand
+expect_text err "^mtl-train: resuming hand/$at at "
+expect_exit 0 mtl_compare_checkpoints --exact elastic/iter_0000150 hand/iter_0000150
 finish
