@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/fault_plan.h"
 #include "base/interrupt_guard.h"
@@ -250,6 +251,7 @@ void exchange_paths(const std::string& a, const std::string& b) {
   std::string aside = cat(b, ".old");
   rename_path(b, aside);
   rename_path(a, b);
+  sync_directory(parent_folder(b));  // `a` may be removed as a leftover
   rename_path(aside, a);
 }
 
@@ -285,6 +287,14 @@ void make_directories(const std::string& path) {
   if (error)
     fail(Exit::io, path, ": cannot create the folder: ", error.message(),
          is_full(error.value()) ? full_disk_remedy(path) : "");
+}
+
+void make_output_directories(const std::string& path) {
+  std::vector<std::string> changed;
+  for (fs::path made = path; !made.empty() && !file_exists(made.string()); made = made.parent_path())
+    changed.push_back(parent_folder(made.string()));
+  make_directories(path);
+  for (const std::string& folder : changed) sync_directory(folder);
 }
 
 std::string parent_folder(const std::string& path) {

@@ -115,6 +115,8 @@ void rename_path(const std::string& from, const std::string& to);
 void sync_directory(const std::string& path);
 /// Creates a folder and the folders above it, unless they exist. Does nothing for "".
 void make_directories(const std::string& path);
+/// make_directories(), and syncs the folders that contain the new ones, so that these outlast a power failure.
+void make_output_directories(const std::string& path);
 /// Removes a file, or a folder with its contents, if it exists.
 void remove_tree(const std::string& path);
 /// Returns the folder part of `path`, or "." if `path` has no folder part.

@@ -108,7 +108,7 @@ OutputLock::~OutputLock() {
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console) {
   check_prefixes(claim);
   check_inputs(claim);
-  make_directories(fs::path(claim.names.front()).parent_path());
+  make_output_directories(fs::path(claim.names.front()).parent_path());
   for (const std::string& name : claim.names) {
     if (is_directory(name)) fail(Exit::io, name, " is a folder, not a file; choose another ", claim.flag);
   }

@@ -26,7 +26,7 @@ std::string make_temporary(const std::string& directory, std::int64_t iteration,
   require(options.kept.keeps_all() || options.kept.last >= 2, "--keep-last ", options.kept.last,
           " must be at least 2, or 0 to keep all");
   require(options.block_bytes > 0, "SaveOptions::block_bytes is ", options.block_bytes, ", but must be above 0");
-  make_directories(directory);
+  make_output_directories(directory);
   recover_replaced(directory, warn);
   remove_leftovers(directory, warn);
   std::string temporary = cat(directory, "/", folder_of(iteration), ".tmp.", ::getpid());
@@ -172,7 +172,7 @@ SaveDirectory::SaveDirectory(std::string path, Console* console) : path_(std::mo
     above /= part;
     if (!file_exists(above.string())) made_folders_.push_back(above.string());
   }
-  make_directories(path_);
+  make_output_directories(path_);
   std::string owner;
   lock_ = FileLock::take(path_ + "/lock", &owner);
   if (!lock_) {

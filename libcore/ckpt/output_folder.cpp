@@ -92,7 +92,7 @@ OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& g
   const std::string parent = parent_folder(path_);
   if (file_exists(parent) && !is_directory(parent))
     refuse(options.path, "cannot be created, because ", parent, " is a file; choose another folder");
-  make_directories(parent);
+  make_output_directories(parent);
   lock_.emplace(path_, guard_, "--save");
   remove_leftovers({path_}, console, [](const std::string& path) { return find_foreign_entry(path); });
   if (file_exists(staged_))

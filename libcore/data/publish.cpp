@@ -11,7 +11,12 @@ SealedTokenFiles::SealedTokenFiles(const Json& provenance, TokenFilePair& files)
 }
 
 void publish_token_files(std::vector<SealedTokenFiles>& files) {
-  for (const SealedTokenFiles& one : files) remove_old_file(one.files_->written.prefix + ".idx");
+  for (const SealedTokenFiles& one : files) {
+    const std::string index = one.files_->written.prefix + ".idx";
+    const bool is_old = file_exists(index);
+    remove_old_file(index);
+    if (is_old) sync_directory(parent_folder(index));
+  }
   for (SealedTokenFiles& one : files) {
     one.record_.commit();
     one.files_->commit();

@@ -23,7 +23,8 @@ class SealedTokenFiles {
 };
 
 /// Renames all files to their final names. First removes every old .idx; renames each new .idx after the other two
-/// files. So at any time, even if the process is killed, an existing .idx belongs to the .bin and .json next to it.
+/// files. So at any time, even if the process is killed or the power fails, an existing .idx belongs to the .bin and
+/// .json next to it.
 void publish_token_files(std::vector<SealedTokenFiles>& files);
 
 }  // namespace mtl
