@@ -75,6 +75,7 @@ class Trainer {
   bool must_drain_queue() const;
   void finish_oldest_step();
   void end_step(const EnqueuedStep& step, const StepReport& report, bool gradients_remain);
+  void exchange_step(StepTotals totals);
   void leave_out(const StepBatch& batch);
   void report_progress();
   void report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain);

@@ -37,13 +37,8 @@ void Trainer::finish_oldest_step() {
   StepReport report;
   const EnqueuedStep step = steps_.finish_oldest(report);
   StepTotals totals = step.totals;
-  stop_request_.note_step();
-  totals.take(signals_, stop_request_);
   totals.take(report);
-  exchange(totals);
-  totals.save += totals_.save;  // requested at an earlier step, and not answered yet
-  totals.status += totals_.status;
-  totals_ = totals;
+  exchange_step(totals);
 
   StepQueue to_repeat;  // steps that assumed this step's update, and so made none
   const bool gradients_remain = steps_.queue().empty();
@@ -68,11 +63,24 @@ void Trainer::report_progress() {
   if (is_rank_zero()) report_->draw_status(validation_);
 }
 
+/// Collective: exchanges a step's totals and the requests until its end. They are then in totals_.
+void Trainer::exchange_step(StepTotals totals) {
+  stop_request_.note_step();
+  totals.take(signals_, stop_request_);
+  exchange(totals);
+  totals.save += totals_.save;  // requested at an earlier step, and not answered yet
+  totals.status += totals_.status;
+  totals_ = totals;
+}
+
 /// Accounts for an iteration whose samples are read, but for which nothing is computed. No step is in flight.
 void Trainer::leave_out(const StepBatch& batch) {
+  signals_.begin_iteration(run_.state.iteration + 1);
+  exchange_step({});
   run_.leave_out(batch);
   console_.info(cat("iteration ", run_.state.iteration, " is left out, as --iterations-to-skip requests"));
   report_progress();
+  if (totals_.writing == 0) commit_save();
 }
 
 /// Accounts for a step. `gradients_remain` means that no later step has overwritten its gradients.

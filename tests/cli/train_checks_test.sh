@@ -60,6 +60,16 @@ for name in stages shards; do
   metrics $name/log.jsonl >$name.metrics
   mtl_compare near gaps.metrics $name.metrics --relative 2e-5 --count 20 || fail "$name: other losses on two ranks"
 done
+# A signal ends the run between iterations that are left out, too.
+echo "iterations-to-skip = $(seq -s ' ' 2 20000)" >all.cfg
+run_in asked --config all.cfg --train-iters 20000 --save-interval 0 --eval-iters 0 --log-interval 1000 >out 2>err &
+until grep -q 'iteration 9 is left out' err; do kill -0 $! || break; sleep 0.01; done
+kill -TERM "$(sed -E 's/^pid ([0-9]+) .*/\1/' asked/save/lock)"
+wait $!
+code=$?
+[ $code -eq 75 ] || fail "exit $code at TERM while iterations are left out"
+last=$(sed -nE 's/^mtl-train: ended by a signal after iteration ([0-9]+); .*/\1/p' err)
+[ "${last:-20000}" -lt 20000 ] && [ -d "asked/save/$(printf iter_%07d "$last")" ] || fail "TERM ends after iteration '$last'"
 for word in 0 -3 x 1.5; do
   expect_exit 2 run_in bad --iterations-to-skip 2 $word
   expect_text err "^  --iterations-to-skip $word  is not the number of an iteration, from 1; leave it out"
