@@ -188,7 +188,10 @@ std::string ModelSource::other_rules(const RuleSet& rules) const {
     const UpdateRule& rule = rules.rule_of(spec);
     for (const StateSpec& state : rule.states({}))
       if (!stored.contains(cat(state.name, ".", spec.name)))
-        return cat(folder(), ": the optimizer state is of another --optimizer than ", rules.rules.back()->name(), ": ",
+        return cat(folder(), ": the optimizer state is of another --optimizer than ", rules.rules.back()->name(),
+                   rules.rules.size() > 1 && spec.use == ParamUse::position_table
+                       ? ", or of another --muon-no-position-embedding: "
+                       : ": ",
                    spec.name, " has no ", state.name);
   }
   return "";

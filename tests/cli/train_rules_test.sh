@@ -36,6 +36,8 @@ expect_exit 65 "${tiny[@]}" --micro-batch-size 2 --optimizer sgd --train-iters 5
 expect_text err 'muon.whole/iter_0000004: the optimizer state is of another --optimizer than sgd: .* has no momentum_buffer; use its --optimizer'
 expect_exit 65 "${tiny[@]}" --micro-batch-size 2 --train-iters 5 --load sgd.whole
 expect_text err 'of another --optimizer than adam: .* use --no-load-optim to continue at iteration 4 with moments of zero, or use --finetune'
+expect_exit 65 "${tiny[@]}" --micro-batch-size 2 --optimizer muon --muon-no-position-embedding --train-iters 5 --save muon.whole
+expect_text err 'of another --optimizer than muon, or of another --muon-no-position-embedding: embedding.positions.weight has no exp_avg'
 expect_exit 0 "${tiny[@]}" --micro-batch-size 2 --train-iters 5 --load sgd.whole --no-load-optim
 expect_exit 2 mtl-convert --load sgd.whole --save megatron --to megatron --ckpt-format torch_dist
 expect_text err 'torch_dist checkpoints are written for adam only: use --ckpt-format torch'
