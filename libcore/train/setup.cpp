@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -11,6 +12,7 @@
 #include "base/enum_index.h"
 #include "base/files.h"
 #include "base/hub_cache.h"
+#include "base/printable.h"
 #include "data/blended_dataset.h"
 #include "data/token_formats.h"
 #include "train/log_rewind.h"
@@ -253,6 +255,8 @@ void check_full_validation(const DataOptions& data, const SplitSources& sources,
                                count_of(std::ssize(source->blend.prefixes), "validation set"), "; give each its own"));
   if (std::set(names.begin(), names.end()).size() != names.size())
     findings.problem(flag, "names two sets alike; give each its own name");
+  if (!std::ranges::all_of(names, [](const std::string& name) { return printable_text(name) == name; }))
+    findings.problem(flag, "has control characters or invalid UTF-8, which would break the logs; leave them out");
   if (!source)
     findings.problem("--full-validation", paths.is_per_split()
                                               ? "needs validation data; add --valid-data-path"
