@@ -39,7 +39,7 @@ std::string StepChecks::Watched::judge(const char* name, double value) {
     largest = std::max(largest, value);
     return "";
   }
-  if (value < kLargeFactor * largest) return "";
+  if (value < kLargeFactor * largest || value == 0) return "";
   return cat("the ", name, ", ", value, ", is ", format("%.1f", value / largest), " times the largest of the first ",
              kFirstValues, " steps, ", largest);
 }

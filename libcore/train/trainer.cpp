@@ -37,6 +37,8 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   if (start.source) {
     resume_from(start);
   } else {
+    if (options.skip_train && is_rank_zero())
+      console_.warn("no model is loaded: --skip-train evaluates random weights");
     steps_.params().initialize(static_cast<std::uint64_t>(options.seed));
   }
   if (!saver_.check_best(ranks_.groups.world()) && options.checkpoint.keep_best)

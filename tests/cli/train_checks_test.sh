@@ -148,6 +148,8 @@ grep -q 'iteration  *5/' out && fail '--skip-train trains'
 LENGTH=(--train-iters 6 --eval-interval 100 --log-interval 2)
 expect_exit 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --load ended/save --skip-train --eval-iters 0
 expect_text err '--skip-train  needs validation: --eval-iters above 0'
+expect_exit 0 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save mistyped --skip-train
+expect_text err '^mtl-train: warning: no model is loaded: --skip-train evaluates random weights$'
 
 # --- The norm of the parameters and the zeros of the gradient are those of the model, in every layout ---
 # shellcheck disable=SC2054 # the comma belongs to a flag's value

@@ -100,3 +100,8 @@ TEST_CASE("step checks: a resumed run continues with the values of the first hun
   both.restore(other.to_json());
   CHECK(judge(both, 590, 1e9).warning == "the loss, 590, is 10.0 times the largest of the first 100 steps, 59");
 }
+
+TEST_CASE("step checks: a loss of 0 is never a spike, even after 100 others of 0") {
+  StepChecks checks(watching(true, false));
+  for (int i = 0; i < 102; ++i) CHECK(judge(checks, 0).warning.empty());
+}
