@@ -40,6 +40,7 @@ void MetricsTextfile::write(const Json& line) {
     text += cat("# TYPE mtl_train_", name, " gauge\n");
     for (const auto& [of, value] : by_labels) text += cat("mtl_train_", name, "{", of, "} ", number_text(value), "\n");
   }
+  make_directories(parent_folder(path_));
   OutputFile file(path_ + ".tmp");  // not synced: a crash of the machine may lose what the next report writes again
   file.write(text);
   file.close();

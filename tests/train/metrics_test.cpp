@@ -425,7 +425,11 @@ TEST_CASE("metrics: the file for Prometheus has the newest figures, complete at 
   const std::vector<std::string> lines = split(text, '\n');
   for (std::size_t i = 0; i + 1 < lines.size(); ++i)
     CHECK(lines[i].starts_with(i % 2 == 0 ? "# TYPE mtl_train_" : "mtl_train_"));
-  // A folder that is gone does not end the run.
+  // A folder that is gone is made again; what is in its place does not end the run.
   fs::remove_all(folder.path());
+  metrics.report(full_report());
+  CHECK(file_exists(options.log_prometheus));
+  fs::remove_all(folder.path());
+  write_file_atomic(folder.path(), "");
   metrics.report(full_report());
 }
