@@ -109,7 +109,7 @@ for kind in eio enospc; do
   [ $failed -ge 3 ] || fail "only $failed of the faults $kind were in the files of --offload-optimizer"
 done
 rm -rf faulty
-MTL_FAULT=short:9,eintr:12,short:15,short:40 expect_exit 0 run_in faulty --offload-optimizer folder
+MTL_FAULT=short:11,eintr:14,short:17,short:42 expect_exit 0 run_in faulty --offload-optimizer folder
 same_as_whole faulty 'short writes'
 
 # All ranks end with the error of one.
