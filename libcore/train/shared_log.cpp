@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/console.h"
+#include "base/output_lock.h"
 
 namespace mtl {
 
@@ -50,6 +51,18 @@ class SharedLog::Lock {
   int descriptor_ = -1;
 };
 
+namespace {
+/// Removes LOG.tmp.PID, which a run that was killed while it rewound the log has left. Must hold the lock.
+void remove_leftovers(const std::string& log) {
+  const std::string prefix = fs::path(log).filename().string() + ".tmp.";
+  std::error_code ignored;  // the log works without this
+  for (const auto& entry : fs::directory_iterator(parent_folder(log), ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (starts_with(name, prefix) && is_process_id(name.substr(prefix.size()))) fs::remove(entry.path(), ignored);
+  }
+}
+}  // namespace
+
 SharedLog::SharedLog(std::string path, const LogStart& start, std::string_view start_line) : path_(std::move(path)) {
   if (is_regular_file(path_)) {
     rewind(start);
@@ -61,6 +74,7 @@ SharedLog::SharedLog(std::string path, const LogStart& start, std::string_view s
 
 void SharedLog::rewind(const LogStart& start) {
   const Lock lock(path_);
+  remove_leftovers(path_);
   const std::string text = read_file(path_), kept = rewind_log(text, start, path_);
   if (kept != text) write_file_atomic(path_, kept);
 }

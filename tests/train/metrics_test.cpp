@@ -240,6 +240,17 @@ TEST_CASE("metrics: two runs write one log at the same time, and a resume of one
   CHECK(now_seconds() - began < SharedLog::kLockSeconds);  // no line waits for the lock of another
 }
 
+TEST_CASE("metrics: a resume removes what a run that was killed while it rewound the log has left") {
+  const test::ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path());
+  { Metrics first(options, quiet_console); }
+  const std::string left = options.log_jsonl + ".tmp.31805", other = options.log_jsonl + ".tmp.copy";
+  for (const std::string& path : {left, other}) write_file_atomic(path, "");
+  Metrics second(options, quiet_console);
+  CHECK(!file_exists(left));
+  CHECK(file_exists(other));
+}
+
 TEST_CASE("metrics: a log that is moved away is started again") {
   const test::ScratchFolder folder;
   MetricsOptions options = quiet_options(folder.path());
