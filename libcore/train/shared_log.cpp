@@ -54,11 +54,12 @@ class SharedLog::Lock {
 namespace {
 /// Removes LOG.tmp.PID, which a run that was killed while it rewound the log has left. Must hold the lock.
 void remove_leftovers(const std::string& log) {
-  const std::string prefix = fs::path(log).filename().string() + ".tmp.";
-  std::error_code ignored;  // the log works without this
-  for (const auto& entry : fs::directory_iterator(parent_folder(log), ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (starts_with(name, prefix) && is_process_id(name.substr(prefix.size()))) fs::remove(entry.path(), ignored);
+  const std::string own = AtomicFile::temporary_name(log);  // beside the file that a link leads to
+  const std::string prefix = fs::path(own.substr(0, own.rfind('.') + 1)).filename().string();
+  std::error_code error, ignored;  // the log works without this
+  for (fs::directory_iterator at(parent_folder(own), error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (starts_with(name, prefix) && is_process_id(name.substr(prefix.size()))) fs::remove(at->path(), ignored);
   }
 }
 }  // namespace

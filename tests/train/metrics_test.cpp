@@ -246,6 +246,8 @@ TEST_CASE("metrics: a resume removes what a run that was killed while it rewound
   { Metrics first(options, quiet_console); }
   const std::string left = options.log_jsonl + ".tmp.31805", other = options.log_jsonl + ".tmp.copy";
   for (const std::string& path : {left, other}) write_file_atomic(path, "");
+  fs::create_symlink(options.log_jsonl, folder / "link");
+  options.log_jsonl = folder / "link";
   Metrics second(options, quiet_console);
   CHECK(!file_exists(left));
   CHECK(file_exists(other));
