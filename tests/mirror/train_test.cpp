@@ -311,8 +311,10 @@ TEST_CASE("a signal ends a run after the current step, and the same command cont
   CHECK(metrics_in(scratch / "cuda.jsonl") == metrics_in(scratch / "cpu.jsonl"));
 }
 
-TEST_CASE("a run that finds unusable data saves the preceding steps") {
-  ScratchFolder scratch;
+namespace {
+/// Runs on both devices until a document cannot be used. `change` sets more options. Returns the error, which is the
+/// same on both.
+std::string error_of_data(const ScratchFolder& scratch, const std::function<void(TrainOptions&)>& change = {}) {
   write_data(scratch / "data", 30);
   std::map<Device, std::string> errors;
   for (Device device : {Device::cpu, Device::cuda}) {
@@ -320,10 +322,17 @@ TEST_CASE("a run that finds unusable data saves the preceding steps") {
     TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
     options.batch.eval_iters = 0;
     options.batch.train_iters = 33;
+    if (change) change(options);
     errors[device] = error_of([&] { run(options); });
   }
-  CHECK(errors[Device::cpu].find("61") != std::string::npos);
   CHECK(errors[Device::cuda] == errors[Device::cpu]);
+  return errors[Device::cpu];
+}
+}  // namespace
+
+TEST_CASE("a run that finds unusable data saves the preceding steps") {
+  ScratchFolder scratch;
+  CHECK(error_of_data(scratch).find("61") != std::string::npos);
   CHECK(open_model(scratch / "cuda").state()->iteration > 3);
   CHECK(open_model(scratch / "cuda").state()->iteration == open_model(scratch / "cpu").state()->iteration);
   check_same_tensors(scratch / "cpu", scratch / "cuda");
@@ -331,18 +340,11 @@ TEST_CASE("a run that finds unusable data saves the preceding steps") {
 
 TEST_CASE("a run that finds unusable data first completes the save behind its steps") {
   ScratchFolder scratch;
-  write_data(scratch / "data", 30);
-  std::map<Device, std::string> errors;
-  for (Device device : {Device::cpu, Device::cuda}) {
-    mirror::Deferral deferral(2);
-    TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
-    options.batch.eval_iters = 0;
-    options.batch.train_iters = 33;
+  const std::string error = error_of_data(scratch, [](TrainOptions& options) {
     options.checkpoint.save_interval = 1;
-    options.checkpoint.async_save = device == Device::cuda;
-    errors[device] = error_of([&] { run(options); });
-  }
-  CHECK(errors[Device::cuda] == errors[Device::cpu]);
+    options.checkpoint.async_save = options.device == Device::cuda;
+  });
+  CHECK(error.find("61") != std::string::npos);
   const std::vector<std::int64_t> saved = list_iterations(scratch / "cpu");
   CHECK(saved.size() > 3);
   CHECK(list_iterations(scratch / "cuda") == saved);
