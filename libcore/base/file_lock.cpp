@@ -16,6 +16,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/host_name.h"
 #include "base/worker_thread.h"
 
 namespace mtl {
@@ -44,12 +45,6 @@ std::string field_of(const std::string& content, const std::string& mark) {
   if (at == std::string::npos) return "";
   const std::size_t begin = at + mark.size();
   return content.substr(begin, content.find_first_of(", ", begin) - begin);
-}
-
-std::string host_name() {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  return host;
 }
 
 /// Returns the kernel's boot id. It changes at every boot and is shared by all containers on a machine.

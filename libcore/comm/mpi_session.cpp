@@ -6,6 +6,7 @@
 #include <exception>
 #include <numeric>
 
+#include "base/host_name.h"
 #include "comm/arrival_deadline.h"
 #include "comm/mpi_progress.h"
 #include "comm/nccl_transport.h"
@@ -18,12 +19,6 @@ namespace {
 constexpr double kEndSeconds = 10;
 
 }  // namespace
-
-std::string host_name() {
-  char name[256] = "";
-  if (gethostname(name, sizeof name - 1) != 0) return "unknown host";
-  return name;
-}
 
 MpiSession::MpiSession(const RankEnvironment& launched)
     : launched_(launched),

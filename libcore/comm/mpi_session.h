@@ -19,9 +19,6 @@ namespace mtl {
 class MpiProgress;
 class NcclTransport;
 
-/// Returns this host's name, for messages.
-std::string host_name();
-
 class MpiSession {
  public:
   explicit MpiSession(const RankEnvironment& launched);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/host_name.h"
 #include "base/str.h"
 #include "base/utf8.h"
 
@@ -85,13 +86,11 @@ std::vector<std::string> event_files(const std::string& directory) {
 
 /// Returns a name that sorts after the existing ones, even if this session starts in the same second as another.
 std::string event_path(const std::string& directory) {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof host - 1);
   const std::vector<std::string> existing = event_files(directory);
   const std::string newest = existing.empty() ? "" : fs::path(existing.back()).filename().string();
   const std::size_t prefix = std::string_view(kEventFilePrefix).size();
   const auto name_at = [&](std::int64_t seconds) {
-    return format("%s%010lld.%s.%d.0", kEventFilePrefix, static_cast<long long>(seconds), host,
+    return format("%s%010lld.%s.%d.0", kEventFilePrefix, static_cast<long long>(seconds), host_name().c_str(),
                   static_cast<int>(::getpid()));
   };
   auto seconds = static_cast<std::int64_t>(wall_time());

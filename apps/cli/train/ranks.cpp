@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/host_name.h"
 #include "base/printable.h"
 #include "comm/arrival_deadline.h"
 #include "comm/launcher_end.h"
