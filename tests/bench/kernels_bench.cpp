@@ -13,6 +13,7 @@
 #include "base/instruction_set.h"
 #include "kernels/activation.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/digest.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
@@ -217,12 +218,14 @@ void bench_head_norm(Bench& bench, const Shape& packed) {
 }
 
 void bench_parameters(Bench& bench, std::int64_t n) {
-  Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2, 1e-3), m({n}), v({n}), sum(DType::f64, {1});
+  Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2, 1e-3), m({n}), v({n}), sum(DType::f64, {1}),
+        count(DType::i64, {1});
   Arena scratch(Device::cpu, "scratch", 1 << 20);
   StepState state{{.step = 10, .lr = 1e-4, .weight_decay = 0.1}, {}};
   state.factors[0] = adamw_factors(state, {});
   bench.run(cat("adamw                        ", n), [&](Stream& s) { adamw_step(s, {p, grad, {m, v}}, {}, &state); });
   bench.run(cat("sum_of_squares               ", n), [&](Stream& s) { sum_of_squares(s, scratch, sum, {grad}); });
+  bench.run(cat("digest                       ", n), [&](Stream& s) { digest(s, count, grad); });
   bench.run(cat("fill_zero                    ", n), [&](Stream& s) { fill_zero(s, grad); });
 }
 

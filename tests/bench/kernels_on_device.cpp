@@ -2,6 +2,7 @@
 
 #include "base/str.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/digest.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/layernorm.h"
@@ -23,11 +24,13 @@ void bench_memory(DeviceBench& bench) {
     const std::string size = format("%7.1f MB", 1e-6 * double(bytes));
     const Shape all{bytes / 4}, half{bytes / 8};
     const Operands x = bench.random(DType::f32, all), y = bench.zeros(DType::f32, half);
-    const Operands found = bench.zeros(DType::i32, {1});
+    const Operands found = bench.zeros(DType::i32, {1}), sum = bench.zeros(DType::i64, {1});
     bench.run("copy, half of it read, half written  " + size,
               [&](Stream& s, Arena&, int i) { copy(s, y[i], x[i].flat(0, half[0])); });
     bench.run("read only, find_nonfinite            " + size,
               [&](Stream& s, Arena&, int i) { find_nonfinite(s, found[i], x[i]); });
+    bench.run("read only, digest                    " + size,
+              [&](Stream& s, Arena&, int i) { digest(s, sum[i], x[i]); });
     bench.run("write only, fill_zero                " + size, [&](Stream& s, Arena&, int i) { fill_zero(s, x[i]); });
     bench.clear();
   }
