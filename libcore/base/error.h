@@ -16,6 +16,8 @@ enum class Exit : int {
   ok = 0,
   failure = 1,    // anything without a code below
   usage = 2,      // wrong flags or configuration
+  recheck = 16,   // a step failed twice with equal results; on other machines, the same command tells why
+  corrupt = 17,   // a machine computed wrong, or a step failed on all machines
   bad_data = 65,  // an input file violates its format
   io = 74,        // a read or write failed
   requeue = 75,   // a signal ended the run; start the job again to continue

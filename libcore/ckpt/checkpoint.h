@@ -5,6 +5,7 @@
 //   SAVE/iter_0001000/manifest.json             iteration, configuration, state, slices of tensors, sizes and hashes
 //   SAVE/latest_checkpointed_iteration.txt      the tracker: a hint for people and scripts
 //   SAVE/best_checkpointed_iteration.txt        with --keep-best: the checkpoint that stays when old ones are removed
+//   SAVE/failed_step.json                       with --rerun-mode: a step to compute on other machines
 //   SAVE/run_id                                 identifies the run in its logs
 //   SAVE/lock                                   held by rank 0 of the job that saves here
 //

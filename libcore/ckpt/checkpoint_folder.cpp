@@ -133,16 +133,21 @@ std::string run_id_of(const std::string& directory) {
   return id;
 }
 
+bool is_file_of_run(const std::string& name) {
+  return name == kLockName || name == kTrackerName || name == kRunIdName || name == kBestName ||
+         name == kFailedStepName;
+}
+
 namespace {
 
-/// True for names of the form iter_N.tmp.PID, iter_N.tmp.old.PID, iter_N.tmp.damaged.PID, TRACKER.tmp.PID,
-/// RUN_ID.tmp.PID and BEST.tmp.PID.
+/// True for names of the form iter_N.tmp.PID, iter_N.tmp.old.PID, iter_N.tmp.damaged.PID, and FILE.tmp.PID for a file
+/// beside the checkpoints.
 bool is_leftover(const std::string& name) {
   const std::size_t mark = name.find(".tmp.");
   if (mark == std::string::npos) return false;
   const std::string owner = name.substr(0, mark);
   std::string_view number = std::string_view(name).substr(mark + 5);
-  if (owner == kTrackerName || owner == kRunIdName || owner == kBestName) return is_process_id(number);
+  if (is_file_of_run(owner)) return is_process_id(number);
   for (std::string_view kind : {"old.", "damaged."}) take_prefix(number, kind);
   return iteration_in_name(owner) && is_process_id(number);
 }

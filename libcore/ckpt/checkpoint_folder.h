@@ -15,6 +15,9 @@ namespace mtl {
 inline constexpr const char* kLockName = "lock";
 inline constexpr const char* kRunIdName = "run_id";
 inline constexpr const char* kBestName = "best_checkpointed_iteration.txt";
+inline constexpr const char* kFailedStepName = "failed_step.json";
+/// Returns true for the files that a run has beside its checkpoints.
+bool is_file_of_run(const std::string& name);
 
 /// Returns the iterations of the committed checkpoints in a folder, newest first, with those whose folder is a link
 /// that leads nowhere. Empty if the folder does not exist.

@@ -96,10 +96,6 @@ void examine_checkpoints(const std::string& path, const Entries& entries, const 
   if (!checkpoints.empty()) out.kind = cat("the checkpoint ", checkpoints.front());
 }
 
-bool is_file_of_run(const std::string& name) {
-  return name == kLockName || name == kTrackerName || name == kRunIdName || name == kBestName;
-}
-
 FolderContents examine_save_folder(const std::string& path, const Entries& entries, ModelFormats formats) {
   FolderContents out{.kind = "a save folder without checkpoints", .problem = "", .is_save_folder = true};
   const std::vector<std::string> leftovers = list_leftovers(path);

@@ -34,6 +34,18 @@ struct StepInputs {
   std::array<UpdateFactors, 4> factors = {};
 };
 
+/// Digests (kernels/digest.h) of what this rank has in a step. Steps repeat bit for bit, so two runs of one have equal
+/// digests unless a machine computes wrong.
+struct StepDigests {
+  std::int64_t gradients = 0;  // of this rank's gradients before they are summed over ranks, and of its losses
+  std::int64_t sums = 0;       // of the owned gradients after that
+  // Of the owned weights and optimizer states on the device, before and after the update.
+  std::int64_t state_before = 0, state_after = 0;
+
+  /// Returns true if both runs of a step computed the same.
+  bool computed_same(const StepDigests& other) const { return gradients == other.gradients && sums == other.sums; }
+};
+
 /// Sent from device to host once per step.
 struct StepReport {
   std::array<double, 2> loss_sums = {};  // of cross-entropy and z-loss, accumulated by sum_losses()
@@ -51,6 +63,7 @@ struct StepReport {
   // the squares of the weights (Optimizer::sum_params()).
   std::int64_t zero_gradients = 0;
   double params_squares = 0;
+  StepDigests digests = {};  // Optimizer::Options::takes_digests
 };
 
 struct StepState : StepInputs, StepReport {
@@ -72,6 +85,8 @@ class StepMemory {
   StepState* on_device() const { return reinterpret_cast<StepState*>(memory_.data()); }
   /// Returns loss_sums as a (2) f64 tensor.
   Tensor loss_sums() const;
+  /// Returns StepDigests::gradients as a (1) i64 tensor.
+  Tensor gradients_digest() const { return {&on_device()->digests.gradients, DType::i64, {1}}; }
   /// Sends the next step's inputs. Waits only until the inputs from two steps ago have been copied.
   void send(Stream& stream, const StepInputs& inputs);
   /// Starts copying the report on all commands enqueued on the stream so far. Returns the report's number, for

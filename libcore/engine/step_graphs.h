@@ -33,9 +33,11 @@ class StepGraphs {
  public:
   explicit StepGraphs(const ProcessGroups& groups) : groups_(groups) {}
 
-  /// A part's identity. A negative `action` means the update, which is not in the schedule.
+  /// Actions that are not in the schedule. The update contains the reduction, unless a step runs that apart.
+  static constexpr int kUpdate = -1, kReduction = -2;
+  /// A part's identity.
   struct Part {
-    int action = -1, chunk = 0, slot = 0;
+    int action = kUpdate, chunk = 0, slot = 0;
     int input = 0, gradient = 0;                            // indices of the buffers for messages from other stages
     bool is_first = false, is_last = false;                 // first or last micro-batch in the step
     bool is_pass = false;                                   // also the micro-batch's forward, before the backward

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/hash.h"
+#include "kernels/digest.h"
 #include "kernels/elementwise.h"
 #include "kernels/grad_norm.h"
 
@@ -17,12 +18,14 @@ Optimizer::Optimizer(ParamMemory& params, Options options, Stream& stream, const
       traffic_(params, stream, groups, options.overlap),
       ring_(make_ring()) {}
 
-void Optimizer::step(Arena& scratch, StepState* state) {
+void Optimizer::reduce(Arena& scratch, StepState* state) {
   traffic_.finish_reduction();
   gradient_norm(scratch, state);
   if (options_.counts_zeros) count_zero_gradients(state);
-  begin_update();
-  update(scratch, state);
+  if (!options_.takes_digests) return;
+  const Tensor sum(&state->digests.sums, DType::i64, {1});
+  fill_zero(stream_, sum);
+  for (int param = 0; param < params_.size(); ++param) digest(stream_, sum, params_.owned(param, kGradients));
 }
 
 void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
@@ -57,6 +60,17 @@ void Optimizer::count_zero_gradients(StepState* state) {
 
 void Optimizer::sum_params(Arena& scratch, StepState* state) {
   sum_of_squares(stream_, scratch, {&state->params_squares, DType::f64, {1}}, written(params_.main_row()));
+}
+
+void Optimizer::digest_state(std::int64_t* sum) {
+  if (!options_.takes_digests) return;
+  const Tensor out(sum, DType::i64, {1});
+  fill_zero(stream_, out);
+  const std::vector<Storage>& table = params_.table();
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    if (row == kGradients || table[row].space != Space::device) continue;
+    for (int param = 0; param < params_.size(); ++param) digest(stream_, out, params_.owned(param, row));
+  }
 }
 
 /// Returns what one call of the rule's update(), or prepare(), covers: parameters that follow each other without a gap,
@@ -132,6 +146,8 @@ void Optimizer::transform(std::size_t b, Arena& scratch) {
 }
 
 void Optimizer::update(Arena& scratch, StepState* state) {
+  begin_update();
+  digest_state(&state->digests.state_before);
   if (ring_ != nullptr) ring_->begin(stream_);
   // Update the last bucket first: it holds the first layers, which the next forward needs first.
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {
@@ -146,6 +162,7 @@ void Optimizer::update(Arena& scratch, StepState* state) {
     if (!bucket.value_buffer) traffic_.gather(b);
   }
   if (ring_ != nullptr) ring_->end(stream_);
+  digest_state(&state->digests.state_after);
   if (!options_.overlap.gather) traffic_.finish_gathering();
 }
 

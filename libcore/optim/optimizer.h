@@ -19,6 +19,7 @@ class Optimizer {
     ParamTraffic::Overlap overlap;
     std::uint32_t seed = 0;     // for stochastic rounding
     bool counts_zeros = false;  // of the gradients, in every step
+    bool takes_digests = false;
   };
 
   Optimizer(ParamMemory& params, Options options, Stream& stream, const ProcessGroups& groups);
@@ -29,14 +30,23 @@ class Optimizer {
   /// Layers lease parameters from this ParamOwner.
   ParamTraffic& traffic() { return traffic_; }
   /// Must be called after the last backward of a step. Sums gradients over ranks. Sets grad_norm, clip_scale and
-  /// found_inf in `state`, which is in device memory, and zero_gradients if the options say so. Updates all owned
-  /// ranges unless found_inf is set. With Overlap::gather, values may still be being gathered when this returns; see
-  /// ParamTraffic.
-  void step(Arena& scratch, StepState* state);
+  /// found_inf in `state`, which is in device memory, and zero_gradients and the sums' digest if the options say so.
+  void reduce(Arena& scratch, StepState* state);
+  /// Updates all owned ranges unless found_inf is set, and sets the digests before and after that. With
+  /// Overlap::gather, values may still be being gathered when this returns; see ParamTraffic.
+  void update(Arena& scratch, StepState* state);
+  /// reduce() and update().
+  void step(Arena& scratch, StepState* state) {
+    reduce(scratch, state);
+    update(scratch, state);
+  }
   /// Sets params_squares in `state`: the squares of the weights as they are now. Each element of the model is summed on
   /// one rank. The weights that the optimizer updates must be on the device. Needs no more scratch than step().
   void sum_params(Arena& scratch, StepState* state);
-  /// Must be called before launching a captured step(). A direct step() calls it itself. Values that were gathered for
+  /// Sets `sum`, in device memory, to the digest of the owned weights and states that are on the device. Does nothing
+  /// unless the options say so.
+  void digest_state(std::int64_t* sum);
+  /// Must be called before launching a captured update(). A direct one calls it itself. Values that were gathered for
   /// the micro-batches are discarded.
   void begin_update() {
     update_begun_ = true;
@@ -55,7 +65,6 @@ class Optimizer {
   void gradient_norm(Arena& scratch, StepState* state);
   void count_zero_gradients(StepState* state);
   std::vector<Tensor> written(std::size_t row) const;
-  void update(Arena& scratch, StepState* state);
   std::vector<UpdateRange> ranges_of(const Bucket& bucket, bool prepares = false) const;
   void transform(std::size_t bucket, Arena& scratch);
   UpdateRange rounded_range(const Segment& segment, const Bucket& bucket) const;

@@ -4,6 +4,7 @@
 
 #include "base/console.h"
 #include "device/copy.h"
+#include "kernels/digest.h"
 #include "kernels/elementwise.h"
 
 namespace mtl {
@@ -124,10 +125,18 @@ void ParamTraffic::take_buffer(std::size_t b) {
   params_.begin_writing(bucket);
 }
 
+/// Takes the digest of gradients that are complete on this rank. The gaps between parameters may hold anything.
+void ParamTraffic::take_digest(const Bucket& bucket) {
+  if (!digest_.exists()) return;
+  for (const Segment& segment : bucket.segments) digest(stream_, digest_, params_.grad(segment.param));
+  if (bucket.added_to) digest(stream_, digest_, params_.head_grad());
+}
+
 /// Sums a micro-batch's gradients over the replicas: the first of a step to the owned gradients, others in the buffer.
 void ParamTraffic::start_ring_reduction(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
   Progress& progress = progress_[b];
+  take_digest(bucket);
   const Tensor sum = progress.adds ? bucket.owned_in_ring() : bucket.owned_grads();
   progress.reduction = groups_.over(bucket.key.ownership.replicas).reduce_scatter(stream_, sum, bucket.grads());
   progress.is_reducing = true;
@@ -173,6 +182,7 @@ void ParamTraffic::start_reduction(std::size_t b) {
   if (progress.started) return;
   progress.started = true;
   const Bucket& bucket = params_.buckets()[b];
+  take_digest(bucket);
   const Ownership& own = bucket.key.ownership;
   Communicator& replicas = groups_.over(own.replicas);
   progress.reduction = own.owners.empty() ? replicas.all_reduce(stream_, bucket.grads())

@@ -40,6 +40,8 @@ class ParamTraffic final : public ParamOwner {
 
   ParamTraffic(ParamMemory& params, Stream& stream, const ProcessGroups& groups, Overlap overlap);
 
+  /// From now on, the digest of this rank's gradients is added to `sum`, (1) i64, before they are summed over ranks.
+  void digest_gradients(const Tensor& sum) { digest_ = sum; }
   /// Must be called before the first micro-batch of a step.
   void begin_step();
   /// Must be called before a step's micro-batches are recomputed. Their gradients are then not summed over ranks. Those
@@ -98,6 +100,7 @@ class ParamTraffic final : public ParamOwner {
   ValueBuffer* buffer_of(std::size_t group);
   bool fetch(std::size_t group);
   void forget(ValueBuffer& buffer);
+  void take_digest(const Bucket& bucket);
   void start_reduction(std::size_t bucket);
   void take_buffer(std::size_t bucket);
   void start_ring_reduction(std::size_t bucket);
@@ -111,6 +114,7 @@ class ParamTraffic final : public ParamOwner {
   Stream& stream_;
   const ProcessGroups& groups_;
   Overlap overlap_;
+  Tensor digest_;  // if it exists
   struct Progress {
     int missing = 0;  // units whose gradients are not complete yet
     bool started = false;

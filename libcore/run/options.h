@@ -123,6 +123,10 @@ struct CheckOptions {
   bool nonfinite = true;                         // a loss or a gradient that is not finite ends the run
   bool spiky_loss = false, large_grads = false;  // warn of those far above the first
   std::vector<std::string> iterations_to_skip;   // their samples are read, but nothing is computed
+  std::string rerun_mode = "disabled";           // which steps are computed again, to find machines that compute wrong
+
+  bool repeats_unexpected() const { return rerun_mode == "validate_results"; }
+  bool repeats_all() const { return rerun_mode == "report_determinism_stats"; }
 };
 
 struct LoggingOptions {
@@ -214,7 +218,7 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
 
 /// Flags for which this version supports at most one value. We parse them only to check the values that scripts pass.
 struct FixedOptions {
-  std::string muon_tp_mode = "duplicated", muon_scalar_optimizer = "adam", rerun_mode = "disabled";
+  std::string muon_tp_mode = "duplicated", muon_scalar_optimizer = "adam";
   std::int64_t ds_sequence_parallel = 1;
   bool no_pipeline_parallel = false, no_position_embedding = false, no_save_optim = false;
 };
@@ -229,6 +233,7 @@ struct TrainOptions {
   CheckpointOptions checkpoint;
   CheckOptions checks;
   bool skip_train = false;  // only validate and test
+  bool takes_digests() const { return checks.repeats_unexpected() || checks.repeats_all(); }
   LoggingOptions logging;
   ProfileOptions profile;
   TokenizerOptions tokenizer;

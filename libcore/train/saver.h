@@ -23,6 +23,8 @@ class Saver {
   bool has_directory() const { return directory_ != nullptr; }
   /// Returns the folder of this state's checkpoint.
   std::string checkpoint() const { return cat(directory_->path(), "/", folder_of(run_.state.iteration)); }
+  /// Returns the file that a failed step leaves (failed_step.h).
+  std::string failed_step_path() const { return cat(directory_->path(), "/", kFailedStepName); }
   /// Returns an id of the run, which later sessions that save into the directory share.
   std::string run_id() const { return directory_ ? directory_->run_id() : random_id(); }
   /// Must be called in a run that resumes the newest checkpoint in the directory.

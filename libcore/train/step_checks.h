@@ -21,6 +21,7 @@ class StepChecks {
   struct Verdict {
     std::string failure;  // the run must end
     std::string warning;
+    bool is_expected() const { return failure.empty() && warning.empty(); }
   };
 
   explicit StepChecks(const TrainOptions& options);

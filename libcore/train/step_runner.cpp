@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/cross_entropy.h"
+#include "kernels/digest.h"
 #include "kernels/elementwise.h"
 #include "run/run_plan.h"
 
@@ -16,7 +17,8 @@ Optimizer::Options optimizer_options(const TrainOptions& options) {
   return {.clip_grad = given.clip_grad,
           .overlap = run_overlap(options),
           .seed = static_cast<std::uint32_t>(options.seed),
-          .counts_zeros = options.logging.num_zeros_in_grad};
+          .counts_zeros = options.logging.num_zeros_in_grad,
+          .takes_digests = options.takes_digests()};
 }
 
 }  // namespace
@@ -25,6 +27,7 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
     : groups_(groups),
       config_(config),
       shape_(run_shape(options, config, rank)),
+      takes_digests_(options.takes_digests()),
       stage_(make_stage(config, run_dropout(options), shape_.layout, shape_.padded_vocab, shape_.precision)),
       params_(
           shape_.device, shape_.precision, shape_.rules, [&](const ParamVisitor& visit) { stage_.params(visit); },
@@ -45,6 +48,7 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
     schedules_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches, largest));
   }
   if (shape_.graphs) pipeline_.use_graphs(graphs_, capture_policy_, optimizer_.traffic(), shape_);
+  if (takes_digests_) optimizer_.traffic().digest_gradients(memory_.gradients_digest());
   stream_.set_tf32(options.tf32);
   stream_.set_attention_backend(parse_attention_backend(options.attention_backend));
 }
@@ -93,10 +97,27 @@ void StepRunner::rehearse(const StepBatch& batch) {
   stream_.synchronize();
 }
 
-void StepRunner::enqueue(EnqueuedStep step) {
+StepReport StepRunner::compute(const EnqueuedStep& step) {
+  begin(step);
+  fill_zero(stream_, memory_.gradients_digest());
   graphs_.begin_step(step.batch->micro_batches);
   compute_gradients(*step.batch);
-  update();
+  if (counts_losses()) digest(stream_, memory_.gradients_digest(), memory_.loss_sums());
+  run_part(StepGraphs::kReduction, [&] { optimizer_.reduce(pipeline_.scratch(), memory_.on_device()); });
+  return memory_.receive(stream_);
+}
+
+std::int64_t StepRunner::state_digest() {
+  optimizer_.digest_state(&memory_.on_device()->digests.state_after);
+  return memory_.receive(stream_).digests.state_after;
+}
+
+void StepRunner::enqueue(EnqueuedStep step) {
+  if (!takes_digests_) {
+    graphs_.begin_step(step.batch->micro_batches);
+    compute_gradients(*step.batch);
+  }
+  update(takes_digests_);
   if (step.sums_params) optimizer_.sum_params(pipeline_.scratch(), memory_.on_device());
   if (counts_tokens()) step.totals.add_tokens(*step.batch);
   step.totals.waited = optimizer_.traffic().take_waited_seconds();
@@ -122,13 +143,22 @@ void StepRunner::compute_gradients(const StepBatch& batch) {
                   counts_losses() ? memory_.loss_sums() : Tensor());
 }
 
-/// Computes the gradient norm, clips the gradients, and updates the weights.
-void StepRunner::update() {
+/// Computes the gradient norm, unless the gradients are reduced already, clips them, and updates the weights.
+void StepRunner::update(bool is_reduced) {
   const ProfileRange range(stream_, ProfileKind::phase, "optimizer");
-  const auto step = [this] { optimizer_.step(pipeline_.scratch(), memory_.on_device()); };
-  if (!shape_.graphs || !capture_policy_.captures_update()) return step();
-  optimizer_.begin_update();
-  graphs_.run(stream_, {}, step);
+  if (captures_update()) optimizer_.begin_update();
+  run_part(StepGraphs::kUpdate, [&] {
+    if (!is_reduced) optimizer_.reduce(pipeline_.scratch(), memory_.on_device());
+    optimizer_.update(pipeline_.scratch(), memory_.on_device());
+  });
+}
+
+/// Runs a part that follows the micro-batches, as a CUDA graph if possible.
+void StepRunner::run_part(int action, const std::function<void()>& body) {
+  if (captures_update())
+    graphs_.run(stream_, {.action = action}, body);
+  else
+    body();
 }
 
 std::vector<std::string> StepRunner::nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain) {

@@ -39,11 +39,17 @@ class StepRunner {
   /// that the step needs. Waits for the device. The step must then begin its gradients again:
   /// ParamTraffic::begin_step().
   void rehearse(const StepBatch& batch);
-  /// Enqueues the step, from the batch to the weight update. finish_oldest() reads its report.
+  /// Computes the step's gradients, their sums over ranks and their norm, and waits for them. May be called again: a
+  /// second run computes the same digests, unless a machine computes wrong. Only with TrainOptions::takes_digests().
+  StepReport compute(const EnqueuedStep& step);
+  /// Returns StepDigests::state_after, unless the state has changed since.
+  std::int64_t state_digest();
+  /// Enqueues the step, from the batch to the weight update; after compute(), only the update. finish_oldest() reads
+  /// its report.
   void enqueue(EnqueuedStep step);
   const StepQueue& queue() const { return queue_; }
   /// Returns how many steps may be in flight when the host continues with the next step.
-  std::int64_t max_in_flight() const { return shape_.device == Device::cuda ? 1 : 0; }
+  std::int64_t max_in_flight() const { return shape_.device == Device::cuda && !takes_digests_ ? 1 : 0; }
   /// Waits for the oldest step in the queue, removes it, and stores its report.
   EnqueuedStep finish_oldest(StepReport& report);
   /// Waits for the steps in the queue, and removes and returns them, oldest first.
@@ -76,12 +82,15 @@ class StepRunner {
  private:
   void compute_gradients(const StepBatch& batch);
   void send(StepInputs inputs);
-  void update();
+  void update(bool is_reduced);
+  bool captures_update() const { return shape_.graphs && capture_policy_.captures_update(); }
+  void run_part(int action, const std::function<void()>& body);
   bool counts_losses() const;
 
   const ProcessGroups& groups_;
   GptConfig config_;
   RunShape shape_;
+  const bool takes_digests_;
   std::map<int, StepSchedule> schedules_;  // by number of micro-batches
   Stage stage_;
   ParamMemory params_;

@@ -27,9 +27,9 @@ void StepTotals::take(SignalRequests& signals, StopRequest& stop_request) {
 }
 
 void StepTotals::exchange(Communicator& world) {
-  double* const fields[] = {&loss_sum,    &z_loss_sum,     &tokens,        &save,    &status,          &end,
-                            &stop,        &failed,         &unsavable,     &writing, &nonzero_updates, &lost_updates,
-                            &lost_copies, &zero_gradients, &params_squares};
+  double* const fields[] = {&loss_sum,    &z_loss_sum,     &tokens,         &save,    &status,          &end,
+                            &stop,        &failed,         &unsavable,      &writing, &nonzero_updates, &lost_updates,
+                            &lost_copies, &zero_gradients, &params_squares, &wrong};
   constexpr std::size_t kSums = std::size(fields);
   std::vector<double> sums(kSums + world.size());
   double* waits = sums.data() + kSums;  // by rank; each rank adds only its own entry

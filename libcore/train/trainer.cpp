@@ -109,6 +109,8 @@ void Trainer::prepare() {
   }
   report_.emplace(options_, steps_, run_, console_, is_rank_zero() ? saver_.run_id() : "", data_.identity());
   profiler_.prepare(shape.device, shape.threads, options_.tf32, report_->peak_tflops());
+  read_failed_step();
+  if (options_.takes_digests()) state_digest_ = steps_.state_digest();
   run_.interval.began = now_seconds();
   if (run_.state.iteration == run_.iterations || options_.skip_train) return;  // only validations remain
   train_feed_ = open_feed(data_.dataset(Split::train), Split::train, run_.state.consumed_samples, options_, shape,
@@ -132,7 +134,10 @@ void Trainer::save(bool goes_on) {
   save_began_ = now_seconds();
   report_->metrics().flush();
   StepTotals totals;
+  totals.wrong = has_changed_state() ? 1 : 0;
+  const bool is_wrong = totals.wrong > 0;
   exchange(totals);  // throws if a rank has failed since the last step; the save would wait for it forever
+  if (totals.wrong > 0) end_at_changed_state(is_wrong);
   if (run_.state.iteration == command_iteration_) await_command();  // the save replaces the checkpoint that it reads
   const bool copies = goes_on && options_.checkpoint.saves_behind_steps();
   saver_.begin(copies, steps_, choices_, data_.identity(), tokenizer_, ranks_.groups.world());
@@ -271,6 +276,7 @@ void Trainer::enqueue_step(const StepBatch& batch) {
   signals_.begin_iteration(step.iteration);
   steps_.begin(step);
   choices_.agree(batch);
+  if (options_.takes_digests()) compute_step(step);
   steps_.enqueue(step);
 }
 

@@ -12,6 +12,7 @@
 #include "run/options.h"
 #include "text/tokenizer.h"
 #include "train/data_feed.h"
+#include "train/failed_step.h"
 #include "train/profiler.h"
 #include "train/run_choices.h"
 #include "train/run_progress.h"
@@ -77,6 +78,17 @@ class Trainer {
   void end_step(const EnqueuedStep& step, const StepReport& report, bool gradients_remain);
   void exchange_step(StepTotals totals);
   void leave_out(const StepBatch& batch);
+  void compute_step(const EnqueuedStep& step);
+  std::string compare_runs(const StepReport& first, const StepReport& second);
+  std::vector<RankResult> gather_results(const StepReport& own);
+  void read_failed_step();
+  void forget_failed_step();
+  void conclude(const EnqueuedStep& step, const StepReport& report);
+  [[noreturn]] void end_at_repeated_failure(const EnqueuedStep& step, const StepReport& report);
+  bool has_changed_state();
+  [[noreturn]] void end_at_changed_state(bool is_own);
+  void report_repeated_steps() const;
+  static std::string failure_remedy(const EnqueuedStep& step);
   void report_progress();
   void report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain);
   double token_share(const StepBatch& batch);
@@ -84,7 +96,8 @@ class Trainer {
   bool save_if_due();
   Exit end_early();
   [[noreturn]] void end_exhausted();
-  [[noreturn]] void end_at_fault(const EnqueuedStep& step, const std::string& fault);
+  [[noreturn]] void end_at_fault(const EnqueuedStep& step, const std::string& fault, Exit code,
+                                 const std::string& remedy);
   bool validate(bool final);
   bool answer(const StepTotals& requested, const std::string& where);
   bool answer_requests(const std::string& where);
@@ -126,6 +139,12 @@ class Trainer {
 
   double save_began_ = 0;   // now_seconds(), of the pending save
   double save_waited_ = 0;  // seconds that steps have waited for it
+
+  // With --rerun-mode:
+  StepChecks::Verdict verdict_;                // on the current step
+  std::optional<FailedStep> failed_before_;    // a step of an earlier session that is ahead
+  std::optional<std::int64_t> state_digest_;   // their digest after the last update
+  std::int64_t repeated_ = 0, differing_ = 0;  // steps that were computed twice; those of them that differed
 
   StepTotals totals_;  // exchanged after the last step or evaluation batch; requests stay until they are answered
   Profiler profiler_;

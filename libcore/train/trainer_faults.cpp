@@ -13,7 +13,9 @@ Exit Trainer::run() {
   std::exception_ptr own_error;
   bool savable = false;
   try {
-    return run_to_end();
+    const Exit exit = run_to_end();
+    report_repeated_steps();
+    return exit;
   } catch (const CommunicationError&) {  // ranks can no longer agree on anything
     throw;
   } catch (const AgreedError&) {  // thrown by all ranks
@@ -70,20 +72,24 @@ void Trainer::rescue(bool can_save) {
   }
 }
 
-/// Ends the run at a step whose loss or gradient is not finite. A step without an update has not been counted, so that
-/// the state before it is saved.
-void Trainer::end_at_fault(const EnqueuedStep& step, const std::string& fault) {
+/// Returns what a user can do about a step that is not finite.
+std::string Trainer::failure_remedy(const EnqueuedStep& step) {
+  return cat("Lower --lr if the loss had grown before; otherwise leave this batch out with --iterations-to-skip ",
+             step.iteration, "; --no-check-for-nan-in-loss-and-grad continues after such steps");
+}
+
+/// Ends the run at a step with a fault. A step without an update has not been counted, so that the state before it is
+/// saved.
+void Trainer::end_at_fault(const EnqueuedStep& step, const std::string& fault, Exit code, const std::string& remedy) {
   steps_.traffic().finish_gathering();
   const bool has_state = run_.state.iteration > 0 && run_.state.iteration < step.iteration;
   if (has_state) save(false);
   report_->metrics().finish();
-  throw AgreedError(
-      Exit::failure,
-      cat("iteration ", step.iteration, ": ", fault,
-          has_state && saver_.has_directory() ? cat("; the state after iteration ", run_.state.iteration, " is saved")
-                                              : "; nothing was saved",
-          ". Lower --lr if the loss had grown before; otherwise leave this batch out with --iterations-to-skip ",
-          step.iteration, "; --no-check-for-nan-in-loss-and-grad continues after such steps"));
+  throw AgreedError(code, cat("iteration ", step.iteration, ": ", fault,
+                              has_state && saver_.has_directory()
+                                  ? cat("; the state after iteration ", run_.state.iteration, " is saved")
+                                  : "; nothing was saved",
+                              ". ", remedy));
 }
 
 /// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.

@@ -38,8 +38,11 @@ void Trainer::finish_oldest_step() {
   const EnqueuedStep step = steps_.finish_oldest(report);
   StepTotals totals = step.totals;
   totals.take(report);
+  totals.wrong = state_digest_ && *state_digest_ != report.digests.state_before ? 1 : 0;
   exchange_step(totals);
 
+  if (totals_.wrong > 0) end_at_changed_state(totals.wrong > 0);
+  if (state_digest_) state_digest_ = report.digests.state_after;
   StepQueue to_repeat;  // steps that assumed this step's update, and so made none
   const bool gradients_remain = steps_.queue().empty();
   if (report.found_inf != 0) to_repeat = steps_.drop();
@@ -85,16 +88,16 @@ void Trainer::leave_out(const StepBatch& batch) {
 
 /// Accounts for a step. `gradients_remain` means that no later step has overwritten its gradients.
 void Trainer::end_step(const EnqueuedStep& step, const StepReport& report, bool gradients_remain) {
-  const StepChecks::Verdict verdict = run_.checks.judge(totals_, report);
-  const bool is_undone = report.found_inf != 0 && !verdict.failure.empty();
+  if (!options_.checks.repeats_unexpected()) verdict_ = run_.checks.judge(totals_, report);
+  const bool is_undone = report.found_inf != 0 && !verdict_.failure.empty();
   if (!is_undone) run_.count(step, report, totals_);
   // Overflows are expected as long as a dynamic loss scale can still fall.
   if (report.found_inf != 0 && (!run_.scaler().is_dynamic() || run_.scaler().is_exhausted()))
     report_nonfinite_gradients(step, gradients_remain);
   steps_.end_step();
-  if (!verdict.failure.empty()) end_at_fault(step, verdict.failure);
-  if (!verdict.warning.empty() && is_rank_zero())
-    console_.warn(cat("iteration ", step.iteration, ": ", verdict.warning,
+  if (!verdict_.failure.empty()) end_at_fault(step, verdict_.failure, Exit::failure, failure_remedy(step));
+  if (!verdict_.warning.empty() && is_rank_zero())
+    console_.warn(cat("iteration ", step.iteration, ": ", verdict_.warning,
                       "; if the run does not recover, resume before it with --ckpt-step and --iterations-to-skip ",
                       step.iteration));
 }

@@ -3,16 +3,17 @@
 # (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs that alternate with the peer's.
 # Text (text.sh), the data loader (data.sh), parallel layouts (ranks.sh), predictions of them (predict.sh), state in
 # files (offload.sh), conversions (convert.sh), plans of published runs (plan.sh), update rules (rules.sh), the phases of
-# a start (start.sh) and saves behind iterations (async_save.sh) follow; MTL_BENCH=one leaves them out, MTL_BENCH=text,
-# data, ranks, predict, offload, convert, plan, rules, start or async_save does nothing else.
+# a start (start.sh), saves behind iterations (async_save.sh) and steps that are computed again (rerun.sh) follow;
+# MTL_BENCH=one leaves them out, MTL_BENCH=text, data, ranks, predict, offload, convert, plan, rules, start, async_save or
+# rerun does nothing else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 part=${MTL_BENCH:-all}
 case $part in
   all | one) ;;
-  text | data | ranks | predict | offload | convert | plan | rules | start | async_save) exec bash "$here/$part.sh" "$@" ;;
+  text | data | ranks | predict | offload | convert | plan | rules | start | async_save | rerun) exec bash "$here/$part.sh" "$@" ;;
   *)
-    echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks, predict, offload, convert, plan, rules, start or async_save" >&2
+    echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data, ranks, predict, offload, convert, plan, rules, start, async_save or rerun" >&2
     exit 2
     ;;
 esac
@@ -143,4 +144,4 @@ for precision in "" --bf16 "--bf16 --grad-reduce-in-bf16"; do
   echo
 done
 
-[ "$part" = one ] || for part in text data ranks offload convert plan rules start async_save; do echo; bash "$here/$part.sh" "$bin"; done
+[ "$part" = one ] || for part in text data ranks offload convert plan rules start async_save rerun; do echo; bash "$here/$part.sh" "$bin"; done

@@ -127,6 +127,20 @@ void make_fp16_zero(TrainOptions& options) {
   make_zero(options);
 }
 
+/// The reduction is a part of its own, and each step is computed twice.
+void make_zero_3_repeated(TrainOptions& options) {
+  make_zero_3(options);
+  options.checks.rerun_mode = "report_determinism_stats";
+}
+void make_zero_2_repeated(TrainOptions& options) {
+  make_zero_2_offload(options);
+  options.checks.rerun_mode = "report_determinism_stats";
+}
+void make_vee_checked(TrainOptions& options) {
+  make_vee(options);
+  options.checks.rerun_mode = "validate_results";
+}
+
 constexpr LayoutCase kLayouts[] = {
     // name, ranks, tensor, pipeline, make
     {"dp", 2, 1, 1, make_overlap},
@@ -142,6 +156,8 @@ constexpr LayoutCase kLayouts[] = {
     {"zero-fp16", 2, 1, 1, make_fp16_zero},
     {"zero-offload", 2, 1, 1, make_zero_offload},
     {"zero-2-offload", 2, 1, 1, make_zero_2_offload},
+    {"zero-3-repeated", 2, 1, 1, make_zero_3_repeated},
+    {"zero-2-repeated", 2, 1, 1, make_zero_2_repeated},
     {"tp2", 2, 2, 1, make_plain},
     {"tp2-sp", 2, 2, 1, make_sequence_parallel},
     {"pp2", 2, 1, 2, make_plain},
@@ -150,6 +166,7 @@ constexpr LayoutCase kLayouts[] = {
     {"pp2-chunks", 2, 1, 2, make_chunks},
     {"pp2-zb", 2, 1, 2, make_zero_bubble},
     {"pp2-v", 2, 1, 2, make_vee},
+    {"pp2-v-checked", 2, 1, 2, make_vee_checked},
     {"cp2", 2, 1, 1, make_plain, 2},
     {"cp2-p2p", 2, 1, 1, make_ring, 2},
     {"cp2-p2p-dp2-zero-bf16", 4, 1, 1, make_ring_zero, 2},
@@ -310,8 +327,8 @@ std::vector<std::vector<std::string>> metrics_on_gpus(const LayoutCase& layout, 
     found.push_back(metrics_of(options));
   }
   // Two ranks enqueue what four do.
-  if (layout.ranks == 2 && layout.make != make_fp16 && layout.make != make_fp16_zero &&
-      !is_broken(options_of(layout, Device::cuda, folder, "")))
+  const TrainOptions options = options_of(layout, Device::cuda, folder, "");
+  if (layout.ranks == 2 && !options.precision.fp16 && !is_broken(options) && !options.takes_digests())
     check_waits(layout, folder);
   return found;
 }

@@ -77,6 +77,27 @@ TEST_CASE("runs on a late device equal the cpu's bit for bit, in any order that 
   }
 }
 
+TEST_CASE("steps that are computed again on a late device have equal bits, and leave the run as it is") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  CHECK(run(options_on(Device::cpu, scratch / "data", scratch / "cpu")) == Exit::ok);
+  std::map<std::string, std::int64_t> graphs;  // launched, by mode
+  for (const char* mode : {"disabled", "validate_results", "report_determinism_stats"}) {
+    CAPTURE(mode);
+    mirror::Deferral deferral(7);
+    TrainOptions options = options_on(Device::cuda, scratch / "data", scratch / mode);
+    options.checks.rerun_mode = mode;
+    const std::int64_t before = mirror::queue_counts().graphs;
+    const std::string messages = stderr_of([&] { CHECK(run(options) == Exit::ok); });
+    graphs[mode] = mirror::queue_counts().graphs - before;
+    CHECK(messages.find("differs") == std::string::npos);
+    CHECK(metrics_in(scratch / cat(mode, ".jsonl")) == metrics_in(scratch / "cpu.jsonl"));
+    check_same_tensors(scratch / "cpu", scratch / mode);
+  }
+  CHECK(graphs["validate_results"] > graphs["disabled"]);  // reductions apart from updates
+  CHECK(graphs["report_determinism_stats"] > graphs["validate_results"] * 3 / 2);
+}
+
 TEST_CASE("a 16-bit run warns once if its head size keeps attention from a GPU's tensor cores") {
   ScratchFolder scratch;
   write_data(scratch / "data");

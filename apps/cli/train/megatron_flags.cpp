@@ -38,7 +38,6 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
           "is not supported in this version, in which the result does not depend on the layout; use duplicated "
           "or distributed, which update whole matrices, or leave the flag out");
   });
-  only("--rerun-mode", fixed.rerun_mode, "which does not repeat steps");
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel,
        "which splits sequences by --context-parallel-size alone");
 }

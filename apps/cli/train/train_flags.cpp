@@ -83,6 +83,10 @@ void add_check_flags(Flags& flags, TrainOptions& options) {
                    "warn of a loss that is 10 times the largest of the first 100");
   flags.add_switch("--check-for-large-grads", checks.large_grads,
                    "warn of a gradient norm that is 10 times the largest of the first 100");
+  flags.add("--rerun-mode", &checks.rerun_mode, "MODE",
+            "steps to compute again, to find machines that compute wrong: with validate_results, those that are not as "
+            "expected; with report_determinism_stats, all",
+            one_of({"disabled", "validate_results", "report_determinism_stats"}));
   flags.add("--iterations-to-skip", &checks.iterations_to_skip, "N...",
             "iterations whose samples are read, but for which nothing is computed");
 }
