@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 
 #include "base/count_of.h"
 
@@ -43,6 +44,10 @@ void LogFile::write(std::string_view record) {
 
 void LogFile::sync() {
   if (is_regular_) file_.sync();
+}
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 void write_stdout(std::string_view text) {

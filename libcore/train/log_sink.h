@@ -47,6 +47,9 @@ class LogFile {
   bool is_regular_;  // pipes and devices cannot be truncated or synced
 };
 
+/// Returns the seconds since 1970.
+double wall_time();
+
 /// Writes to standard output without buffering, so that failures are reported immediately. Throws Error(io).
 void write_stdout(std::string_view text);
 

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstring>
+#include <bit>
 #include <optional>
 
 #include "base/host_name.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "train/protobuf.h"
 
 namespace mtl {
 
@@ -28,47 +28,12 @@ constexpr std::array<std::uint32_t, 256> make_crc_table() {
 
 std::uint32_t mask(std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
 
-template <class T>
-void append_little_endian(std::string& out, T value) {
-  for (std::size_t at = 0; at < sizeof value; ++at) out += static_cast<char>(value >> (8 * at));
-}
-
-// protobuf: each field starts with (number << 3) | type. Type 0 is a varint, type 1 is eight bytes, type 2 is a length
-// followed by bytes, and type 5 is four bytes.
-void append_varint(std::string& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  out += static_cast<char>(value);
-}
-
-void append_key(std::string& out, int number, int type) { out += static_cast<char>((number << 3) | type); }
-
-void append_integer(std::string& out, int number, std::int64_t value) {
-  append_key(out, number, 0);
-  append_varint(out, static_cast<std::uint64_t>(value));
-}
-
-void append_bytes(std::string& out, int number, std::string_view bytes) {
-  append_key(out, number, 2);
-  append_varint(out, bytes.size());
-  out += bytes;
-}
-
 /// Serializes wall_time and step, which every event starts with.
 std::string event_head(double wall_time, std::int64_t step) {
-  std::uint64_t bits;
-  std::memcpy(&bits, &wall_time, sizeof bits);
-  std::string out;
-  append_key(out, 1, 1);
-  append_little_endian(out, bits);
-  if (step != 0) append_integer(out, 2, step);
-  return out;
+  return cat("\x09", to_little_endian(std::bit_cast<std::uint64_t>(wall_time), 8), integer_field(2, step));
 }
 
 constexpr std::string_view kStart = "\x08\x01";  // a serialized SessionLog {status: START}
-
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 constexpr const char* kEventFilePrefix = "events.out.tfevents.";
 constexpr const char* kSamplesMark = " vs samples";
@@ -99,18 +64,6 @@ std::string event_path(const std::string& directory) {
   return cat(directory, "/", name_at(seconds));
 }
 
-/// Removes a varint from the front of `data`. Empty if it is incomplete.
-std::optional<std::uint64_t> take_varint(std::string_view& data) {
-  std::uint64_t value = 0;
-  for (int shift = 0; shift < 64 && !data.empty(); shift += 7) {
-    const std::uint64_t byte = byte_of(data.front());
-    data.remove_prefix(1);
-    value |= (byte & 0x7f) << shift;
-    if (byte < 0x80) return value;
-  }
-  return std::nullopt;
-}
-
 /// An event in a file: a START, or a summary.
 struct SavedEvent {
   std::int64_t step = 0;
@@ -121,19 +74,12 @@ struct SavedEvent {
 std::optional<SavedEvent> parse_event(std::string_view data) {
   SavedEvent event;
   while (!data.empty()) {
-    const auto key = take_varint(data);
-    if (!key) return std::nullopt;
-    const std::uint64_t number = *key >> 3, type = *key & 7;
-    std::optional<std::uint64_t> bytes = type == 1 ? 8 : 4, value;
-    if (type == 0) bytes = (value = take_varint(data)) ? std::optional<std::uint64_t>(0) : std::nullopt;
-    if (type == 2) bytes = take_varint(data);
-    if (!bytes || *bytes > data.size() || (type > 2 && type != 5)) return std::nullopt;
-    const std::string_view content = data.substr(0, *bytes);
-    data.remove_prefix(*bytes);
-    if (number == 2 && value) event.step = static_cast<std::int64_t>(*value);
-    if (number == 5) event.is_summary = true;
-    if (number == 5) event.is_by_samples = content.find(kSamplesMark) != std::string_view::npos;
-    if (number == 7) event.is_start = content == kStart;
+    const auto field = take_field(data);
+    if (!field) return std::nullopt;
+    if (field->number == 2 && field->value) event.step = static_cast<std::int64_t>(*field->value);
+    if (field->number == 5) event.is_summary = true;
+    if (field->number == 5) event.is_by_samples = field->bytes.find(kSamplesMark) != std::string_view::npos;
+    if (field->number == 7) event.is_start = field->bytes == kStart;
   }
   return event;
 }
@@ -143,8 +89,7 @@ template <class Each>
 void for_each_event(std::string_view file, const Each& each) {
   constexpr std::size_t kFrame = 16;  // a record's bytes besides its data
   while (file.size() >= kFrame) {
-    std::uint64_t bytes;
-    std::memcpy(&bytes, file.data(), sizeof bytes);
+    const std::uint64_t bytes = from_little_endian(file.substr(0, 8));
     if (bytes > file.size() - kFrame) return;
     const std::string_view record = file.substr(0, bytes + kFrame), data = record.substr(12, bytes);
     if (tensorboard_record(data) != record) return;
@@ -168,29 +113,17 @@ std::uint32_t crc32c(std::string_view data) {
 }
 
 std::string tensorboard_record(std::string_view data) {
-  std::string out;
-  append_little_endian(out, std::uint64_t{data.size()});
-  append_little_endian(out, mask(crc32c(out)));
-  out += data;
-  append_little_endian(out, mask(crc32c(data)));
-  return out;
+  const std::string length = to_little_endian(data.size(), 8);
+  return cat(length, to_little_endian(mask(crc32c(length)), 4), data, to_little_endian(mask(crc32c(data)), 4));
 }
 
 std::string scalars_event(double wall_time, std::int64_t step, const Scalars& scalars) {
   std::string summary;
   for (const auto& [tag, value] : scalars) {
-    auto single = float(value);
-    std::uint32_t bits;
-    std::memcpy(&bits, &single, sizeof bits);
-    std::string item;
-    append_bytes(item, 1, tag);
-    append_key(item, 2, 5);
-    append_little_endian(item, bits);
-    append_bytes(summary, 1, item);
+    const std::string single = to_little_endian(std::bit_cast<std::uint32_t>(float(value)), 4);
+    summary += bytes_field(1, cat(bytes_field(1, tag), "\x15", single));
   }
-  std::string out = event_head(wall_time, step);
-  append_bytes(out, 5, summary);
-  return out;
+  return event_head(wall_time, step) + bytes_field(5, summary);
 }
 
 std::string restart_records(const std::string& directory, std::int64_t iteration, std::int64_t samples) {
@@ -218,9 +151,7 @@ std::string restart_records(const std::string& directory, std::int64_t iteration
       last_iteration > iteration ||
       std::any_of(by_samples.begin(), by_samples.end(), [samples](const Point& point) { return point.step > samples; });
   if (!goes_beyond) return "";
-  std::string start = event_head(wall_time(), iteration + 1);
-  append_bytes(start, 7, kStart);
-  std::string records = tensorboard_record(start);
+  std::string records = tensorboard_record(event_head(wall_time(), iteration + 1) + bytes_field(7, kStart));
   for (const Point& point : by_samples) {
     if (point.step > iteration && point.step <= samples) records += point.record;
   }
@@ -229,8 +160,7 @@ std::string restart_records(const std::string& directory, std::int64_t iteration
 
 EventFile::EventFile(const std::string& directory, std::int64_t iteration, std::int64_t samples)
     : file_(create(directory)) {
-  std::string version = event_head(wall_time(), 0);
-  append_bytes(version, 3, "brain.Event:2");
+  const std::string version = event_head(wall_time(), 0) + bytes_field(3, "brain.Event:2");
   try {
     file_.write(tensorboard_record(version) + restart_records(directory, iteration, samples));
   } catch (const Error&) {
