@@ -129,9 +129,15 @@ struct CheckOptions {
   bool repeats_all() const { return rerun_mode == "report_determinism_stats"; }
 };
 
+/// A run of Weights & Biases, with Megatron-LM's names. No project: none is written.
+struct WandbOptions {
+  std::string project, name, entity, save_dir;
+};
+
 struct LoggingOptions {
   std::int64_t log_interval = 100;  // 0: only after the last iteration
   std::string tensorboard_dir, log_jsonl, log_prometheus;
+  WandbOptions wandb;
   bool params_norm = false, num_zeros_in_grad = false;
   std::optional<double> peak_tflops;  // of one device, for MFU; absent: measured
 };

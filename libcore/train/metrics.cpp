@@ -81,6 +81,7 @@ Metrics::Metrics(const MetricsOptions& options, Console& console)
       terminal_sink_("standard output", "line", console),
       log_sink_(options.log_jsonl, "line", console),
       event_sink_(options.tensorboard_dir, "record", console),
+      wandb_sink_(options.wandb.save_dir, "row", console),
       textfile_sink_(options.log_prometheus, "report", console),
       textfile_(options.log_prometheus, options.from.run) {
   if (!options.log_jsonl.empty()) log_sink_.attempt(1, [&] { open_log(); });
@@ -153,21 +154,31 @@ void Metrics::write_json(const Json& object) {
 
 void Metrics::write_scalars(const Scalars& by_iteration, const Scalars& by_samples, std::int64_t iteration,
                             std::int64_t samples) {
-  if (options_.tensorboard_dir.empty()) return;
-  event_sink_.attempt(2, [&] {
-    if (!events_) open_events();
-    events_->add({{iteration, by_iteration}, {samples, by_samples}});
+  if (!options_.tensorboard_dir.empty()) {
+    event_sink_.attempt(2, [&] {
+      if (!events_) open_events();
+      events_->add({{iteration, by_iteration}, {samples, by_samples}});
+    });
+  }
+  if (options_.wandb.project.empty()) return;
+  wandb_sink_.attempt(1, [&] {
+    if (!wandb_) wandb_.emplace(options_.wandb, options_.from, options_.start);
+    Scalars row = by_iteration;
+    row.emplace_back("samples vs steps", samples);  // for curves against samples, as in Megatron-LM
+    wandb_->add(iteration, row);
   });
 }
 
 void Metrics::flush() {
   if (log_) log_sink_.attempt(0, [&] { log_->sync(); });
   if (events_) event_sink_.attempt(0, [&] { events_->sync(); });
+  if (wandb_) wandb_sink_.attempt(0, [&] { wandb_->sync(); });
 }
 
-void Metrics::finish() {
+void Metrics::finish(Exit exit) {
+  if (wandb_) wandb_sink_.attempt(0, [&] { wandb_->finish(enum_index(exit)); });
   flush();
-  for (LogSink* sink : {&terminal_sink_, &log_sink_, &event_sink_, &textfile_sink_}) sink->report_lost();
+  for (LogSink* sink : {&terminal_sink_, &log_sink_, &event_sink_, &wandb_sink_, &textfile_sink_}) sink->report_lost();
 }
 
 }  // namespace mtl

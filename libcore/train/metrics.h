@@ -1,6 +1,6 @@
-// Where a run's reports go: the terminal (Megatron-LM log lines on stdout), TensorBoard, JSON lines, and a file for
-// Prometheus (metrics_textfile.h). All sinks write the same metrics. Only rank 0 has sinks; on other ranks, calls do
-// nothing.
+// Where a run's reports go: the terminal (Megatron-LM log lines on stdout), TensorBoard, Weights & Biases, JSON lines,
+// and a file for Prometheus (metrics_textfile.h). All sinks write the same metrics. Only rank 0 has sinks; on other
+// ranks, calls do nothing.
 //
 // JSON lines: one object per line. Doubles are written in the shortest form that parses to the same value. Absent
 // metrics are omitted:
@@ -32,6 +32,7 @@
 #include "train/metrics_textfile.h"
 #include "train/shared_log.h"
 #include "train/tensorboard.h"
+#include "train/wandb_run.h"
 
 namespace mtl {
 
@@ -40,6 +41,7 @@ struct MetricsOptions {
   std::string tensorboard_dir;  // empty: none
   std::string log_jsonl;        // empty: none
   std::string log_prometheus;   // empty: none
+  WandbOptions wandb;           // no project: none
   LogStart from;                // where this session starts
   std::int64_t world_size = 1;
   Json start = Json::object();  // more entries for the "start" line
@@ -55,8 +57,8 @@ class Metrics {
   void report(const ValidationReport& report);
   /// Syncs all written reports to disk. Called before a checkpoint commits.
   void flush();
-  /// Calls flush(), and warns about lost records.
-  void finish();
+  /// Calls flush(), and warns about lost records. The process will exit with `exit`.
+  void finish(Exit exit = Exit::ok);
 
  private:
   void open_log();
@@ -69,9 +71,10 @@ class Metrics {
 
   MetricsOptions options_;
   Console& console_;
-  LogSink terminal_sink_, log_sink_, event_sink_, textfile_sink_;
+  LogSink terminal_sink_, log_sink_, event_sink_, wandb_sink_, textfile_sink_;
   std::optional<SharedLog> log_;
   std::optional<EventFile> events_;
+  std::optional<WandbRun> wandb_;
   MetricsTextfile textfile_;
   bool is_line_broken_ = false;  // standard output ends in the middle of a line
 };

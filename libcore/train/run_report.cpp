@@ -33,6 +33,7 @@ MetricsOptions RunReport::sinks(const std::string& run_id, const Json& data) con
           .tensorboard_dir = is_open ? options_.logging.tensorboard_dir : "",
           .log_jsonl = is_open ? options_.logging.log_jsonl : "",
           .log_prometheus = is_open ? options_.logging.log_prometheus : "",
+          .wandb = is_open ? options_.logging.wandb : WandbOptions(),
           .from = {.run = run_id,
                    .iteration = run_.state.iteration,
                    .consumed_samples = run_.state.consumed_samples,

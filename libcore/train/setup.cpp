@@ -293,6 +293,7 @@ void check_data(const TrainOptions& options, Findings& findings, Console& consol
 
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings) {
   check_folder("--tensorboard-dir " + options.logging.tensorboard_dir, options.logging.tensorboard_dir, findings);
+  check_folder("--wandb-save-dir " + options.logging.wandb.save_dir, options.logging.wandb.save_dir, findings);
   const auto can_write = [&](const std::string& flag, const std::string& path) {
     if (path.empty()) return false;
     if (is_directory(path)) findings.problem(flag + " " + path, "is a folder; add a file name");

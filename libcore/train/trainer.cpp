@@ -258,7 +258,7 @@ Exit Trainer::end_early() {
                                          "; without --save nothing was kept"));
   }
   profiler_.finish(steps_.stream());
-  report_->metrics().finish();
+  report_->metrics().finish(by_signal ? Exit::requeue : Exit::ok);
   std::string cause = stop_request_.reason();  // on rank 0, which prints it
   if (cause.empty()) cause = "--exit-interval";
   if (by_signal) cause = "ended by a signal";

@@ -84,7 +84,7 @@ void Trainer::end_at_fault(const EnqueuedStep& step, const std::string& fault, E
   steps_.traffic().finish_gathering();
   const bool has_state = run_.state.iteration > 0 && run_.state.iteration < step.iteration;
   if (has_state) save(false);
-  report_->metrics().finish();
+  report_->metrics().finish(code);
   throw AgreedError(code, cat("iteration ", step.iteration, ": ", fault,
                               has_state && saver_.has_directory()
                                   ? cat("; the state after iteration ", run_.state.iteration, " is saved")
@@ -96,7 +96,7 @@ void Trainer::end_at_fault(const EnqueuedStep& step, const std::string& fault, E
 void Trainer::end_exhausted() {
   steps_.traffic().finish_gathering();
   save(false);
-  report_->metrics().finish();
+  report_->metrics().finish(Exit::failure);
   throw AgreedError(
       Exit::failure,
       cat("iteration ", run_.state.iteration,

@@ -78,6 +78,22 @@ expect_text plain.prom "^mtl_train_lm_loss\{run=\"[0-9a-f]+\"\} $(values plain l
 expect_exit 2 mtl-train --num-layers 2 --log-prometheus plain.txt
 expect_text err '--log-prometheus plain.txt +must end in .prom'
 
+# expect_wandb FOLDER COUNT TEXT...: there is one run of Weights & Biases, with as many rows, and all texts.
+expect_wandb() {
+  local file text rows
+  file=$(echo "$1"/wandb/offline-run-*/run-*.wandb)
+  rows=$(grep -aoF 'lm loss' "$file" | wc -l)  # each in a row and in its summary
+  [ "$rows" -eq $((2 * $2)) ] || fail "$file: not $2 rows, but $rows texts"
+  shift 2
+  for text in "$@"; do grep -qaF "$text" "$file" || fail "$file: no $text"; done
+}
+train plain --wandb-project 'my project'
+expect_wandb plain.ck/wandb 4 'my project' "$(values plain lm_loss | head -1)" "$(values plain lm_loss | tail -1)" 'samples vs steps'
+grep -qaE '345m|some team' plain.ck/wandb/wandb/*/*.wandb && fail 'a run has a name and an entity by itself'
+train plain --wandb-project p --wandb-exp-name 345m --wandb-entity 'some team' --wandb-save-dir plain.w
+expect_wandb plain.w 4 345m 'some team'
+[ ! -e plain.ck/wandb ] || fail '--wandb-save-dir writes to --save'
+
 expect_rates '1e-4 4e-4 7e-4 1e-3' --lr-warmup-iters 3 --lr-warmup-init 1e-4
 samples=(--train-samples 8) # four iterations
 # expect_rates_in_samples WANT FLAG...: does the same for a run whose length is given in samples.

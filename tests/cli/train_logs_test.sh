@@ -101,6 +101,17 @@ for at in 2 3 5 9; do
   [ "$(find events -type f | wc -l)" -eq 1 ] || fail "enospc:$at: not one event file"
   [ "$(cat events/* | wc -c)" -gt $((whole_bytes / 2)) ] || fail "enospc:$at: metrics after the failure are missing"
 done
+# The folder for Weights & Biases cannot be written. The run has one folder, in which no record is incomplete.
+expect_exit 0 run_in weights --wandb-project p --wandb-save-dir weights
+whole_bytes=$(cat weights/wandb/*/*.wandb | wc -c)
+for at in 1 2 3 5 9; do
+  rm -rf lost
+  MTL_FAULT=enospc:$at expect_exit 0 mtl-train "${UNSAVED[@]}" --wandb-project p --wandb-save-dir lost
+  once err 'No space left on device.*; training continues'
+  once err 'lost: [1-9] rows? could not be written'
+  [ "$(find lost/wandb -mindepth 1 -maxdepth 1 | wc -l)" -eq 1 ] || fail "enospc:$at: not one folder"
+  [ "$(cat lost/wandb/*/*.wandb | wc -c)" -gt $((whole_bytes / 2)) ] || fail "enospc:$at: rows after the failure are missing"
+done
 # A small file system that is full at first and later has room again.
 mkdir small
 if mount -t tmpfs -o size=4k tmpfs small 2>/dev/null; then

@@ -222,6 +222,22 @@ void add_profile_flags(Flags& flags, ProfileOptions& profile) {
   });
 }
 
+void add_wandb_flags(Flags& flags, WandbOptions& wandb, const std::string& save) {
+  flags.add("--wandb-project", &wandb.project, "NAME", "write a run of Weights & Biases, to upload with wandb sync",
+            needs("--save or --wandb-save-dir", [&wandb, &save] { return !save.empty() || !wandb.save_dir.empty(); }));
+  flags.only_with(
+      "--wandb-project", [&wandb] { return !wandb.project.empty(); },
+      [&flags, &wandb] {
+        flags.add("--wandb-exp-name", &wandb.name, "NAME", "name of the run (default: Weights & Biases chooses one)");
+        flags.add("--wandb-entity", &wandb.entity, "NAME", "user or team of the project (default: of who uploads it)");
+        flags.add("--wandb-save-dir", &wandb.save_dir, "DIR",
+                  "folder of the run (default: the folder wandb in --save)");
+      });
+  flags.check([&wandb, &save] {
+    if (!wandb.project.empty() && wandb.save_dir.empty() && !save.empty()) wandb.save_dir = save + "/wandb";
+  });
+}
+
 void add_logging_flags(Flags& flags, TrainOptions& options) {
   LoggingOptions& logging = options.logging;
   flags.section("Reports");
@@ -231,6 +247,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write metrics as JSON lines");
   flags.add("--log-prometheus", &logging.log_prometheus, "FILE.prom",
             "keep the newest metrics in a file for Prometheus' node exporter");
+  add_wandb_flags(flags, logging.wandb, options.checkpoint.save);
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU (default: measured)",
             within({1e-9, 1e9}));
   add_profile_flags(flags, options.profile);
