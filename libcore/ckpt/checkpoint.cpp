@@ -228,7 +228,7 @@ std::unique_ptr<PendingSave> SaveDirectory::begin(const GptConfig& config, const
   check_lock(world);
   std::vector<TensorToSave> tensors;
   work_on_every_rank(world, [&] {
-    tensors = tensors_to_save(params, copy);
+    tensors = tensors_to_save(params, options.states, copy);
     require_finite(tensors, cat(path_, ": iteration ", state.iteration));
     return std::string();
   });

@@ -52,6 +52,7 @@ struct TensorToSave {
 
 struct SaveOptions {
   std::string command_line = {};
+  bool states = true;  // save the update rules' states, too, not only weights
   KeptCheckpoints kept = {};
   std::optional<std::int64_t> best = {};  // iteration of the best checkpoint, which is kept besides; may be the new one
   /// Writes more files, such as a tokenizer's, into `folder`, using the functions in base/files.h. The manifest lists

@@ -40,14 +40,14 @@ ManifestPiece write_piece(SafetensorsWriter& writer, const std::string& file, co
 
 }  // namespace
 
-std::vector<TensorToSave> tensors_to_save(const ParamMemory& params, std::span<std::byte> copy) {
+std::vector<TensorToSave> tensors_to_save(const ParamMemory& params, bool states, std::span<std::byte> copy) {
   std::vector<TensorToSave> tensors;
   auto view = std::make_shared<std::optional<HostView>>();  // view of the tensor whose `bytes` was called last
   const bool copies = !copy.empty();
   std::size_t copied = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {
     const std::string& kind = params.table()[row].kind;
-    if (kind.empty()) continue;
+    if (kind.empty() || (!states && kind != kParamKind)) continue;
     copied = (copied + kRowAlignment - 1) / kRowAlignment * kRowAlignment;  // rows have different dtypes
     for (int i = 0; i < params.size(); ++i) {
       const ParamSpec& spec = params.specs()[i];

@@ -10,9 +10,10 @@
 namespace mtl {
 
 /// Returns the slices that this rank writes: the elements it owns, in each row of ParamMemory::table() that checkpoints
-/// save. If multiple ranks own the same elements, only the first of them writes them. Can be empty. If `copy` is not
-/// empty, copies the elements there now, and the tensors' bytes are this copy; throws Error if it is too small.
-std::vector<TensorToSave> tensors_to_save(const ParamMemory& params, std::span<std::byte> copy = {});
+/// save; without `states`, in the row of the weights. If multiple ranks own the same elements, only the first of them
+/// writes them. Can be empty. If `copy` is not empty, copies the elements there now, and the tensors' bytes are this
+/// copy; throws Error if it is too small.
+std::vector<TensorToSave> tensors_to_save(const ParamMemory& params, bool states, std::span<std::byte> copy = {});
 
 /// Makes the tensors' `bytes` throw Error(failure) if an element is NaN or infinite. The message begins with `what`,
 /// which is then not saved, and includes the tensor.

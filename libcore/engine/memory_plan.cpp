@@ -50,11 +50,12 @@ std::size_t snapshot_bytes(const ParamMemory& params, Device device) {
 
 /// Returns the size in bytes of a copy of what this rank writes to checkpoints, including gaps between parameters and
 /// padding.
-std::size_t save_copy_bytes(const ParamMemory& params) {
+std::size_t save_copy_bytes(const ParamMemory& params, bool states) {
   std::size_t bytes = 0;
   for (const Bucket& bucket : params.buckets()) {
     if (std::ranges::none_of(bucket.segments, [&](const Segment& each) { return params.writes(each.param); })) continue;
     bytes += bucket.owned_main().bytes();
+    if (!states) continue;
     for (const Tensor& state : bucket.states()) bytes += state.bytes();
   }
   return bytes;
@@ -177,7 +178,8 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
   plan.entries.push_back({Category::step, Space::device, StepMemory::bytes()});
   if (const std::size_t pinned = StepMemory::host_bytes(shape.device); pinned > 0)
     plan.entries.push_back({Category::step, Space::host, pinned});
-  if (shape.copies_saves) plan.entries.push_back({Category::save_copy, Space::host, save_copy_bytes(model.params)});
+  if (shape.copies_saves)
+    plan.entries.push_back({Category::save_copy, Space::host, save_copy_bytes(model.params, shape.saves_states)});
   if (const std::size_t copied = snapshot_bytes(model.params, shape.device); copied > 0)
     plan.entries.push_back({Category::snapshot, Space::host, copied});
 }

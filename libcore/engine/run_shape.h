@@ -25,6 +25,7 @@ struct RunShape {
   int batch_sets = 1;         // number of steps whose batches are in memory at the same time
   bool graphs = false;        // run steps as CUDA graphs
   bool copies_saves = false;  // copy what a checkpoint contains, so that steps go on while it is written
+  bool saves_states = true;   // checkpoints contain the rules' states, not only weights
   Layout layout;              // of this rank
   Device device = Device::cpu;
   Precision precision = {};

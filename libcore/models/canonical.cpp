@@ -88,7 +88,8 @@ std::int64_t checkpoint_bytes(const GptConfig& config, const Precision& precisio
   std::int64_t bytes = 0;
   for (const ParamSpec& spec : model_params(config)) {
     std::size_t element = size_of(precision.main_params);
-    for (const StateSpec& state : rules.rule_of(spec).states(precision)) element += size_of(state.dtype);
+    if (!rules.empty())
+      for (const StateSpec& state : rules.rule_of(spec).states(precision)) element += size_of(state.dtype);
     bytes += spec.numel() * static_cast<std::int64_t>(element);
   }
   return bytes;

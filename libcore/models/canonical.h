@@ -63,7 +63,7 @@ std::vector<std::string> param_kinds(const std::vector<std::string>& kinds,
                                      const std::function<bool(const std::string& kind)>& holds);
 
 /// Returns the total size, in bytes, of the tensors in a training checkpoint: the main weights and the update rules'
-/// states.
+/// states, if there are rules.
 std::int64_t checkpoint_bytes(const GptConfig& config, const Precision& precision, const RuleSet& rules);
 
 /// Returns the configuration in the form that a checkpoint's manifest stores.

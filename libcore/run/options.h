@@ -103,7 +103,7 @@ struct CheckpointOptions {
   bool async_save = false;                      // steps go on while a checkpoint is written
   std::optional<std::int64_t> ckpt_step;        // the iteration to load; empty: the newest
   bool finetune = false;                        // load only weights, and start at iteration 0
-  bool no_load_optim = false;
+  bool no_load_optim = false, no_save_optim = false;
   // On a resume whose schedule differs from the checkpoint's: use the flags' or the checkpoint's. Neither: refuse.
   bool override_schedule = false, use_checkpoint_schedule = false;
   bool exit_on_missing = false;               // --load must contain a model, even if it is the same as --save
@@ -115,6 +115,8 @@ struct CheckpointOptions {
   /// multiples of retained(), if that is not 0.
   std::int64_t newest_kept() const { return keep_last == 0 && retained() > 0 ? 2 : keep_last; }
   std::int64_t retained() const { return save_interval.value_or(0) > 0 ? retain_interval.value_or(0) : 0; }
+  /// Returns true if the same command cannot resume its own checkpoints, which have no optimizer state.
+  bool needs_no_load_optim() const { return no_save_optim && !no_load_optim; }
   bool saves_behind_steps() const { return async_save && !save.empty(); }
 };
 
@@ -226,7 +228,7 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
 struct FixedOptions {
   std::string muon_tp_mode = "duplicated", muon_scalar_optimizer = "adam";
   std::int64_t ds_sequence_parallel = 1;
-  bool no_pipeline_parallel = false, no_position_embedding = false, no_save_optim = false;
+  bool no_pipeline_parallel = false, no_position_embedding = false;
 };
 
 struct TrainOptions {

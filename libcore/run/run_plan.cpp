@@ -3,6 +3,7 @@
 #include "base/enum_index.h"
 #include "engine/place_durations.h"
 #include "layout/schedule.h"
+#include "models/canonical.h"
 
 namespace mtl {
 
@@ -30,6 +31,11 @@ RuleSet run_rules(const TrainOptions& options) {
   }
   out.decouples = given.schedule.decoupled_lr.has_value();
   return out;
+}
+
+std::int64_t run_checkpoint_bytes(const TrainOptions& options, const GptConfig& config) {
+  const RuleSet rules = options.checkpoint.no_save_optim ? RuleSet{} : run_rules(options);
+  return checkpoint_bytes(config, precision_of(options.precision), rules);
 }
 
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank) {
@@ -62,6 +68,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.graphs = options.device == Device::cuda && options.cuda_graphs && !delays_messages &&
                  shape.layout.optimizer_folder.empty() && !shape.layout.has_ring();
   shape.copies_saves = options.checkpoint.saves_behind_steps();
+  shape.saves_states = !options.checkpoint.no_save_optim;
   // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.
   shape.batch_sets = options.batch.validates() ? 4 : 2;
   return shape;

@@ -16,6 +16,8 @@ namespace mtl {
 DropoutOptions run_dropout(const TrainOptions& options);
 /// Returns the update rules of a run.
 RuleSet run_rules(const TrainOptions& options);
+/// Returns the total size, in bytes, of the tensors in each of the run's checkpoints.
+std::int64_t run_checkpoint_bytes(const TrainOptions& options, const GptConfig& config);
 /// Returns the sizes of a step on one rank.
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
 /// Returns one rank's memory plan.

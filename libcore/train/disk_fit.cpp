@@ -41,8 +41,7 @@ bool on_same_disk(const std::string& a, const std::string& b) {
 SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
                      std::int64_t present) {
   SpaceNeed need;
-  need.checkpoint_bytes =
-      static_cast<std::uint64_t>(checkpoint_bytes(config, precision_of(options.precision), run_rules(options)));
+  need.checkpoint_bytes = static_cast<std::uint64_t>(run_checkpoint_bytes(options, config));
   const std::int64_t end = options.train_iters();
   if (iteration >= end) return need;
   const std::int64_t given = options.checkpoint.save_interval.value_or(0), interval = given > 0 ? given : end;
@@ -101,7 +100,7 @@ void check_shard_size(const TrainOptions& options, const GptConfig& config, std:
   const RunShape shape = run_shape(options, config, rank);
   const MetaModel model(config, {}, shape);
   std::uint64_t bytes = 0;
-  for (const TensorToSave& item : tensors_to_save(model.params))
+  for (const TensorToSave& item : tensors_to_save(model.params, shape.saves_states))
     bytes += static_cast<std::uint64_t>(item.slice.count() * bits_of(item.tensor.dtype) / 8);
   if (bytes <= *limit) return;
   fail(Exit::io, "--save ", options.checkpoint.save, ": ", shard_name(rank), " of a checkpoint takes ",

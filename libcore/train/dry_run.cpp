@@ -96,7 +96,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
   std::optional<std::int64_t> savings;
   if (recompute_of(options.parallel) != Recompute{}) savings = recompute_savings(options, config, plan);
-  std::int64_t saved_bytes = checkpoint_bytes(config, shape.precision, shape.rules);
+  std::int64_t saved_bytes = run_checkpoint_bytes(options, config);
   std::optional<Roofline> roofline;
   if (options.roofline) roofline = predict_step(options, config, *find_hardware(*options.roofline));
   if (options.json) {

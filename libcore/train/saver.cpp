@@ -16,6 +16,7 @@ void Saver::begin(bool copies, StepRunner& steps, RunChoices& choices, const Jso
   if (Json record = choices.record(); !record.is_null()) run_.state.extra.set("choices", std::move(record));
   SaveOptions to;
   to.command_line = options_.command_line;
+  to.states = !options_.checkpoint.no_save_optim;
   to.kept = kept();
   if (run_.best) to.best = run_.best->iteration;
   if (tokenizer != nullptr) to.add_files = [=](const std::string& folder) { tokenizer->save(folder); };

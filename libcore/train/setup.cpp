@@ -367,8 +367,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, 
   start.point.changes.clear();
   const bool is_complete = start.state && start.state->iteration >= options.train_iters();
   // As in Megatron-LM, a run without the checkpoint's moments does not continue its schedule.
-  const bool resets_optimizer = options.checkpoint.no_load_optim && !start.point.is_own;
-  if (start.state && !is_complete && !resets_optimizer)
+  if (start.state && !is_complete && !start.point.resets_states)
     start.point.changes = changed_settings(options, start.point.folder, start.state->extra, report);
   if (loaded) add_extension(*loaded, config, start.point);
   if (loaded) check_new_tokens(options, *loaded, config, start, report);

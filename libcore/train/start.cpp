@@ -84,14 +84,19 @@ void open_source(RunStart& start, const TrainOptions& options, const std::string
 void check_optimizer(const RunStart& start, const TrainOptions& options, Console& console) {
   std::string problem = start.source->optimizer_problem();
   if (problem.empty()) problem = start.source->other_rules(run_rules(options));
+  const bool trains = start.state && start.state->iteration < options.train_iters() && !options.skip_train;
+  const bool is_missing = problem.empty() && trains && !start.source->has_optimizer();
+  const bool is_in_save = start.point.is_own || start.point.is_rollback;
+  if (is_missing) problem = cat(start.point.folder, ": the model has no optimizer state");
   if (problem.empty()) return;
-  if (start.point.is_own) fail(Exit::bad_data, problem, "; use its --optimizer, or another --save folder");
-  if (options.checkpoint.no_load_optim && start.state)
-    return console.warn(cat("starting with moments of zero: ", problem));
+  if (start.point.is_own && !is_missing)
+    fail(Exit::bad_data, problem, "; use its --optimizer, or another --save folder");
+  if (start.point.resets_states) return console.warn(cat("starting with moments of zero: ", problem));
   const std::string resume = start.state ? cat("use --no-load-optim to continue at iteration ", start.state->iteration,
                                                " with moments of zero, or ")
                                          : "";
-  fail(Exit::bad_data, problem, "; ", resume, "use --finetune to start at iteration 0 from the weights alone");
+  fail(is_missing ? Exit::usage : Exit::bad_data, problem, "; ", resume,
+       is_in_save ? "use another --save folder" : "use --finetune to start at iteration 0 from the weights alone");
 }
 
 /// Opens the newest checkpoint in --save. If the flags request a rollback, opens that checkpoint instead, unless an
@@ -106,7 +111,6 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
   if (const auto newest = newest_checkpoint(flags.save, console, damaged)) {
     open_source(start, options, *newest, true, console);
     start.point.is_own = true;
-    check_optimizer(start, options, console);
   }
   if (!target) return;
   if (start.state && start.state->iteration > *target) {
@@ -134,7 +138,6 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
   }
   start.point.is_named = is_single || flags.ckpt_step.has_value();
   open_source(start, options, path, !flags.finetune, console);
-  if (!flags.finetune) check_optimizer(start, options, console);
 }
 
 /// Says which dropout a loaded model continues with, and where it comes from.
@@ -212,8 +215,13 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
   if (!start.save && options.writes_save()) start.save = std::make_shared<const SaveDirectory>(flags.save, &console);
   if (!flags.save.empty() && (file_exists(flags.save) || rollback_target(flags)))
     open_own(start, options, damaged, console);
-  if (start.source || flags.load.empty()) return start;
-  if (!is_same_path(flags.load, flags.save)) open_load(start, options, damaged, console);
+  if (!start.source && !flags.load.empty() && !is_same_path(flags.load, flags.save))
+    open_load(start, options, damaged, console);
+  if (!start.source) return start;
+  // A requeued job continues with the moments of its newest checkpoint, if that has any.
+  start.point.resets_states =
+      flags.no_load_optim && start.state && !(start.point.is_own && start.source->has_optimizer());
+  if (start.state || !flags.finetune) check_optimizer(start, options, console);
   return start;
 }
 
@@ -231,7 +239,8 @@ RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& 
                          {"is_resume", start.state.has_value()},
                          {"is_own", start.point.is_own},
                          {"is_named", start.point.is_named},
-                         {"is_rollback", start.point.is_rollback}})
+                         {"is_rollback", start.point.is_rollback},
+                         {"resets_states", start.point.resets_states}})
         .dump();
   });
   if (world.rank() == 0) return start;
@@ -244,6 +253,7 @@ RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& 
   start.point.is_own = found.bool_or("is_own", false);
   start.point.is_named = found.bool_or("is_named", false);
   start.point.is_rollback = found.bool_or("is_rollback", false);
+  start.point.resets_states = found.bool_or("resets_states", false);
   return start;
 }
 
@@ -264,7 +274,7 @@ void adopt_start(const StartPoint& start, const TrainOptions& options, Communica
   if (world.rank() == 0) {
     for (const std::string& change : start.changes) console.warn(change);
   }
-  if (start.is_own && flags.no_load_optim)
+  if (start.is_own && flags.no_load_optim && !start.resets_states)
     console.info("--no-load-optim has no effect on the newest checkpoint in --save: its moments are resumed");
 }
 

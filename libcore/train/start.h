@@ -31,6 +31,7 @@ struct StartPoint {
   bool is_own = false;                      // the newest checkpoint of --save
   bool is_named = false;                    // explicitly requested: no other checkpoint may replace it
   bool is_rollback = false;                 // named, in --save
+  bool resets_states = false;               // --no-load-optim acts: the optimizer's states start at zero
   std::vector<std::string> changes{};       // settings that differ from the checkpoint's or the model's, for the log
 };
 

@@ -100,6 +100,8 @@ void Trainer::prepare() {
   const RunShape& shape = steps_.shape();
   if (!saver_.has_directory() && !options_.skip_train && is_rank_zero())
     console_.warn("without --save the trained model is not kept");
+  if (saver_.has_directory() && options_.checkpoint.needs_no_load_optim() && is_rank_zero())
+    console_.warn("--no-save-optim: a resume will need --no-load-optim, and start with moments of zero");
   if (shape.device == Device::cuda && is_rank_zero()) {
     console_.info(steps_.graphs_text());
     const bool drops_in_parts = !shape.part().is_whole() && options_.dropout().attention > 0;
@@ -262,9 +264,10 @@ Exit Trainer::end_early() {
   std::string cause = stop_request_.reason();  // on rank 0, which prints it
   if (cause.empty()) cause = "--exit-interval";
   if (by_signal) cause = "ended by a signal";
-  console_.info(
-      cat(cause, " after iteration ", run_.state.iteration,
-          saver_.has_directory() ? "; the same command continues from here" : "; without --save nothing was kept"));
+  console_.info(cat(cause, " after iteration ", run_.state.iteration,
+                    !saver_.has_directory()                     ? "; without --save nothing was kept"
+                    : options_.checkpoint.needs_no_load_optim() ? "; the same command with --no-load-optim continues"
+                                                                : "; the same command continues from here"));
   end_commands();
   return by_signal ? Exit::requeue : Exit::ok;
 }

@@ -21,17 +21,17 @@ void Trainer::resume_from(RunStart& start) {
 /// Loads this rank's shard. If any rank fails, all ranks throw LoadError, so that they can look for another starting
 /// state together.
 void Trainer::load(const ModelSource& source, const StartPoint& point) {
-  const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
+  const bool resumes_states = point.iteration && !point.resets_states && source.has_optimizer();
   try {
     work_on_every_rank(ranks_.groups.world(), [&] {
       point.iteration ? source.load_values(steps_.params()) : source.load_initial_values(steps_.params());
-      if (point.iteration && !resets_moments) source.load_optimizer(steps_.params());
+      if (resumes_states) source.load_optimizer(steps_.params());
       return std::string();
     });
   } catch (const Error& error) {
     throw LoadError(error.code(), error.what());
   }
-  if (resets_moments) run_.state.optimizer_steps = 0;  // Adam's bias correction restarts when moments are zero
+  if (point.resets_states) run_.state.optimizer_steps = 0;  // Adam's bias correction restarts when moments are zero
 }
 
 /// Rejects token files, an order or a tokenizer that differ from the checkpoint's, because training would otherwise

@@ -162,7 +162,7 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 
 # Unsupported flags are rejected by name.
 for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-custom-fsdp --multi-latent-attention --apply-layernorm-1p --distribute-saved-activations \
-  --deepspeed --no-save-optim; do
+  --deepspeed; do
   expect_refused "$flag"
 done
 for flag in '--muon-tp-mode blockwise' '--train-weighted-split-paths a b' \

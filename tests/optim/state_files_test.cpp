@@ -30,7 +30,7 @@ constexpr Precision kStochastic{
 /// The bytes of every tensor that a checkpoint stores, in order.
 std::vector<std::byte> saved_bytes(const ParamMemory& store) {
   std::vector<std::byte> out;
-  for (const TensorToSave& item : tensors_to_save(store)) {
+  for (const TensorToSave& item : tensors_to_save(store, true)) {
     const auto bytes = item.bytes();
     out.insert(out.end(), bytes.begin(), bytes.end());
   }

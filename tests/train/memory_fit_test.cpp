@@ -117,6 +117,8 @@ TEST_CASE("memory: the copy that --async-save writes counts, and a run that fits
   CHECK(refusal(options, {}, {{without + 12 * parameters, "MemAvailable"}}) == "");
   CHECK(test::contains(refusal(options, {}, {{without + 12 * parameters - 1, "MemAvailable"}}),
                        "\n  without --async-save: "));
+  options.checkpoint.no_save_optim = true;
+  CHECK(bytes_of(options) - without == 4 * parameters);
 }
 
 TEST_CASE("memory: each rank's cgroup is compared with what its own ranks need") {
@@ -360,6 +362,9 @@ TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
     return space_need(options, config, iteration, present).checkpoints;
   };
   CHECK(space_need(options, config, 0, 0).checkpoint_bytes == 12 * static_cast<std::uint64_t>(parameter_count(config)));
+  options.checkpoint.no_save_optim = true;
+  CHECK(space_need(options, config, 0, 0).checkpoint_bytes == 4 * static_cast<std::uint64_t>(parameter_count(config)));
+  options.checkpoint.no_save_optim = false;
   CHECK(count(0, 0) == 1);
   CHECK(count(100, 5) == 0);
   CHECK(count(101, 5) == 0);
@@ -415,6 +420,9 @@ TEST_CASE("space: a shard that exceeds the limit of file sizes is refused, unles
   CHECK(refusal_with(bytes, 0) == "");
   CHECK(test::contains(refusal_with(bytes - 1, 0), "--save ck: shard_00000.safetensors of a checkpoint takes "));
   CHECK(refusal_with(bytes - 1, 100) == "");
+  options.checkpoint.no_save_optim = true;
+  CHECK(refusal_with(bytes / 3, 0) == "");
+  options.checkpoint.no_save_optim = false;
   options.parallel.world = 2;
   options.parallel.distributed_optimizer = true;
   CHECK(refusal_with(bytes - 1, 0) == "");  // each rank writes half

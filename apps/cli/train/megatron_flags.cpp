@@ -56,8 +56,6 @@ void add_related(Flags& flags, TrainOptions& options) {
   // Megatron-LM raises only for other positions. A loaded model brings its own.
   flags.add_switch("--no-position-embedding", fixed.no_position_embedding, "",
                    only_with("with rotary positions", [&options] { return !has_rotary_positions(options); }));
-  flags.add_switch("--no-save-optim", fixed.no_save_optim, "",
-                   only_with("--save", [&options] { return !options.checkpoint.save.empty(); }));
   // With this flag, Megatron-LM uses --distributed-timeout-minutes only at the start. mtl has one timeout for start and
   // training.
   const auto seconds = std::make_shared<std::optional<double>>();
@@ -70,10 +68,6 @@ void add_related(Flags& flags, TrainOptions& options) {
       flags.problem("--no-position-embedding",
                     "is for models without learned positions; use --position-embedding-type "
                     "rope or yarn, or leave the flag out");
-    if (given.no_save_optim && !options.checkpoint.save.empty())
-      flags.problem("--no-save-optim",
-                    "is not supported in this version, which always saves the moments; make a model "
-                    "without them with mtl-convert");
     if (given.no_pipeline_parallel && options.parallel.pipeline > 1)
       flags.problem("--no-pipeline-parallel", cat("contradicts --pipeline-model-parallel-size ",
                                                   options.parallel.pipeline, "; use only one of them"));

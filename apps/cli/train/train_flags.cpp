@@ -171,6 +171,9 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
       }));
   flags.add_switch("--async-save", checkpoint.async_save,
                    "train while checkpoints are written, from a copy in host memory", only_with("--save", saves));
+  flags.add_switch("--no-save-optim", checkpoint.no_save_optim,
+                   "save weights without the optimizer's state; a resume then needs --no-load-optim",
+                   only_with("--save", saves));
   flags.add("--load", &checkpoint.load, "PATH", cat("model to resume or to start from: ", loadable_models()));
   add_hf_config_flag(flags, checkpoint.hf_config,
                      only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); }));
