@@ -23,7 +23,7 @@ namespace {
 /// Removes leftovers, then creates the folder that all ranks write to before the commit, and returns its path.
 std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options,
                            const Warn& warn) {
-  require(options.kept.keeps_all() || options.kept.last >= 2, "--keep-last ", options.kept.last,
+  require(options.kept.last == 0 || options.kept.last >= 2, "--keep-last ", options.kept.last,
           " must be at least 2, or 0 to keep all");
   require(options.block_bytes > 0, "SaveOptions::block_bytes is ", options.block_bytes, ", but must be above 0");
   make_output_directories(directory);

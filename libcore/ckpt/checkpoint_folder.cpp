@@ -23,14 +23,15 @@ namespace {
 
 constexpr const char* kAside = ".old";  // the suffix that publish() appends to the old folder's name
 
-/// Throws unless the checkpoint of `iteration` has a sound manifest for that iteration.
-void check_sound(const std::string& directory, std::int64_t iteration) {
+/// Throws unless the checkpoint of `iteration` has a sound manifest for that iteration. Returns its state.
+TrainState check_sound(const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   Manifest manifest = read_sound_manifest(folder);
   if (manifest.state.iteration != iteration) {
     fail_at(Exit::bad_data, folder, "the folder contains the checkpoint of iteration ", manifest.state.iteration,
             "; rename the folder to ", folder_of(manifest.state.iteration));
   }
+  return std::move(manifest.state);
 }
 
 /// True if the error says that this user may not read the checkpoint, or that Git LFS has not downloaded it. Such a
@@ -208,10 +209,26 @@ void remove_leftovers(const std::string& directory, const Warn& warn) {
 void remove_old(const std::string& directory, std::int64_t iteration, const KeptCheckpoints& kept, const Warn& warn) {
   if (kept.keeps_all()) return;
   const std::optional<std::int64_t> best = best_iteration(directory);
-  std::int64_t sound = 1;
-  for (std::int64_t old : list_iterations(directory)) {
-    if (old >= iteration || !is_sound(directory, old) || ++sound <= kept.last || old == best) continue;
-    if (kept.multiples_of > 0 && old % kept.multiples_of == 0) continue;
+  std::int64_t counted = 0;
+  std::vector<std::int64_t> older, doomed;  // newest first
+  for (std::int64_t each : list_iterations(directory)) {
+    bool is_marked = false;
+    const bool is_known = each <= iteration && passes([&] {
+                            const Json extra = check_sound(directory, each).extra;
+                            is_marked = kept.drops_marked && extra.is_object() && extra.bool_or(kNonPersistent, false);
+                            return true;
+                          });
+    if (!is_known) continue;
+    if (!is_marked) ++counted;
+    if (each == iteration) continue;
+    older.push_back(each);
+    const bool stays = kept.last == 0 || counted <= kept.last || each == best ||
+                       (kept.multiples_of > 0 && each % kept.multiples_of == 0);
+    if (is_marked || !stays) doomed.push_back(each);
+  }
+  // The new one may turn out to be damaged.
+  if (doomed == older && !doomed.empty()) doomed.erase(doomed.begin());
+  for (const std::int64_t old : doomed) {
     const std::string path = cat(directory, "/", folder_of(old));
     discard(path, doomed_name(path), warn);
   }

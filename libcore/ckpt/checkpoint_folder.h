@@ -57,16 +57,22 @@ std::vector<std::string> list_leftovers(const std::string& directory);
 /// must hold the lock, so that no other job is writing.
 void remove_leftovers(const std::string& directory, const Warn& warn);
 
+/// The key in a state's `extra` that marks a checkpoint which stays only until a newer one is complete.
+inline constexpr const char* kNonPersistent = "non_persistent";
+
 /// The checkpoints that stay when a newer one is complete.
 struct KeptCheckpoints {
   std::int64_t last;          // the newest, with the new one: at least 2, or 0 to keep all
   std::int64_t multiples_of;  // besides, those of iterations that are multiples of this; 0: none
+  bool drops_marked;          // those with the mark kNonPersistent do not stay, and do not count; otherwise like others
 
-  KeptCheckpoints(std::int64_t last = 0, std::int64_t multiples_of = 0) : last(last), multiples_of(multiples_of) {}
-  bool keeps_all() const { return last == 0; }
+  KeptCheckpoints(std::int64_t last = 0, std::int64_t multiples_of = 0, bool drops_marked = false)
+      : last(last), multiples_of(multiples_of), drops_marked(drops_marked) {}
+  bool keeps_all() const { return last == 0 && !drops_marked; }
 };
-/// Deletes sound checkpoints older than `iteration`, except those `kept` and the best one. Renames each folder before
-/// deleting it, so that a half-deleted folder is never mistaken for a checkpoint.
+/// Deletes sound checkpoints older than `iteration`, except those `kept`, the best one, and the newest if no other
+/// would be left. Renames each folder before deleting it, so that a half-deleted folder is never mistaken for a
+/// checkpoint.
 void remove_old(const std::string& directory, std::int64_t iteration, const KeptCheckpoints& kept, const Warn& warn);
 
 }  // namespace mtl

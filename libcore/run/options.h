@@ -94,8 +94,10 @@ struct OptimizerOptions {
 
 struct CheckpointOptions {
   std::string save, load;
-  std::string hf_config;                        // config.json for a --load without a configuration; empty: none
-  std::optional<std::int64_t> save_interval;    // absent or 0: save only at the end
+  std::string hf_config;                      // config.json for a --load without a configuration; empty: none
+  std::optional<std::int64_t> save_interval;  // absent or 0: save only at the end
+  // Saves in between, each of which the next save of either kind replaces. Absent or 0: none.
+  std::optional<std::int64_t> non_persistent_interval;
   std::int64_t keep_last = 0;                   // 0: all
   std::optional<std::int64_t> retain_interval;  // --save-retain-interval: see retained()
   bool keep_best = false;                       // save the state with the lowest validation loss, and keep it
@@ -117,6 +119,9 @@ struct CheckpointOptions {
   std::int64_t retained() const { return save_interval.value_or(0) > 0 ? retain_interval.value_or(0) : 0; }
   /// Returns true if the same command cannot resume its own checkpoints, which have no optimizer state.
   bool needs_no_load_optim() const { return no_save_optim && !no_load_optim; }
+  bool is_save_due(std::int64_t iteration) const {
+    return is_due(save_interval, iteration) || is_due(non_persistent_interval, iteration);
+  }
   bool saves_behind_steps() const { return async_save && !save.empty(); }
 };
 
@@ -227,6 +232,7 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
 /// Flags for which this version supports at most one value. We parse them only to check the values that scripts pass.
 struct FixedOptions {
   std::string muon_tp_mode = "duplicated", muon_scalar_optimizer = "adam";
+  std::string non_persistent_ckpt_type = "global";
   std::int64_t ds_sequence_parallel = 1;
   bool no_pipeline_parallel = false, no_position_embedding = false;
 };

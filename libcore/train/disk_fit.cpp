@@ -46,15 +46,18 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
   if (iteration >= end) return need;
   const std::int64_t given = options.checkpoint.save_interval.value_or(0), interval = given > 0 ? given : end;
   const auto multiples = [&](std::int64_t every) { return end / every - iteration / every; };
+  const auto between = [&](std::int64_t every) {  // multiples of `every`, but not of the interval
+    std::int64_t common = 0;
+    const bool has_common = !__builtin_mul_overflow(every / std::gcd(every, interval), interval, &common);
+    return multiples(every) - (has_common ? multiples(common) : 0);
+  };
   // One at each multiple of the interval, and one at the end.
   need.checkpoints = multiples(interval);
   bool counts_end = end % interval == 0;
   const bool keeps_best = options.checkpoint.keep_best;
   const std::int64_t evaluated = options.batch.eval_interval;
   if (keeps_best && evaluated > 0) {  // as long as the loss falls, every validation saves
-    std::int64_t common = 0;
-    const bool has_common = !__builtin_mul_overflow(evaluated / std::gcd(evaluated, interval), interval, &common);
-    need.checkpoints += multiples(evaluated) - (has_common ? multiples(common) : 0);
+    need.checkpoints += between(evaluated);
     counts_end = counts_end || end % evaluated == 0;
   }
   need.checkpoints += counts_end ? 0 : 1;
@@ -65,6 +68,9 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
     const std::int64_t most = kept + (keeps_best ? 2 : 1);
     need.checkpoints = std::min(need.checkpoints, std::max<std::int64_t>(1, most - present) + retained);
   }
+  // The newest of these while the next one is written, and one before it if there is no other.
+  if (const std::int64_t every = options.checkpoint.non_persistent_interval.value_or(0); every > 0)
+    need.checkpoints += std::min<std::int64_t>(between(every), need.checkpoints == 1 ? 2 : 1);
   return need;
 }
 

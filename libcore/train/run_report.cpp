@@ -121,7 +121,9 @@ void RunReport::draw_status(const Validation& validation) const {
   line += cat(" | ", with_commas(static_cast<std::int64_t>(report.tokens_per_second)), " tokens/s");
   line += format(" | MFU %.1f%%", 100 * *report.mfu_a);
   line += cat(" | ", human_seconds(validation.seconds_left(step_seconds())), " left");
-  if (!checkpoint.save.empty()) line += cat(" | next save at ", run_.next_due(checkpoint.save_interval.value_or(0)));
+  if (!checkpoint.save.empty())
+    line += cat(" | next save at ", std::min(run_.next_due(checkpoint.save_interval.value_or(0)),
+                                             run_.next_due(checkpoint.non_persistent_interval.value_or(0))));
   console_.status(line);
 }
 

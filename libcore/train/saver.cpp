@@ -9,11 +9,14 @@ namespace mtl {
 Saver::Saver(std::shared_ptr<const SaveDirectory> directory, const TrainOptions& options, RunProgress& run)
     : directory_(std::move(directory)), options_(options), run_(run) {}
 
-void Saver::begin(bool copies, StepRunner& steps, RunChoices& choices, const Json& data, const Tokenizer* tokenizer,
-                  Communicator& world) {
+void Saver::begin(bool copies, bool persists, StepRunner& steps, RunChoices& choices, const Json& data,
+                  const Tokenizer* tokenizer, Communicator& world) {
   steps.stream().synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory
   run_.record(data, tokenizer);
   if (Json record = choices.record(); !record.is_null()) run_.state.extra.set("choices", std::move(record));
+  // One that replaces this iteration's persists as that one did, such as a save that USR1 requested in the validation.
+  persists_ = persists || saved_.iteration == run_.state.iteration;
+  if (!persists_) run_.state.extra.set(kNonPersistent, true);
   SaveOptions to;
   to.command_line = options_.command_line;
   to.states = !options_.checkpoint.no_save_optim;

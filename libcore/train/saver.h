@@ -35,10 +35,14 @@ class Saver {
   /// Returns the iteration of that checkpoint or save.
   std::int64_t newest_iteration() const { return saved_.iteration; }
 
+  /// Returns false if the newest save was one of --non-persistent-save-interval.
+  bool newest_persists() const { return persists_; }
+
   /// Collective: begins to save the state. No save may be pending. If it `copies` the state, steps may run until
-  /// finish(). `data` is TrainingData::identity(). `tokenizer` may be null; it must remain until finish().
-  void begin(bool copies, StepRunner& steps, RunChoices& choices, const Json& data, const Tokenizer* tokenizer,
-             Communicator& world);
+  /// finish(). The checkpoint `persists`, unless the next one replaces it. `data` is TrainingData::identity().
+  /// `tokenizer` may be null; it must remain until finish().
+  void begin(bool copies, bool persists, StepRunner& steps, RunChoices& choices, const Json& data,
+             const Tokenizer* tokenizer, Communicator& world);
   bool is_pending() const { return pending_ != nullptr; }
   /// Returns true while this rank's thread writes the pending save.
   bool is_writing() const { return is_pending() && pending_->is_writing(); }
@@ -61,13 +65,17 @@ class Saver {
     bool validation_is_due = false;  // this iteration's validation is not complete; a resumed run repeats it
     bool operator==(const SavePoint&) const = default;
   };
-  KeptCheckpoints kept() const { return {options_.checkpoint.newest_kept(), options_.checkpoint.retained()}; }
+  KeptCheckpoints kept() const {
+    const CheckpointOptions& flags = options_.checkpoint;
+    return {flags.newest_kept(), flags.retained(), flags.non_persistent_interval.value_or(0) > 0};
+  }
   SavePoint now() const { return {run_.state.iteration, run_.validation_is_due}; }
 
   std::shared_ptr<const SaveDirectory> directory_;
   const TrainOptions& options_;
   RunProgress& run_;
   SavePoint saved_;  // the newest checkpoint in the directory that this run began to write or resumed from
+  bool persists_ = true;
   std::unique_ptr<PendingSave> pending_;
 };
 

@@ -128,8 +128,8 @@ bool Trainer::answer(const StepTotals& requested, const std::string& where) {
 }
 
 /// Collective: saves the state unless it has already been saved. With --async-save, only begins to if the run
-/// `goes_on`; otherwise, no save is pending afterwards.
-void Trainer::save(bool goes_on) {
+/// `goes_on`; otherwise, no save is pending afterwards. A checkpoint that does not persist is replaced by the next one.
+void Trainer::save(bool goes_on, bool persists) {
   const bool is_behind = saver_.is_behind();
   if (is_behind || !goes_on) commit_save();
   if (!is_behind) return;
@@ -142,7 +142,7 @@ void Trainer::save(bool goes_on) {
   if (totals.wrong > 0) end_at_changed_state(is_wrong);
   if (run_.state.iteration == command_iteration_) await_command();  // the save replaces the checkpoint that it reads
   const bool copies = goes_on && options_.checkpoint.saves_behind_steps();
-  saver_.begin(copies, steps_, choices_, data_.identity(), tokenizer_, ranks_.groups.world());
+  saver_.begin(copies, persists, steps_, choices_, data_.identity(), tokenizer_, ranks_.groups.world());
   save_waited_ = copies ? now_seconds() - save_began_ : 0;
   if (!copies) return finish_save(save_began_);
   run_.interval.began += save_waited_;
@@ -167,7 +167,7 @@ void Trainer::finish_save(double began) {
   const std::string waited =
       save_waited_ > 0 ? cat(", of which iterations waited ", human_seconds(save_waited_ + now - began)) : "";
   console_.info(cat("saved ", path, " in ", human_seconds(now - save_began_), waited));
-  if (iteration < run_.iterations) run_command(path, iteration);
+  if (iteration < run_.iterations && saver_.newest_persists()) run_command(path, iteration);
   run_.interval.began += now_seconds() - began;
 }
 
@@ -206,7 +206,8 @@ bool Trainer::save_if_due() {
   const bool requested = answer(totals_, "");
   totals_.status = totals_.save = 0;
   const bool ends = totals_.ends() || divides(checkpoint.exit_interval);
-  if (requested || ends || divides(checkpoint.save_interval) || run_.is_best()) save(!ends);
+  const bool persists = requested || ends || divides(checkpoint.save_interval) || run_.is_best();
+  if (persists || checkpoint.is_save_due(run_.state.iteration)) save(!ends, persists);
   return !ends;
 }
 

@@ -102,7 +102,7 @@ class Trainer {
   bool answer(const StepTotals& requested, const std::string& where);
   bool answer_requests(const std::string& where);
   Exit finish();
-  void save(bool goes_on);
+  void save(bool goes_on, bool persists = true);
   void commit_save();
   void finish_save(double began);
   void rescue(bool can_save);

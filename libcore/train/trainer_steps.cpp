@@ -26,7 +26,7 @@ bool Trainer::must_drain_queue() const {
   const std::int64_t iteration = run_.state.iteration + std::ssize(steps_.queue());
   const auto divides = [&](const auto& interval) { return is_due(interval, iteration); };
   const CheckpointOptions& checkpoint = options_.checkpoint;
-  return iteration == run_.iterations || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
+  return iteration == run_.iterations || checkpoint.is_save_due(iteration) || divides(checkpoint.exit_interval) ||
          (options_.batch.validates() && divides(options_.batch.eval_interval)) || totals_.ends() ||
          totals_.save + totals_.status > 0 || run_.was_skipped() || run_.is_left_out(iteration + 1);
 }

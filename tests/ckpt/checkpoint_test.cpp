@@ -126,6 +126,38 @@ TEST_CASE("checkpoint: a commit keeps the newest and those of iterations that ar
   CHECK(list_iterations(scratch / "all").size() == 4);
 }
 
+TEST_CASE("checkpoint: a marked one stays until the next is complete, if another is left, and does not count") {
+  ScratchFolder scratch;
+  const std::string directory = scratch / "s";
+  const auto after = [&](std::int64_t iteration, const KeptCheckpoints& kept) {  // all but multiples of 5 are marked
+    TestParams model(tiny_config());
+    TrainState state = state_at(iteration);
+    if (iteration % 5 != 0) state.extra.set(kNonPersistent, true);
+    save_alone(SaveDirectory(directory), tiny_config(), model.params, state, {.kept = kept});
+    return list_iterations(directory);
+  };
+  using Iterations = std::vector<std::int64_t>;
+  const KeptCheckpoints all{0, 0, true}, two{2, 0, true}, tens{2, 10, true};
+  CHECK(after(2, all) == Iterations{2});
+  CHECK(after(3, all) == Iterations{3, 2});  // 3 may turn out to be damaged
+  CHECK(after(4, all) == Iterations{4, 3});
+  CHECK(after(5, all) == Iterations{5, 4});
+  CHECK(after(6, all) == Iterations{6, 5});
+  CHECK(after(8, two) == Iterations{8, 5});
+  CHECK(after(10, two) == Iterations{10, 5});
+  CHECK(after(12, two) == Iterations{12, 10, 5});
+  CHECK(after(15, tens) == Iterations{15, 10});
+  CHECK(after(18, tens) == Iterations{18, 15, 10});
+  CHECK(after(20, tens) == Iterations{20, 15, 10});
+  CHECK(after(21, 0) == Iterations{21, 20, 15, 10});  // without the flag, marks have no meaning
+  CHECK(after(22, 2) == Iterations{22, 21});
+  SaveDirectory(directory).finish_commit(22, all);
+  CHECK(list_iterations(directory) == Iterations{22, 21});
+  fs::remove(directory + "/iter_0000021/manifest.json");
+  CHECK(after(25, all) == Iterations{25, 22, 21});  // the damaged one is not another
+  CHECK(after(30, all) == Iterations{30, 25, 21});
+}
+
 TEST_CASE("checkpoint: a damaged one is neither counted nor removed as one of the last keep_last") {
   ScratchFolder scratch;
   save_iterations(scratch / "s", 3);

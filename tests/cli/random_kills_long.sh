@@ -91,6 +91,8 @@ check_case() {
   one_of 1 2 3
   reports=(--tokenizer-type NullTokenizer --threads 1 --peak-tflops 0.1 --log-interval "$drawn"
     --save-interval $((1 + RANDOM % 4)) --distributed-timeout-minutes 0.5)
+  one_of 0 1 3
+  reports+=(--non-persistent-save-interval "$drawn")
   rm -rf "$WORK/case"
   mkdir "$WORK/case"
   cd "$WORK/case" || exit 1

@@ -1,4 +1,5 @@
-// Power failures during saves, rotations, resumes and saves after offloaded updates.
+// Power failures during saves, rotations of persistent and other checkpoints, resumes, and saves after offloaded
+// updates.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,12 +19,17 @@ namespace {
 
 constexpr std::int64_t kNext = 9;  // of the save after the failure
 
+/// Returns true for the iterations whose checkpoints are marked as not persistent.
+bool is_marked(std::int64_t iteration) { return iteration == 6 || iteration == 7; }
+
 void save(const SaveDirectory& directory, std::int64_t iteration, SaveOptions options = {}) {
   TestParams model(tiny_config(), false);
   fill(model.params, static_cast<float>(iteration));
   options.add_files = [](const std::string& folder) { write_file_atomic(folder + "/tokenizer.json", "{\"a\": 1}\n"); };
   options.block_bytes = 256;
-  save_alone(directory, tiny_config(), model.params, state_at(iteration), options);
+  TrainState state = state_at(iteration);
+  if (is_marked(iteration)) state.extra.set(kNonPersistent, true);
+  save_alone(directory, tiny_config(), model.params, state, options);
 }
 
 void save(const std::string& path, std::int64_t iteration, const SaveOptions& options = {}) {
@@ -159,6 +165,33 @@ Operation rotation() {
           .redundant = kRedundant};
 }
 
+/// Saves with --non-persistent-save-interval, in between and at --save-interval.
+Operation non_persistent() {
+  return {.name = "saves with --non-persistent-save-interval",
+          .prepare =
+              [](const std::string& folder) {
+                for (const std::int64_t iteration : {5, 6}) save(folder + "/s", iteration);
+              },
+          .run =
+              [](const std::string& folder, Recorder& recorder) {
+                const SaveDirectory directory(folder + "/s");
+                for (const std::int64_t iteration : {7, 8}) {
+                  save(directory, iteration, {.kept = {0, 0, true}});
+                  recorder.mark(iteration);
+                }
+                const std::vector<std::int64_t> persistent = {8, 5};
+                require(list_iterations(directory.path()) == persistent, "the marked checkpoints are not removed");
+              },
+          .check =
+              [](const std::string& folder, std::int64_t progress) {
+                const std::int64_t newest = std::max<std::int64_t>(progress, 6);
+                return check_saves(folder + "/s", {newest, newest, {5}});
+              },
+          .go_on = save_next_in_s,
+          .command = kConvert,
+          .redundant = kRedundant};
+}
+
 /// Saves an iteration again; without `exchanges`, in a file system that cannot exchange two names.
 Operation replacement(bool exchanges) {
   return {
@@ -287,7 +320,7 @@ Operation offloaded() {
 
 void test_saves(bool is_long) {
   for (const Operation& operation :
-       {first_save(), rotation(), replacement(true), replacement(false), resume(), offloaded()})
+       {first_save(), rotation(), non_persistent(), replacement(true), replacement(false), resume(), offloaded()})
     test_operation(operation, is_long);
 }
 

@@ -401,6 +401,14 @@ TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
   CHECK(count(50, 3) == 2);
   options.checkpoint.keep_last = 0;
   CHECK(count(0, 0) == 5);
+  options.checkpoint.non_persistent_interval = 5;  // besides, one of them
+  CHECK(count(0, 0) == 6);
+  CHECK(count(90, 4) == 1 + 1);
+  options.checkpoint.non_persistent_interval = 20;  // none
+  CHECK(count(0, 0) == 5);
+  options.checkpoint.retain_interval.reset();
+  options.checkpoint.save_interval.reset();  // two while the only other one is written
+  CHECK(count(0, 0) == 1 + 2);
 }
 
 TEST_CASE("space: a shard that exceeds the limit of file sizes is refused, unless the run saves nothing more") {

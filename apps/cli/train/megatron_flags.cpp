@@ -38,6 +38,8 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
           "is not supported in this version, in which the result does not depend on the layout; use duplicated "
           "or distributed, which update whole matrices, or leave the flag out");
   });
+  only("--non-persistent-ckpt-type", fixed.non_persistent_ckpt_type,
+       "in which all ranks write one checkpoint to --save, and none to a disk or the memory of its own host");
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel,
        "which splits sequences by --context-parallel-size alone");
 }

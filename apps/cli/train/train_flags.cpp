@@ -148,9 +148,17 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
   CheckpointOptions& checkpoint = options.checkpoint;
   flags.section("Checkpoints");
   flags.add("--save", &checkpoint.save, "DIR", "folder to save checkpoints in, and to resume from if it contains one");
-  flags.add("--save-interval", &checkpoint.save_interval, "N",
+  flags.add("--save-interval,--persistent-save-interval", &checkpoint.save_interval, "N",
             "iterations between saves (default, or 0: only at the end)", at_least(0),
             only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.save_interval == 0; }));
+  flags.add("--non-persistent-save-interval", &checkpoint.non_persistent_interval, "N",
+            "iterations between saves that stay only until the next one of either kind; 0: none", at_least(0),
+            only_with("--save",
+                      [&checkpoint] { return !checkpoint.save.empty() || checkpoint.non_persistent_interval == 0; }),
+            only_with("with a --save-interval that divides it", [&checkpoint] {
+              return !is_due(checkpoint.save_interval, checkpoint.non_persistent_interval.value_or(0)) ||
+                     checkpoint.non_persistent_interval == 0;
+            }));
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all", at_least(0),
             only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; }));
   const auto saves = [&checkpoint] { return !checkpoint.save.empty(); };
