@@ -237,12 +237,11 @@ bool Trainer::validate(bool final) {
 /// from before the last validation, so that an extended run equals an uninterrupted one.
 Exit Trainer::finish() {
   steps_.traffic().finish_gathering();
-  save(false);
+  save(false);  // so USR1 has nothing to save from here on
   const TrainState before = run_.state;
   if (!validate(true)) return end_early();
   if (steps_.has_stepped()) steps_.check_buffers();
   if (saver_.has_directory()) {
-    commit_save();  // that USR1 requested during the validation
     run_.state = before;
     saver_.mark_finished(ranks_.groups.world());
   }

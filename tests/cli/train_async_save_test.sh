@@ -43,6 +43,25 @@ for fault in enospc:60 eio:150 enospc:235 eio:330; do
   completes_as_whole fault "$fault"
 done
 
+# USR1 again and again, at every moment: the last validation, too, in which the state is saved already. The run ends as it
+# would have.
+AT_END=(--eval-iters 1000 --eval-interval 6)
+expect_exit 0 run_in long "${AT_END[@]}"
+run_in asked --async-save "${AT_END[@]}" >asked.out 2>asked.err &
+job=$!
+while kill -0 $job 2>/dev/null; do
+  kill -USR1 "$(sed -nE 's/^pid ([0-9]+) .*/\1/p' asked/save/lock 2>/dev/null)" 2>/dev/null
+  sleep 0.02
+done
+wait $job || fail "USR1 at every moment: exit $?"
+same_run asked long 'USR1 at every moment'
+grep -q '"finished": true' asked/save/iter_0000012/manifest.json || fail 'USR1 in the last validation: the run is not marked as finished'
+[ "$(sed '1,/ validation loss at iteration 12/d' asked.out | grep -c 'test set')" -eq 1 ] || fail 'no test after USR1'
+awk 'done { print } /saved asked.save.iter_0000012 in [0-9.]+ s$/ { done = 1 }' asked.err >last.err
+[ "$(grep -c ' USR1: finishing' last.err)" -ge 2 ] || fail 'fewer than two requests in the last validation'
+! grep -qE 'mtl-train: (saving|saved) ' last.err || { fail 'USR1 in the last validation saves again'; head -3 last.err >&2; }
+[ -z "$(find asked -name '*.tmp.*')" ] || fail 'a leftover of a save that USR1 requested'
+
 # The rest: saves that last (a third of a second per operation), in two ranks that both write.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # ranks_in NAME FLAG...: runs NAME in two ranks, slowly if SLOW is set.
