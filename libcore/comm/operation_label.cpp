@@ -1,6 +1,5 @@
 #include "comm/operation_label.h"
 
-#include "base/enum_index.h"
 #include "base/str.h"
 
 namespace mtl {
@@ -11,12 +10,6 @@ std::string OperationProgress::text() const {
   if (action != nullptr) out += cat(", ", action, " of micro-batch ", micro_batch);
   if (action != nullptr && chunk >= 0) out += cat(" in chunk ", chunk);
   return out;
-}
-
-const char* name_of(OperationKind kind) {
-  constexpr const char* names[] = {"all-reduce", "all-reduce", "all-gather", "reduce-scatter",
-                                   "broadcast",  "send",       "receive"};
-  return names[enum_index(kind)];
 }
 
 std::string OperationLabel::text() const {

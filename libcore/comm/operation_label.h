@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_index.h"
 #include "comm/channel.h"
 #include "device/tensor.h"
 
@@ -23,8 +24,10 @@ enum class OperationKind : int {
   graph
 };
 
-/// Returns the name of an operation, such as "all-reduce". Not for graphs.
-const char* name_of(OperationKind kind);
+/// By kind, except graphs.
+inline constexpr const char* kOperationNames[] = {"all-reduce", "all-reduce", "all-gather", "reduce-scatter",
+                                                  "broadcast",  "send",       "receive"};
+inline const char* name_of(OperationKind kind) { return kOperationNames[enum_index(kind)]; }
 
 /// An operation on the tensors of a group's member.
 struct Transfer {

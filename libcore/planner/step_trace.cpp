@@ -26,10 +26,9 @@ OperatorClass class_of(const std::string& name) {
 }
 
 OperationKind operation_named(const std::string& name) {
-  for (OperationKind kind : {OperationKind::all_reduce, OperationKind::all_gather, OperationKind::reduce_scatter,
-                             OperationKind::broadcast, OperationKind::send, OperationKind::receive})
-    if (name == name_of(kind)) return kind;
-  fail(Exit::failure, "a profile has an operation '", name, "'");
+  const auto kind = enum_named<OperationKind>(kOperationNames, name);
+  if (!kind) fail(Exit::failure, "a profile has an operation '", name, "'");
+  return *kind;
 }
 
 /// Turns a profile's entries from `begin` to `end` into events.
