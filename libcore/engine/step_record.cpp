@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/capture_policy.h"
 #include "engine/meta_model.h"
 #include "engine/pipeline.h"
 #include "optim/optimizer.h"
@@ -14,15 +15,16 @@ namespace {
 std::vector<double> weights_of(const Profile& profile, std::int64_t micro_batches) {
   const std::int64_t repetitions = std::max<std::int64_t>(1, micro_batches - (kRecordedMicroBatches - 1));
   std::vector<double> weights;
+  double phase = 1;  // also of what a graph does at its end, which follows a phase
   for (const ProfileEntry& entry : profile.entries()) {
-    const bool is_repeated = entry.kind == ProfileKind::phase && entry.number == kBetweenMicroBatches;
-    const double inherited = entry.parent < 0 ? 1 : weights[entry.parent];
-    weights.push_back(is_repeated ? static_cast<double>(repetitions) : inherited);
+    if (entry.kind == ProfileKind::phase)
+      phase = entry.number == kBetweenMicroBatches ? static_cast<double>(repetitions) : 1;
+    weights.push_back(phase);
   }
   return weights;
 }
 
-/// Returns the phases from entry `begin` on, which are those of `actions`, in order.
+/// Returns the phases from entry `begin` on, which are those of `actions`, in order, each with what follows it.
 std::vector<StepRecord::Part> parts_of(const std::vector<ProfileEntry>& entries, std::size_t begin,
                                        const std::vector<Action>& actions) {
   std::vector<StepRecord::Part> out;
@@ -32,7 +34,7 @@ std::vector<StepRecord::Part> parts_of(const std::vector<ProfileEntry>& entries,
       continue;
     }
     std::size_t end = i + 1;
-    while (end < entries.size() && entries[end].parent >= static_cast<int>(i)) ++end;
+    while (end < entries.size() && entries[end].kind != ProfileKind::phase) ++end;
     out.push_back({actions.at(out.size()), i + 1, end});
     i = end;
   }
@@ -52,6 +54,9 @@ StepRecord record_step(const GptConfig& config, const DropoutOptions& dropout, c
   MetaModel model(config, dropout, shape);
   Optimizer optimizer(model.params, {.overlap = overlap}, model.stream, model.groups);
   Pipeline pipeline = model.pipeline(optimizer.traffic(), shape, schedule);
+  StepGraphs graphs(model.groups);
+  const CapturePolicy policy(optimizer.traffic(), model.groups);
+  if (shape.graphs) pipeline.use_graphs(graphs, policy, optimizer.traffic(), shape);
   const BatchBuffers buffers(Device::meta, few);
   Arena scratch(Device::meta, "scratch", 0);
   const auto update = [&] {

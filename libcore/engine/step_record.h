@@ -21,8 +21,8 @@ inline constexpr const char* kUpdatePhase = "optimizer";
 struct StepRecord {
   /// Two steps, of at most kRecordedMicroBatches, because with gathers in the background, the second waits for those of
   /// the first. Unlike in a run, each micro-batch passes through all chunks and back before the next begins
-  /// (counting_schedule()). Operations between ranks start, and are waited for, where a run without CUDA graphs does
-  /// so.
+  /// (counting_schedule()). Operations between ranks start, and are waited for, where a run does so: with
+  /// RunShape::graphs, where its graphs end.
   Profile profile{Device::meta};
   /// By entry of `profile`: how many entries of a real step it stands for. Those of the micro-batch between the others
   /// stand for all of its kind. The first two stand only for themselves: with a ring of gradients

@@ -106,6 +106,43 @@ TEST_CASE("overlapped reductions hide behind backward, and gathers behind the ne
   CHECK(wait({.reduce = true, .gather = true}, 2) == doctest::Approx(both));
 }
 
+TEST_CASE("a CUDA graph ends with its last sum of sharded gradients, which nothing hides then") {
+  constexpr int kMicroBatches = 6;
+  Machine machine = arithmetic_machine();
+  machine.links = {.inside_gbs = 60, .between_gbs = 60, .inside_us = 0, .between_us = 0};
+  for (const int pipeline : {1, 2}) {
+    for (const int zero : {1, 2, 3}) {
+      CAPTURE(pipeline);
+      CAPTURE(zero);
+      RunShape shape = shape_of({.data = 4, .pipeline = pipeline}, kMicroBatches);
+      shape.layout.zero = zero;
+      shape.layout.bucket_elements = 1;  // a group per unit
+      double ms[2] = {}, last_sum = 0;   // of the buckets of the unit whose backward comes last
+      int last_unit = -1;
+      for (const bool graphs : {false, true}) {
+        shape.graphs = graphs;
+        const std::vector<StepTrace> traces = trace_all(small_model(), shape);
+        bool all_end = true;
+        for (const StepTrace& trace : traces)
+          for (const StepTrace::Recorded& part : trace.recorded)
+            for (const TraceEvent& event : part.events) {
+              all_end = all_end && !event.outlives;
+              if (event.kind != TraceEvent::Kind::start) continue;
+              last_sum = event.bytes / (60 * 1e6) + (event.unit == last_unit ? last_sum : 0);
+              last_unit = event.unit;
+            }
+        CHECK(all_end == (graphs || zero == 1));
+        ms[graphs] = simulate_step(traces, shape.layout, 8, machine, false).ms;
+      }
+      const double more = ms[true] - ms[false];
+      if (zero == 1) CHECK(more == 0);
+      if (zero == 2 && pipeline == 1) CHECK(more == doctest::Approx((kMicroBatches - 1) * last_sum).epsilon(1e-6));
+      if (zero == 2) CHECK(more > 0.9 * (kMicroBatches - 1) * last_sum);
+      if (zero == 3) CHECK(more > 0);
+    }
+  }
+}
+
 namespace {
 
 /// Returns the traces of the first pipeline's stages with one micro-batch. A forward and a backward each take 1 GFLOP,
