@@ -8,13 +8,14 @@ namespace {
 
 /// Gradients to write or add to.
 struct SumTargets {
-  AnyArray out[2];
-  bool accumulate[2];
+  AnyArray out[3];
+  bool accumulate[3];
 };
 
 /// One block per kWarp columns and target. Each warp adds some rows, and then the first warp adds up the warps' sums.
 /// Loads kAhead rows before it adds them: waiting for one at a time would take longer than the additions.
-__global__ void add_block_sums(SumTargets targets, const float* partials, int blocks, int width, int stride) {
+__global__ void add_block_sums(const __grid_constant__ SumTargets targets, const float* partials, int blocks, int width,
+                               int stride) {
   float* sums = shared_memory<float>();  // (warps, kWarp)
   const int column = block_in_grid() * kWarp + lane(), warps = warps_in_block(), target = static_cast<int>(blockIdx.y);
   constexpr int kAhead = 8;
@@ -34,28 +35,31 @@ __global__ void add_block_sums(SumTargets targets, const float* partials, int bl
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
-  const AnyArray out = target == 0 ? targets.out[0] : targets.out[1];
+  const AnyArray out = targets.out[target];
   if (warp_in_block() > 0 || column >= width || out.data == nullptr) return;
   for (int warp = 1; warp < warps; ++warp) sum += sums[warp * kWarp + lane()];
-  const bool accumulate = target == 0 ? targets.accumulate[0] : targets.accumulate[1];
-  Pack<1> result = accumulate ? load<1>(out, column) : Pack<1>{};
+  Pack<1> result = targets.accumulate[target] ? load<1>(out, column) : Pack<1>{};
   result[0] += sum;
   store(out, column, result);
 }
 
 }  // namespace
 
-void sum_partials(Stream& stream, const Grad& first, const Grad& second, const float* partials, int blocks,
-                  int stride) {
+void sum_partials(Stream& stream, const std::array<Grad, 3>& targets, const float* partials, int blocks, int stride) {
   constexpr unsigned kMostWarps = 16;
-  const auto width = static_cast<int>((first.wanted() ? first : second).tensor.numel());
+  SumTargets to;
+  unsigned number = 0, width = 0;
+  for (unsigned i = 0; i < targets.size(); ++i) {
+    to.out[i] = AnyArray(targets[i].tensor);
+    to.accumulate[i] = targets[i].mode == GradMode::accumulate;
+    if (!targets[i].wanted()) continue;
+    number = i + 1;
+    width = static_cast<unsigned>(targets[i].tensor.numel());
+  }
   const unsigned threads = std::clamp(static_cast<unsigned>(blocks), 1u, kMostWarps) * kWarp;
-  const LaunchShape shape{.blocks = dim3((static_cast<unsigned>(width) + kWarp - 1) / kWarp, second.wanted() ? 2 : 1),
-                          .threads = threads,
-                          .shared_bytes = threads * sizeof(float)};
-  const SumTargets targets{{AnyArray(first.tensor), AnyArray(second.tensor)},
-                           {first.mode == GradMode::accumulate, second.mode == GradMode::accumulate}};
-  launch(stream, add_block_sums, shape, targets, partials, blocks, width, stride);
+  const LaunchShape shape{
+      .blocks = dim3((width + kWarp - 1) / kWarp, number), .threads = threads, .shared_bytes = threads * sizeof(float)};
+  launch(stream, add_block_sums, shape, to, partials, blocks, static_cast<int>(width), stride);
 }
 
 }  // namespace mtl::cuda

@@ -140,7 +140,7 @@ int sum_blocks_of_rows(Stream& stream, float* partials, const Tensor& dy) {
 void sum_bias_gradient(Stream& stream, const Tensor& work, const Grad& dbias, const Tensor& dy) {
   auto* partials = static_cast<float*>(work.raw());
   const int row_blocks = sum_blocks_of_rows(stream, partials, dy);
-  sum_partials(stream, dbias, partials, row_blocks, static_cast<int>(dy.size(-1)));
+  sum_partials(stream, {dbias}, partials, row_blocks, static_cast<int>(dy.size(-1)));
 }
 
 std::size_t sum_bias_gradient_work(const Tensor& dy) {
@@ -173,7 +173,8 @@ Tensor floats_at(const Tensor& work, std::size_t offset, const Shape& shape) {
 /// Computes the matmul, and the bias gradient with cuBLASLt's epilogue. The epilogue overwrites its output and writes
 /// it in the dtype of C. If dbias is accumulated or has a different dtype, we therefore write the bias gradient to
 /// `sums` first. Computes nothing and returns false if `sums` would round the gradient to the dtype of C, or if the
-/// unfused computation is faster.
+/// unfused computation is faster. (The product that writes dy could sum it, too, but cuBLASLt would round the sum to
+/// the dtype of dy.)
 bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias,
                                  const Tensor& sums) {
   const bool direct = dbias.mode == GradMode::overwrite && dbias.tensor.dtype() == product.c.dtype();
@@ -182,7 +183,7 @@ bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Produ
                               sum_blocks_of_rows(stream, static_cast<float*>(work.raw()), product.a.tensor);
                             }};
   if (!multiply(stream, work.flat(0, kGemmWorkspace), product, fused)) return false;
-  if (!direct) sum_partials(stream, dbias, sums.data<float>(), 1, static_cast<int>(product.m()));
+  if (!direct) sum_partials(stream, {dbias}, sums.data<float>(), 1, static_cast<int>(product.m()));
   return true;
 }
 

@@ -44,21 +44,21 @@ void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const 
   auto* partials = static_cast<float*>(work.raw());
   int blocks = 0;
   with_float_type(gamma.dtype(), [&]<class T>(T) {
-    const NormBackward<false, HeadRows, T, T> operands{.dx = rows_of<T>(dx),
-                                                       .skip = {},
-                                                       .wants_dx = true,
-                                                       .has_skip = false,
-                                                       .partials = partials,
-                                                       .dy = rows_of<const T>(dy),
-                                                       .x = rows_of<const T>(x),
-                                                       .mean = nullptr,
-                                                       .rstd = rstd.data<float>(),
-                                                       .gamma = gamma.data<T>(),
-                                                       .rows = x.heads().numel(),
-                                                       .width = width};
+    const NormBackward<1, HeadRows, T, T> operands{.dx = rows_of<T>(dx),
+                                                   .skip = {},
+                                                   .wants_dx = true,
+                                                   .has_skip = false,
+                                                   .partials = partials,
+                                                   .dy = rows_of<const T>(dy),
+                                                   .x = rows_of<const T>(x),
+                                                   .mean = nullptr,
+                                                   .rstd = rstd.data<float>(),
+                                                   .gamma = gamma.data<T>(),
+                                                   .rows = x.heads().numel(),
+                                                   .width = width};
     blocks = norm_rows_backward(stream, operands, {dx.tensor, dy.tensor, x.tensor, gamma});
   });
-  if (partials != nullptr) sum_partials(stream, dgamma, partials, blocks, width);
+  if (partials != nullptr) sum_partials(stream, {dgamma}, partials, blocks, width);
 }
 
 }  // namespace mtl::cuda

@@ -34,13 +34,19 @@ void layernorm_backward(Stream& stream, Arena& scratch, StreamGrad dx, Grad dgam
   check_stream_grad("layernorm dx", dx, cache.x, dy);
   expect_grad("layernorm dgamma", dgamma, width);
   expect_grad("layernorm dbeta", dbeta, width);
+  // On GPUs, the sum of skip's rows is compiled for 16 bits only, and a block may lack the memory for sums so wide.
+  constexpr std::int64_t kWidest = 8192;
+  if (dx.dbias.wanted() && (cache.x.dtype() == DType::f32 || dy.size(-1) > kWidest)) {
+    residual_backward(stream, scratch, {}, dx.dbias, dx.skip, {}, {});
+    dx.dbias = {};
+  }
   Arena::Mark mark(scratch);
-  const Tensor work =
-      make_row_sums(stream, scratch, dgamma.wanted() || dbeta.wanted(), dy.row_count(), dy.size(-1), 2 * dy.size(-1));
+  const LayerNormGrads grads{dx, dgamma, dbeta};
+  const Tensor work = make_row_sums(stream, scratch, dgamma.wanted() || dbeta.wanted() || dx.dbias.wanted(),
+                                    dy.row_count(), dy.size(-1), grads.arrays() * dy.size(-1));
   const int passes = (dx.wanted() ? 1 : 0) + (dx.skip.exists() ? 1 : 0);
   stream.count(0, double(dy.bytes() + cache.x.bytes()) + passes * double(cache.x.bytes()));
-  run<cpu::layernorm_backward, cuda::layernorm_backward>(stream, work, LayerNormGrads{dx, dgamma, dbeta}, dy, cache,
-                                                         gamma);
+  run<cpu::layernorm_backward, cuda::layernorm_backward>(stream, work, grads, dy, cache, gamma);
 }
 
 }  // namespace mtl

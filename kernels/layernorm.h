@@ -11,6 +11,8 @@
 // Ba, Kiros, Hinton 2016, eq. 3-4.
 #pragma once
 
+#include <array>
+
 #include "device/memory.h"
 #include "device/stream.h"
 #include "device/tensor.h"
@@ -28,6 +30,11 @@ struct LayerNormCache {
 struct LayerNormGrads {
   StreamGrad dx;
   Grad dgamma, dbeta;
+
+  /// The sums over rows, in the order of the partial sums' arrays.
+  std::array<Grad, 3> sums() const { return {dgamma, dbeta, dx.dbias}; }
+  /// Returns how many arrays of partial sums there are.
+  int arrays() const { return dx.dbias.wanted() ? 3 : 2; }
 };
 
 /// Reads cache.x, and writes y (N, C), cache.mean and cache.rstd. If `sum` is given, first writes the sum to cache.x.

@@ -41,14 +41,15 @@ void write_dx(const BackwardRow<S, T>& row, S* dx, const S* skip) {
   });
 }
 
-/// Adds the row's dgamma and dbeta to sums (2, C).
+/// Adds the row's dgamma, dbeta and, unless it is null, `skip` to sums (2 or 3, C).
 template <class S, class T>
-void add_parameter_sums(const BackwardRow<S, T>& row, float* sums) {
+void add_parameter_sums(const BackwardRow<S, T>& row, const S* skip, float* sums) {
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 dy = lanes.load(row.dy + i);
-    float *dgamma = sums + i, *dbeta = sums + row.width + i;
+    float *dgamma = sums + i, *dbeta = dgamma + row.width, *dbias = dbeta + row.width;
     lanes.store(hn::MulAdd(dy, row.x_hat(i, lanes), lanes.load(dgamma)), dgamma);
     lanes.store(hn::Add(lanes.load(dbeta), dy), dbeta);
+    if (skip != nullptr) lanes.store(hn::Add(lanes.load(dbias), lanes.load(skip + i)), dbias);
   });
 }
 
@@ -90,8 +91,10 @@ void layernorm_backward_rows(const LayerNormGrads& grads, Tensor dy, const Layer
                                   .width = static_cast<std::size_t>(width),
                                   .mean = cache.mean.data<float>()[n],
                                   .rstd = cache.rstd.data<float>()[n]};
-      if (sums != nullptr) add_parameter_sums(row, sums);  // before writing dx, which may be dy or x
-      if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, grads.dx.skip_at<S>(n * width));
+      const S* skip = grads.dx.skip_at<S>(n * width);
+      // Before writing dx, which may be dy, x or skip.
+      if (sums != nullptr) add_parameter_sums(row, grads.dx.dbias.wanted() ? skip : nullptr, sums);
+      if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, skip);
     }
   });
 }
@@ -110,14 +113,15 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, co
 
 void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma) {
-  const std::int64_t width = dy.size(-1);
-  for_row_sum_blocks(stream, work, dy.row_count(), 2 * width, dy.numel(), [&](Range rows, float* sums) {
+  const std::int64_t width = dy.size(-1), stride = grads.arrays() * width;
+  for_row_sum_blocks(stream, work, dy.row_count(), stride, dy.numel(), [&](Range rows, float* sums) {
     MTL_DISPATCH(layernorm_backward_rows)(grads, dy, cache, gamma, rows, sums);
   });
   const float* sums = work_as<float>(work);
-  const std::int64_t number = row_sum_blocks(dy.row_count()).number();
-  if (grads.dgamma.wanted()) sum_partials(stream, grads.dgamma, sums, number, 2 * width);
-  if (grads.dbeta.wanted()) sum_partials(stream, grads.dbeta, sums + width, number, 2 * width);
+  for (const Grad& sum : grads.sums()) {
+    if (sum.wanted()) sum_partials(stream, sum, sums, row_sum_blocks(dy.row_count()).number(), stride);
+    sums += width;
+  }
 }
 
 }  // namespace mtl::cpu

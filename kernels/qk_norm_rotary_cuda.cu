@@ -315,9 +315,9 @@ void qk_norm_rotary_backward(Stream& stream, Tensor work, Tensor grad, const Gra
       launch(stream, kernel, {shape.q_blocks + shape.k_blocks, kQkThreads, shared}, operands);
     });
   });
-  if (dq_gamma.wanted()) sum_partials(stream, dq_gamma, partials, static_cast<int>(shape.q_blocks), dim);
+  if (dq_gamma.wanted()) sum_partials(stream, {dq_gamma}, partials, static_cast<int>(shape.q_blocks), dim);
   if (dk_gamma.wanted())
-    sum_partials(stream, dk_gamma, partials + std::int64_t{shape.q_blocks} * dim, static_cast<int>(shape.k_blocks),
+    sum_partials(stream, {dk_gamma}, partials + std::int64_t{shape.q_blocks} * dim, static_cast<int>(shape.k_blocks),
                  dim);
 }
 

@@ -27,6 +27,8 @@ void check_stream_grad(const char* what, const StreamGrad& dx, const Tensor& x, 
   require(dx.wanted() || !dx.skip.exists(), what, ": a skip gradient without a result");
   if (dx.wanted()) expect_tensor(what, dx.tensor, x.dtype(), x.shape());
   if (dx.skip.exists()) expect_tensor(what, dx.skip, x.dtype(), x.shape());
+  require(!dx.dbias.wanted() || dx.skip.exists(), what, ": the gradient of a bias without a skip gradient");
+  expect_grad(what, dx.dbias, {x.size(-1)});
   expect_in_place(what, dx.tensor, dy);
 }
 

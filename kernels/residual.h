@@ -31,10 +31,12 @@ struct ResidualSum {
 };
 
 /// Where a norm that reads the residual stream writes the stream's gradient. If `skip` exists, it holds the skip
-/// connection's gradient, and the norm adds its own gradient to it. If no gradient is wanted, this is
-/// default-constructed.
+/// connection's gradient, and the norm adds its own gradient to it. If `dbias` is wanted, the norm also sums the rows
+/// of `skip`, and so gives what residual_backward() would of a bias that entered the stream there without dropout: the
+/// same bits on the CPU. If no gradient is wanted, this is default-constructed.
 struct StreamGrad {
   Tensor tensor, skip = {};
+  Grad dbias = {};
   bool wanted() const { return tensor.exists(); }
   /// Returns the address of an element of `skip`, or null if `skip` is absent.
   template <class S>

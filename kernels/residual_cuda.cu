@@ -88,7 +88,7 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
       blocks = launch_sums(stream, kernel, sums_shape(kind, count, width, partials == nullptr ? 0 : width), operands);
     });
   });
-  if (partials != nullptr) sum_partials(stream, dbias, partials, blocks, static_cast<int>(width));
+  if (partials != nullptr) sum_partials(stream, {dbias}, partials, blocks, static_cast<int>(width));
 }
 
 std::size_t row_sums_work(const Stream&, std::int64_t rows, std::int64_t, std::int64_t sums) {

@@ -30,6 +30,8 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, StreamGrad dx, Grad dgamma
   check_rmsnorm(cache, dy, gamma);
   check_stream_grad("rmsnorm dx", dx, cache.x, dy);
   expect_grad("rmsnorm dgamma", dgamma, {dy.size(-1)});
+  // Models with this norm seldom have such biases: it does not pay to compile kernels for them.
+  if (dx.dbias.wanted()) residual_backward(stream, scratch, {}, dx.dbias, dx.skip, {}, {});
   Arena::Mark mark(scratch);
   const std::int64_t width = dy.size(-1);
   const Tensor work = make_row_sums(stream, scratch, dgamma.wanted(), dy.row_count(), width, width);

@@ -12,10 +12,10 @@ void rmsnorm_backward(Stream& stream, Tensor work, const StreamGrad& grad, const
   const auto* partials = static_cast<const float*>(work.raw());
   int blocks = 0;
   with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
-    blocks = norm_rows_backward(stream, dense_backward<false, S, T>(grad, work, dy, cache.x, {}, cache.rstd, gamma),
+    blocks = norm_rows_backward(stream, dense_backward<1, S, T>(grad, work, dy, cache.x, {}, cache.rstd, gamma),
                                 {grad.tensor, grad.skip, dy, cache.x, gamma});
   });
-  if (partials != nullptr) sum_partials(stream, dgamma, partials, blocks, width);
+  if (partials != nullptr) sum_partials(stream, {dgamma}, partials, blocks, width);
 }
 
 }  // namespace mtl::cuda

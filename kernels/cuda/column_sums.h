@@ -3,6 +3,8 @@
 // because the grid has as many blocks as the GPU runs at a time, on the GPU.
 #pragma once
 
+#include <array>
+
 #include "kernels/cuda/any_array.h"
 #include "kernels/cuda/rows.h"
 
@@ -106,12 +108,8 @@ class ColumnSums {
 };
 
 /// Sums the `blocks` rows in `partials`, and writes the result to the first target (C) or adds it, as its mode says.
-/// The second target's columns are the next C in a row. A target may be absent. `partials` has a row stride of `stride`
-/// floats. The summation order depends only on `blocks`.
-void sum_partials(Stream& stream, const Grad& first, const Grad& second, const float* partials, int blocks, int stride);
-
-inline void sum_partials(Stream& stream, const Grad& target, const float* partials, int blocks, int stride) {
-  sum_partials(stream, target, {}, partials, blocks, stride);
-}
+/// The other targets' columns are the next C in a row, and so on. A target may be absent, but not all. `partials` has a
+/// row stride of `stride` floats. The summation order depends only on `blocks`.
+void sum_partials(Stream& stream, const std::array<Grad, 3>& targets, const float* partials, int blocks, int stride);
 
 }  // namespace mtl::cuda

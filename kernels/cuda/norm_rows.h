@@ -1,7 +1,7 @@
 // Norms of rows: LayerNorm, or RMSNorm, whose mean and beta are absent:
 //   y = gamma x_hat + beta, x_hat = (x - mean) rstd, rstd = 1 / sqrt(mean((x - mean)^2) + eps)
 //   dx = skip + rstd (g - mean(g) - x_hat mean(g x_hat)) with g = gamma dy, without mean(g) for RMSNorm
-//   dgamma = sum over rows of dy x_hat, dbeta = sum over rows of dy
+//   dgamma = sum over rows of dy x_hat, dbeta = sum over rows of dy, and maybe dbias = sum over rows of skip
 // The residual stream has dtype S, gamma and y have dtype T. A team of threads shares each row (kernels/cuda/rows.h)
 // and keeps it in registers, so that it is read once.
 //
@@ -77,9 +77,9 @@ void norm_rows(Stream& stream, const NormForward<has_mean, Y, X, T>& f, std::ini
   });
 }
 
-/// Backward's operands, of LayerNorm if `has_mean`. R is Rows or HeadRows. `partials` is null if neither dgamma nor
-/// dbeta is wanted.
-template <bool has_mean, template <class> class R, class S, class T>
+/// Backward's operands. R is Rows or HeadRows. The first of the `arrays` sums over rows is dgamma, the second, only of
+/// LayerNorm, dbeta, and the third, which needs `skip`, dbias. `partials` is null if none of them is wanted.
+template <int arrays, template <class> class R, class S, class T>
 struct NormBackward {
   R<S> dx;
   R<const S> skip;
@@ -94,10 +94,10 @@ struct NormBackward {
 };
 
 /// Returns the operands for consecutive rows. `mean` is absent for RMSNorm; `grad` and `work` may be.
-template <bool has_mean, class S, class T>
-NormBackward<has_mean, Rows, S, T> dense_backward(const StreamGrad& grad, const Tensor& work, const Tensor& dy,
-                                                  const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                                  const Tensor& gamma) {
+template <int arrays, class S, class T>
+NormBackward<arrays, Rows, S, T> dense_backward(const StreamGrad& grad, const Tensor& work, const Tensor& dy,
+                                                const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                                                const Tensor& gamma) {
   const auto width = static_cast<int>(dy.size(-1));
   const auto data = [](const Tensor& tensor) { return tensor.exists() ? tensor.data<S>() : nullptr; };
   return {.dx = {data(grad.tensor), width},
@@ -114,17 +114,19 @@ NormBackward<has_mean, Rows, S, T> dense_backward(const StreamGrad& grad, const 
           .width = width};
 }
 
-template <class Kind, bool has_mean, template <class> class R, class S, class T>
+template <class Kind, int arrays, template <class> class R, class S, class T>
 __global__ void __launch_bounds__(kMostSumThreads<Kind>)
-    norm_backward_rows(const __grid_constant__ NormBackward<has_mean, R, S, T> b) {
+    norm_backward_rows(const __grid_constant__ NormBackward<arrays, R, S, T> b) {
   constexpr int n = Kind::n;
+  constexpr bool has_mean = arrays > 1, sums_skip = arrays > 2;
+  const bool has_skip = sums_skip || b.has_skip;
   Team<Kind> team(b.width);
-  ColumnSums<Kind, has_mean ? 2 : 1> sums(team, b.partials, b.width);
+  ColumnSums<Kind, arrays> sums(team, b.partials, b.width);
   const float share = 1 / static_cast<float>(b.width);
   for (std::int64_t row = team.first_row(); row < b.rows; row += team.all_teams()) {
     const S* x = b.x.at(row);
     const T* dy = b.dy.at(row);
-    const S* skip = b.has_skip ? b.skip.at(row) : x;
+    const S* skip = has_skip ? b.skip.at(row) : x;
     KeptRow<Kind, S> kept_x, kept_skip;
     KeptRow<Kind, T> kept_dy;
     team.over_row([&](int k, int i, bool) {
@@ -151,7 +153,7 @@ __global__ void __launch_bounds__(kMostSumThreads<Kind>)
       sums.add(0, k, i, product);
       if constexpr (has_mean) sums.add(1, k, i, grad.widened());
     });
-    if (!b.wants_dx) continue;
+    if (!sums_skip && !b.wants_dx) continue;  // where there is a skip, there is a dx
     if constexpr (has_mean)
       team.sum(of_row);
     else
@@ -163,10 +165,11 @@ __global__ void __launch_bounds__(kMostSumThreads<Kind>)
       const StoredPack<T, n> grad = kept_dy.get(k, dy + i), weight = load_stored<n>(b.gamma + i);
       Pack<n> out;
       for (int j = 0; j < n; ++j) {
-        out[j] = (b.has_skip ? more[j] : 0) + mean_g;
+        out[j] = (has_skip ? more[j] : 0) + mean_g;
         out[j] = fmaf(weight[j] * grad[j], rstd, out[j]);
         out[j] = fmaf(fmaf(in[j], rstd, shift), mean_gx, out[j]);
       }
+      if constexpr (sums_skip) sums.add(2, k, i, more.widened());
       if (holds) store(dx + i, out);
     });
   }
@@ -174,14 +177,13 @@ __global__ void __launch_bounds__(kMostSumThreads<Kind>)
 }
 
 /// Launches backward. `tensors` are all operands. Returns the number of rows in the partials.
-template <bool has_mean, template <class> class R, class S, class T>
-int norm_rows_backward(Stream& stream, const NormBackward<has_mean, R, S, T>& b,
-                       std::initializer_list<Tensor> tensors) {
+template <int arrays, template <class> class R, class S, class T>
+int norm_rows_backward(Stream& stream, const NormBackward<arrays, R, S, T>& b, std::initializer_list<Tensor> tensors) {
   int blocks = 0;
   with_row_kind(std::conditional_t<std::is_same_v<R<S>, HeadRows<S>>, OfHeads, WithColumnSums>(), b.width, tensors,
                 [&]<class Kind>(Kind kind) {
-                  const int sums = b.partials == nullptr ? 0 : (has_mean ? 2 : 1) * b.width;
-                  blocks = launch_sums(stream, norm_backward_rows<Kind, has_mean, R, S, T>,
+                  const int sums = b.partials == nullptr ? 0 : arrays * b.width;
+                  blocks = launch_sums(stream, norm_backward_rows<Kind, arrays, R, S, T>,
                                        sums_shape(kind, b.rows, b.width, sums), b);
                 });
   return blocks;

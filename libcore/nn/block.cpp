@@ -46,26 +46,34 @@ void Block::backward(Ctx& ctx, Tensor dx, Tensor dy, bool keeps_dy, const Batch&
   const auto is_dout = [&](const Dropout& dropout, bool keeps_dout) {
     return keeps_dout && dy.dtype() == compute && !dropout_in(ctx, dropout).active();
   };
-  const auto branch_gradient = [&](Tensor dout, bool keeps_dout, const Param& bias, const Dropout& dropout) {
-    const Tensor dbranch = is_dout(dropout, keeps_dout) ? Tensor() : ctx.slot->make(compute, dout.shape());
-    const Grad dbias = bias.take_grad();
-    if (dbranch.exists() || dbias.wanted())
-      residual_backward(ctx.stream, ctx.scratch, dbranch, dbias, dout, dropout_in(ctx, dropout), rows);
-    return dbranch.exists() ? dbranch : dout;
+  // Unless it computes a tensor of its own, the norm that reads grad.skip has to sum the bias gradient.
+  const auto branch_gradient = [&](StreamGrad& grad, bool keeps_dout, const Param& bias, const Dropout& dropout) {
+    const Tensor dout = grad.skip;
+    if (is_dout(dropout, keeps_dout)) {
+      grad.dbias = bias.take_grad();
+      return dout;
+    }
+    const Tensor dbranch = ctx.slot->make(compute, dout.shape());
+    residual_backward(ctx.stream, ctx.scratch, dbranch, bias.take_grad(), dout, dropout_in(ctx, dropout), rows);
+    return dbranch;
   };
-  const Tensor dmlp = branch_gradient(dy, keeps_dy, mlp.down_bias, mlp_dropout);
   // The norms add the skip connection's gradient. Their results overwrite tensors that nothing reads any more.
+  StreamGrad to_middle{cache.norm2.x, dy};
+  const Tensor dmlp = branch_gradient(to_middle, keeps_dy, mlp.down_bias, mlp_dropout);
   if (parallel_residual) {
-    const Tensor dattention = branch_gradient(dy, keeps_dy, attention.out_bias, attention_dropout);
+    StreamGrad again{{}, dy};
+    const Tensor dattention = branch_gradient(again, keeps_dy, attention.out_bias, attention_dropout);
+    if (again.dbias.wanted()) residual_backward(ctx.stream, ctx.scratch, {}, again.dbias, dy, {}, rows);
     const bool is_read = is_dout(mlp_dropout, keeps_dy) || is_dout(attention_dropout, keeps_dy);
-    const Tensor dsum = is_read ? ctx.slot->like(dy) : dy;
-    norm2.backward(ctx, {dsum, dy}, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
-    norm1.backward(ctx, {dx, dsum}, attention.backward(ctx, dattention, batch, cache.attention), cache.norm1);
+    to_middle.tensor = is_read ? ctx.slot->like(dy) : dy;
+    norm2.backward(ctx, to_middle, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
+    norm1.backward(ctx, {dx, to_middle.tensor}, attention.backward(ctx, dattention, batch, cache.attention),
+                   cache.norm1);
   } else {
-    const Tensor dmiddle = cache.norm2.x;
-    norm2.backward(ctx, {dmiddle, dy}, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
-    const Tensor dattention = branch_gradient(dmiddle, true, attention.out_bias, attention_dropout);
-    norm1.backward(ctx, {dx, dmiddle}, attention.backward(ctx, dattention, batch, cache.attention), cache.norm1);
+    norm2.backward(ctx, to_middle, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
+    StreamGrad to_x{dx, to_middle.tensor};
+    const Tensor dattention = branch_gradient(to_x, true, attention.out_bias, attention_dropout);
+    norm1.backward(ctx, to_x, attention.backward(ctx, dattention, batch, cache.attention), cache.norm1);
   }
 }
 

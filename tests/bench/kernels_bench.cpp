@@ -132,7 +132,7 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   const RowMap map{Tensor(sample_numbers.data(), DType::i64, {samples}), 0, length};
   Owned x = random_tensor(shape, 1), y(shape), dy = random_tensor(shape, 2), dx(shape), gamma = filled({width}, 1),
         beta({width});
-  Owned mean({rows}), rstd({rows}), dgamma({width}), dbeta({width});
+  Owned mean({rows}), rstd({rows}), dgamma({width}), dbeta({width}), dbias({width});
   const LayerNormCache cache{x, mean, rstd};
   const std::string size = cat(samples, " x ", length, " x ", width);
   const GradMode accumulate = GradMode::accumulate;
@@ -140,6 +140,10 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
             [&](Stream& s) { layernorm_forward(s, y, cache, gamma, beta, 1e-5f); });
   bench.run("layernorm backward           " + size, [&](Stream& s) {
     layernorm_backward(s, scratch, {dx, dx}, {dgamma, accumulate}, {dbeta, accumulate}, dy, cache, gamma);
+  });
+  bench.run("layernorm backward with dbias " + size, [&](Stream& s) {
+    layernorm_backward(s, scratch, {dx, dx, {dbias, accumulate}}, {dgamma, accumulate}, {dbeta, accumulate}, dy, cache,
+                       gamma);
   });
   const RmsNormCache rms_cache{x, rstd};
   bench.run("rmsnorm forward              " + size, [&](Stream& s) { rmsnorm_forward(s, y, rms_cache, gamma, 1e-5f); });
@@ -156,9 +160,6 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   });
   bench.run("residual forward, dropout    " + size, [&](Stream& s) {
     residual_forward(s, y, {x, dy, beta, dropout, map});
-  });
-  bench.run("residual backward, dbias only " + size, [&](Stream& s) {
-    residual_backward(s, scratch, {}, {dbeta, accumulate}, dy, {}, map);
   });
   bench.run("residual backward, dropout   " + size, [&](Stream& s) {
     residual_backward(s, scratch, dx, {dbeta, accumulate}, dy, dropout, map);

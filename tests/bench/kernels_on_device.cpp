@@ -42,7 +42,8 @@ void bench_rows(DeviceBench& bench, std::int64_t rows, std::int64_t width) {
                  branch = bench.random(kCompute, shape), sum = bench.zeros(kCompute, shape),
                  gamma = bench.random(kCompute, {width}), beta = bench.random(kCompute, {width}),
                  mean = bench.zeros(DType::f32, {rows}), rstd = bench.zeros(DType::f32, {rows}),
-                 dgamma = bench.zeros(DType::f32, {width}), dbeta = bench.zeros(DType::f32, {width});
+                 dgamma = bench.zeros(DType::f32, {width}), dbeta = bench.zeros(DType::f32, {width}),
+                 dbias = bench.zeros(DType::f32, {width});
   const std::string size = cat(rows, " x ", width, " bf16");
   bench.run("layernorm forward              " + size, [&](Stream& s, Arena&, int i) {
     layernorm_forward(s, y[i], {x[i], mean[i], rstd[i]}, gamma[i], beta[i], 1e-5f);
@@ -56,6 +57,10 @@ void bench_rows(DeviceBench& bench, std::int64_t rows, std::int64_t width) {
     layernorm_backward(s, scratch, {sum[i], sum[i]}, {dgamma[i]}, {dbeta[i]}, branch[i], {x[i], mean[i], rstd[i]},
                        gamma[i]);
   });
+  bench.run("layernorm backward with dbias  " + size, [&](Stream& s, Arena& scratch, int i) {
+    layernorm_backward(s, scratch, {sum[i], sum[i], {dbias[i]}}, {dgamma[i]}, {dbeta[i]}, branch[i],
+                       {x[i], mean[i], rstd[i]}, gamma[i]);
+  });
   bench.run("rmsnorm forward                " + size, [&](Stream& s, Arena&, int i) {
     rmsnorm_forward(s, y[i], {x[i], rstd[i]}, gamma[i], 1e-5f);
   });
@@ -67,9 +72,6 @@ void bench_rows(DeviceBench& bench, std::int64_t rows, std::int64_t width) {
   });
   bench.run("residual forward               " + size, [&](Stream& s, Arena&, int i) {
     residual_forward(s, y[i], {x[i], branch[i], beta[i], {}, {}});
-  });
-  bench.run("residual backward, dbias only  " + size, [&](Stream& s, Arena& scratch, int i) {
-    residual_backward(s, scratch, {}, {dbeta[i]}, branch[i], {}, {});
   });
   bench.run("residual backward              " + size, [&](Stream& s, Arena& scratch, int i) {
     residual_backward(s, scratch, y[i], {dbeta[i]}, branch[i], {}, {});

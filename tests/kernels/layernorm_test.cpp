@@ -1,6 +1,8 @@
 // LayerNorm, compared with its equations in fp64.
 #include "kernels/layernorm.h"
 
+#include "kernels/rmsnorm.h"
+
 #include "tests/kernels/dropout_reference.h"
 
 using namespace mtl;
@@ -61,18 +63,24 @@ void check_layernorm(const LayerNorm& n, GradMode mode, DType grads) {
   n.forward();
   LayerNormReference expected = layernorm_reference(n);
   CHECK(relative_rms(n.y, expected.y) < rounding_of(n.types.compute, kTolerance.elementwise));
-  Owned dx = random_tensor(n.types.stream, {n.rows, n.width}, 5);
+  Owned dx = random_tensor(n.types.stream, {n.rows, n.width}, 9);
   Owned dgamma = random_tensor(grads, {n.width}, 6), dbeta = random_tensor(grads, {n.width}, 7);
-  if (mode == GradMode::accumulate) {
-    add_to(expected.dx, dx.values());
+  Owned dbias = random_tensor(grads, {n.width}, 8);
+  std::vector<double> bias_sums = dbias.values();
+  const bool adds = mode == GradMode::accumulate;
+  if (adds) {
+    const std::vector<double> skip = dx.values();
+    for (std::size_t i = 0; i < skip.size(); ++i) bias_sums[i % bias_sums.size()] += skip[i];
+    add_to(expected.dx, skip);
     add_to(expected.dgamma, dgamma.values());
     add_to(expected.dbeta, dbeta.values());
   }
-  const Tensor skip = mode == GradMode::accumulate ? dx.tensor() : Tensor();
-  layernorm_backward(stream, scratch, {dx, skip}, {dgamma, mode}, {dbeta, mode}, n.dy, n.cache(), n.gamma);
+  const StreamGrad to_x = adds ? StreamGrad{dx, dx, {dbias, mode}} : StreamGrad{dx};
+  layernorm_backward(stream, scratch, to_x, {dgamma, mode}, {dbeta, mode}, n.dy, n.cache(), n.gamma);
   CHECK(relative_rms(dx, expected.dx) < rounding_of(n.types.stream, kTolerance.reduction));
   CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
   CHECK(relative_rms(dbeta, expected.dbeta) < rounding_of(grads, kTolerance.reduction));
+  CHECK(relative_rms(dbias, bias_sums) < rounding_of(grads, kTolerance.reduction));
 }
 
 /// Checks that the fused operator equals the two separate operators: in place and not, with one and with multiple
@@ -168,15 +176,43 @@ TEST_CASE("layernorm: dx over dy, x and skip produce the bits of separate tensor
       n.forward();
       Stream stream(kDevice);
       Arena scratch(kDevice, "scratch", 1 << 18);
-      const Owned dx(dtype, shape), skip = random_tensor(dtype, shape, 5);
+      const Owned dx(dtype, shape), skip = random_tensor(dtype, shape, 5), dbias({width}), dbias_over_skip({width});
       layernorm_backward(stream, scratch, {dx, skip}, {}, {}, n.dy, n.cache(), n.gamma);
       Owned over_skip = random_tensor(dtype, shape, 5), over_dy = random_tensor(dtype, shape, 4);
-      layernorm_backward(stream, scratch, {over_skip, over_skip}, {}, {}, n.dy, n.cache(), n.gamma);
+      layernorm_backward(stream, scratch, {over_skip, over_skip, {dbias_over_skip}}, {}, {}, n.dy, n.cache(), n.gamma);
       CHECK(same_bits(dx, over_skip));
+      layernorm_backward(stream, scratch, {over_skip, skip, {dbias}}, {}, {}, n.dy, n.cache(), n.gamma);
+      CHECK(same_bits(dx, over_skip));
+      CHECK(same_bits(dbias, dbias_over_skip));
       layernorm_backward(stream, scratch, {over_dy, skip}, {}, {}, over_dy, n.cache(), n.gamma);
       CHECK(same_bits(dx, over_dy));
       layernorm_backward(stream, scratch, {n.x, skip}, {}, {}, n.dy, n.cache(), n.gamma);
       CHECK(same_bits(dx, n.x));
+    }
+  }
+}
+
+TEST_CASE(
+    "layernorm and rmsnorm: a bias gets the gradient that residual_backward() gives it, on the CPU the same bits") {
+  for (const std::int64_t width : {259, 8200}) {
+    for (const StreamTypes types : kStreamTypes) {
+      const Shape shape{70, width};
+      LayerNorm n{70, width, types};
+      n.forward();
+      Stream stream(kDevice, 2);
+      Arena scratch(kDevice, "scratch", 32 << 20);
+      const Owned dx(types.stream, shape), skip = random_tensor(types.stream, shape, 5), expected({width});
+      residual_backward(stream, scratch, {}, {expected}, skip, {}, {});
+      for (const bool has_mean : {true, false}) {
+        const Owned dgamma({width}), dbias({width});
+        const StreamGrad to_x{dx, skip, {dbias}};
+        if (has_mean)
+          layernorm_backward(stream, scratch, to_x, {dgamma}, {}, n.dy, n.cache(), n.gamma);
+        else
+          rmsnorm_backward(stream, scratch, to_x, {dgamma}, n.dy, {n.x, n.rstd}, n.gamma);
+        if (kDevice == Device::cpu) CHECK(same_bits(dbias, expected));
+        CHECK(relative_rms(dbias, expected.values()) < kTolerance.reduction);
+      }
     }
   }
 }
@@ -227,6 +263,13 @@ TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong sha
   CHECK(counted_scratch.peak() > 0);
   CHECK(real.counters().bytes == counted.counters().bytes);
   CHECK(counted_scratch.used() == 0);
+  layernorm_backward(real, real_scratch, {dx, dx, {dbeta}}, {dgamma}, {}, n.dy, n.cache(), n.gamma);
+  layernorm_backward(counted, counted_scratch, {meta({100, 32}), meta({100, 32}), {meta({32})}}, {meta({32})}, {},
+                     meta({100, 32}), cache, meta({32}));
+  CHECK(real_scratch.peak() == counted_scratch.peak());
+  CHECK_THROWS_WITH_AS(layernorm_backward(counted, counted_scratch, {meta({100, 32}), {}, {meta({32})}}, {}, {},
+                                          meta({100, 32}), cache, meta({32})),
+                       doctest::Contains("without a skip gradient"), Error);
   CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), cache, meta({31}), meta({32}), kLayerNormEps), Error);
   CHECK_THROWS_AS(layernorm_forward(counted, meta({99, 32}), cache, meta({32}), meta({32}), kLayerNormEps), Error);
   LayerNormCache narrow = cache;

@@ -34,7 +34,7 @@ struct Operands {
     if (state != nullptr) add(state, sizeof(StepState));
   }
   void add(const Grad& grad) { add(grad.tensor); }
-  void add(const StreamGrad& grad) { add_all(grad.tensor, grad.skip); }
+  void add(const StreamGrad& grad) { add_all(grad.tensor, grad.skip, grad.dbias); }
   void add(const Operand& operand) { add(operand.tensor); }
   void add(const RowMap& rows) { add(rows.samples); }
   void add(const ZLoss& z_loss) { add(z_loss.losses); }

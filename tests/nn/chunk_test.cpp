@@ -173,16 +173,16 @@ TEST_CASE("every unit with parameters is acquired before it runs, and its gradie
 
 namespace {
 
-/// A micro-batch on the meta device: its passes from the residual stream's gradient to the branches', the bytes that
-/// these read and write, and the slot's size.
+/// A micro-batch on the meta device, in bf16: its passes from the residual stream's gradient to the branches', the
+/// bytes that these read and write, and the slot's size.
 struct BranchGradients {
   int passes = 0;
   double bytes = 0;
   std::size_t slot_bytes = 0;
 
   BranchGradients(const GptConfig& config, const DropoutOptions& dropout, ChunkRange range) {
-    Chunk chunk({.config = config, .dropout = dropout, .padded_vocab = 48}, range);
-    ParamMemory store(Device::meta, kPrecisionFp32, single_rule<AdamW>(),
+    Chunk chunk({.config = config, .dropout = dropout, .padded_vocab = 48, .residual = DType::bf16}, range);
+    ParamMemory store(Device::meta, {.compute = DType::bf16, .residual = DType::bf16}, single_rule<AdamW>(),
                       [&](const ParamVisitor& visit) { chunk.params(visit); });
     store.begin_step();
     Stream stream(Device::meta);
@@ -208,24 +208,25 @@ struct BranchGradients {
 
 }  // namespace
 
-TEST_CASE("without dropout, branches read the residual stream's gradient where it is") {
-  constexpr double kHiddenBytes = 8 * kHidden * 4, kBiasBytes = kHidden * 4;
+TEST_CASE("without dropout, branches read the residual stream's gradient where it is, and norms sum it for biases") {
+  constexpr double kHiddenBytes = 8 * kHidden * 2, kBiasBytes = kHidden * 4;
   const ChunkRange whole{0, 3, true, true}, middle{1, 1, false, false};
   struct Expected {
     GptConfig config;
     int biases, copies;  // in a layer; copies: of what a stage receives and overwrites before the queue is computed
+    int sums;            // passes for a bias alone: of two parallel branches, the norm sums the gradient for one
   };
-  for (const auto& [config, biases, copies] :
-       {Expected{kArchitectures[0].config, 2, 1}, {kArchitectures[2].config, 0, 1}, {kArchitectures[4].config, 2, 2}}) {
+  for (const auto& [config, biases, copies, sums] : {Expected{kArchitectures[0].config, 2, 1, 0},
+                                                     {kArchitectures[2].config, 0, 1, 0},
+                                                     {kArchitectures[4].config, 2, 2, 1}}) {
     CAPTURE(copies);
     const BranchGradients gradients(config, {}, whole), dropped(config, kDropout, whole);
-    CHECK(gradients.passes == 3 * biases);
-    CHECK(gradients.bytes == 3 * biases * (kHiddenBytes + kBiasBytes));  // a bias only reads
+    CHECK(gradients.passes == 3 * sums);
+    CHECK(gradients.bytes == 3 * sums * (kHiddenBytes + kBiasBytes));  // a bias only reads
     CHECK(dropped.passes == 3 * 2);
     CHECK(dropped.bytes == 3 * (2 * 2 * kHiddenBytes + biases * kBiasBytes));
     CHECK(gradients.slot_bytes < dropped.slot_bytes);
-    CHECK(BranchGradients(config, {}, middle).bytes ==
-          copies * 2 * kHiddenBytes + (biases == 0 ? 0 : 2 - copies) * kHiddenBytes + biases * kBiasBytes);
+    CHECK(BranchGradients(config, {}, middle).bytes == copies * (2 * kHiddenBytes + (biases == 0 ? 0 : kBiasBytes)));
   }
 }
 
