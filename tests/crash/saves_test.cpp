@@ -112,6 +112,9 @@ const std::vector<RedundantSync> kRedundant = {
     {"s after rename latest_checkpointed_iteration.txt (2)", "the best checkpoint's file is synced next"},
 };
 
+/// Those of saves without a best checkpoint.
+const std::vector<RedundantSync> kRedundantWithoutBest(kRedundant.begin(), kRedundant.end() - 1);
+
 /// Those of a save in place of a checkpoint, where the tracker's content does not change.
 const std::vector<RedundantSync> kRedundantInPlace = {
     kRedundant[0],
@@ -189,7 +192,7 @@ Operation non_persistent() {
               },
           .go_on = save_next_in_s,
           .command = kConvert,
-          .redundant = kRedundant};
+          .redundant = kRedundantWithoutBest};
 }
 
 /// Saves an iteration again; without `exchanges`, in a file system that cannot exchange two names.
