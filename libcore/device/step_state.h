@@ -38,7 +38,7 @@ struct StepInputs {
 /// digests unless a machine computes wrong.
 struct StepDigests {
   std::int64_t gradients = 0;  // of this rank's gradients before they are summed over ranks, and of its losses
-  std::int64_t sums = 0;       // of the owned gradients after that
+  std::int64_t sums = 0;       // of the owned gradients after that, and of grad_norm
   // Of the owned weights and optimizer states on the device, before and after the update.
   std::int64_t state_before = 0, state_after = 0;
 

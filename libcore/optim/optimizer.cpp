@@ -25,6 +25,7 @@ void Optimizer::reduce(Arena& scratch, StepState* state) {
   if (!options_.takes_digests) return;
   const Tensor sum(&state->digests.sums, DType::i64, {1});
   fill_zero(stream_, sum);
+  digest(stream_, sum, {&state->grad_norm, DType::f64, {1}});  // from which the update clips
   for (int param = 0; param < params_.size(); ++param) digest(stream_, sum, params_.owned(param, kGradients));
 }
 
