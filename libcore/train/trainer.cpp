@@ -135,11 +135,7 @@ void Trainer::save(bool goes_on, bool persists) {
   if (!is_behind) return;
   save_began_ = now_seconds();
   report_->metrics().flush();
-  StepTotals totals;
-  totals.wrong = has_changed_state() ? 1 : 0;
-  const bool is_wrong = totals.wrong > 0;
-  exchange(totals);  // throws if a rank has failed since the last step; the save would wait for it forever
-  if (totals.wrong > 0) end_at_changed_state(is_wrong);
+  check_state();  // throws if a rank has failed since the last step; the save would wait for it forever
   if (run_.state.iteration == command_iteration_) await_command();  // the save replaces the checkpoint that it reads
   const bool copies = goes_on && options_.checkpoint.saves_behind_steps();
   saver_.begin(copies, persists, steps_, choices_, data_.identity(), tokenizer_, ranks_.groups.world());

@@ -85,7 +85,7 @@ class Trainer {
   void forget_failed_step();
   void conclude(const EnqueuedStep& step, const StepReport& report);
   [[noreturn]] void end_at_repeated_failure(const EnqueuedStep& step, const StepReport& report);
-  bool has_changed_state();
+  void check_state();
   [[noreturn]] void end_at_changed_state(bool is_own);
   void report_repeated_steps() const;
   static std::string failure_remedy(const EnqueuedStep& step);

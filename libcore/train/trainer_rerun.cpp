@@ -41,6 +41,7 @@ void Trainer::compute_step(const EnqueuedStep& step) {
   verdict_ = run_.checks.judge(totals, first);
   if (failed_before_ && failed_before_->iteration == step.iteration) return conclude(step, first);
   if (verdict_.is_expected()) return;
+  check_state();
   const std::string& unexpected = verdict_.failure.empty() ? verdict_.warning : verdict_.failure;
   const std::string differences = compare_runs(first, steps_.compute(step));
   if (!differences.empty())
@@ -108,8 +109,14 @@ void Trainer::conclude(const EnqueuedStep& step, const StepReport& report) {
   console_.warn(cat("iteration ", step.iteration, " ", conclusion.text));
 }
 
-/// Returns true if this rank's weights or optimizer states are not what the last update has made.
-bool Trainer::has_changed_state() { return state_digest_ && steps_.state_digest() != *state_digest_; }
+/// Collective: ends the run if weights or optimizer states of some rank are not what the last update has made.
+void Trainer::check_state() {
+  StepTotals totals;
+  const bool is_wrong = state_digest_ && steps_.state_digest() != *state_digest_;
+  totals.wrong = is_wrong ? 1 : 0;
+  exchange(totals);
+  if (totals.wrong > 0) end_at_changed_state(is_wrong);
+}
 
 /// Ends the run after they have changed on some rank; `is_own`: on this one.
 void Trainer::end_at_changed_state(bool is_own) {
