@@ -17,6 +17,7 @@ void StepTotals::take(const StepReport& report) {
   lost_copies = double(report.lost_copies);
   zero_gradients = double(report.zero_gradients);
   params_squares = report.params_squares;
+  skipped = report.found_inf != 0 ? 1 : 0;
 }
 
 void StepTotals::take(SignalRequests& signals, StopRequest& stop_request) {
@@ -27,9 +28,23 @@ void StepTotals::take(SignalRequests& signals, StopRequest& stop_request) {
 }
 
 void StepTotals::exchange(Communicator& world) {
-  double* const fields[] = {&loss_sum,    &z_loss_sum,     &tokens,         &save,    &status,          &end,
-                            &stop,        &failed,         &unsavable,      &writing, &nonzero_updates, &lost_updates,
-                            &lost_copies, &zero_gradients, &params_squares, &wrong};
+  double* const fields[] = {&loss_sum,
+                            &z_loss_sum,
+                            &tokens,
+                            &save,
+                            &status,
+                            &end,
+                            &stop,
+                            &failed,
+                            &unsavable,
+                            &writing,
+                            &nonzero_updates,
+                            &lost_updates,
+                            &lost_copies,
+                            &zero_gradients,
+                            &params_squares,
+                            &skipped,
+                            &wrong};
   constexpr std::size_t kSums = std::size(fields);
   std::vector<double> sums(kSums + world.size());
   double* waits = sums.data() + kSums;  // by rank; each rank adds only its own entry

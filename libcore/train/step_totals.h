@@ -17,6 +17,7 @@ struct StepTotals {
   double save = 0, status = 0, end = 0;  // how many ranks received the signal
   double stop = 0;                       // how many ranks have a StopRequest
   double failed = 0, unsavable = 0;      // how many ranks failed; how many have no state to save
+  double skipped = 0;                    // how many ranks make no update: all or none, unless a machine computes wrong
   double wrong = 0;                      // how many ranks have other digests than they should have (StepDigests)
   double writing = 0;                    // how many ranks still write the checkpoint that was begun last
   double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, for all ranks

@@ -87,6 +87,8 @@ class Trainer {
   [[noreturn]] void end_at_repeated_failure(const EnqueuedStep& step, const StepReport& report);
   void check_state();
   [[noreturn]] void end_at_changed_state(bool is_own);
+  void check_skipped(double skipped, const EnqueuedStep& step, const StepReport& report);
+  std::string name_ranks(bool is_own);
   void report_repeated_steps() const;
   static std::string failure_remedy(const EnqueuedStep& step);
   void report_progress();

@@ -38,6 +38,7 @@ void Trainer::compute_step(const EnqueuedStep& step) {
   if (steps_.counts_tokens()) totals.add_tokens(*step.batch);
   totals.take(first);
   exchange(totals);
+  check_skipped(totals.skipped, step, first);
   verdict_ = run_.checks.judge(totals, first);
   if (failed_before_ && failed_before_->iteration == step.iteration) return conclude(step, first);
   if (verdict_.is_expected()) return;
@@ -120,14 +121,29 @@ void Trainer::check_state() {
 
 /// Ends the run after they have changed on some rank; `is_own`: on this one.
 void Trainer::end_at_changed_state(bool is_own) {
+  throw AgreedError(Exit::corrupt, cat("weights or optimizer states of ", name_ranks(is_own),
+                                       " have changed since the update of iteration ", run_.state.iteration,
+                                       ": the machine's memory is at fault; leave it out. Nothing was saved since ",
+                                       "the newest checkpoint, from which the same command resumes"));
+}
+
+/// Ends the run if only some ranks make the update of a step. All compute the same norm from the same sums. `skipped`
+/// is as in StepTotals, over all ranks.
+void Trainer::check_skipped(double skipped, const EnqueuedStep& step, const StepReport& report) {
+  if (skipped == 0 || skipped == ranks_.groups.world().size()) return;
+  throw AgreedError(Exit::corrupt, cat("iteration ", step.iteration, ": the gradient norm is not finite on ",
+                                       name_ranks(report.found_inf != 0),
+                                       " alone: the machine computes wrong; leave it out. Nothing was saved since the ",
+                                       "newest checkpoint, from which the same command resumes"));
+}
+
+/// Collective: returns the ranks for which `is_own` is true.
+std::string Trainer::name_ranks(bool is_own) {
   std::vector<std::string> ranks;
   const std::string own = is_own ? cat("rank ", ranks_.rank, " (", host_name(), ")") : "";
   for (const std::string& text : gather_texts(ranks_.groups.world(), own))
     if (!text.empty()) ranks.push_back(text);
-  throw AgreedError(Exit::corrupt, cat("weights or optimizer states of ", join(ranks, ", "),
-                                       " have changed since the update of iteration ", run_.state.iteration,
-                                       ": the machine's memory is at fault; leave it out. Nothing was saved since ",
-                                       "the newest checkpoint, from which the same command resumes"));
+  return join(ranks, ", ");
 }
 
 void Trainer::report_repeated_steps() const {

@@ -41,6 +41,7 @@ void Trainer::finish_oldest_step() {
   totals.wrong = state_digest_ && *state_digest_ != report.digests.state_before ? 1 : 0;
   exchange_step(totals);
 
+  check_skipped(totals_.skipped, step, report);
   if (totals_.wrong > 0) end_at_changed_state(totals.wrong > 0);
   if (state_digest_) state_digest_ = report.digests.state_after;
   StepQueue to_repeat;  // steps that assumed this step's update, and so made none
