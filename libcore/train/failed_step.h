@@ -1,6 +1,6 @@
 // A step that failed twice with equal results (--rerun-mode validate_results). Either the results are right, and the
-// model or its data are at fault, or a machine computes wrong in the same way each time. SAVE/rerun.json keeps what
-// each rank computed, so that the same command on other machines can tell.
+// model or its data are at fault, or a machine computes wrong in the same way each time. SAVE/failed_step.json keeps
+// what each rank computed, so that the same command on other machines can tell.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ namespace mtl {
 struct RankResult {
   std::string host;
   std::string platform;                  // results on equal platforms have equal bits
+  std::int64_t state = 0;                // as StepDigests::state_after of the step before
   std::int64_t gradients = 0, sums = 0;  // as in StepDigests
 
   bool computed_same(const RankResult& other) const { return gradients == other.gradients && sums == other.sums; }
@@ -34,12 +35,14 @@ struct FailedStep {
   /// `path` is for messages. Throws Error(bad_data).
   static FailedStep from_text(const std::string& text, const std::string& path);
 
+  /// Returns false if a rank began the step with other weights or optimizer states: then it is another step.
+  bool is_same_step(const std::vector<RankResult>& now) const;
   struct Conclusion {
     Exit exit = Exit::ok;  // ok: the run can go on
     std::string text;
   };
   /// Compares the failed step with `now`, the same step by rank in another session. `failure_now` is empty if it did
-  /// not fail there.
+  /// not fail there. Bits are compared only if all ranks have the platforms that they had.
   Conclusion conclude(const std::vector<RankResult>& now, const std::string& failure_now) const;
 };
 

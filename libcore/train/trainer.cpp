@@ -109,9 +109,9 @@ void Trainer::prepare() {
                                                          drops_in_parts ? shape.rows_per_sequence() / 2 : 0);
     if (!warning.empty() && steps_.stream().attention_backend() != AttentionBackend::unfused) console_.warn(warning);
   }
+  read_failed_step();
   report_.emplace(options_, steps_, run_, console_, is_rank_zero() ? saver_.run_id() : "", data_.identity());
   profiler_.prepare(shape.device, shape.threads, options_.tf32, report_->peak_tflops());
-  read_failed_step();
   if (options_.takes_digests()) state_digest_ = steps_.state_digest();
   run_.interval.began = now_seconds();
   if (run_.state.iteration == run_.iterations || options_.skip_train) return;  // only validations remain

@@ -79,16 +79,17 @@ class Trainer {
   void exchange_step(StepTotals totals);
   void leave_out(const StepBatch& batch);
   void compute_step(const EnqueuedStep& step);
-  std::string compare_runs(const StepReport& first, const StepReport& second);
-  std::vector<RankResult> gather_results(const StepReport& own);
+  std::string compare_runs(const EnqueuedStep& step, const StepReport& first, const StepReport& second);
+  std::vector<RankResult> gather_results(const EnqueuedStep& step, const StepReport& own);
   void read_failed_step();
   void forget_failed_step();
-  void conclude(const EnqueuedStep& step, const StepReport& report);
+  bool conclude(const EnqueuedStep& step, const StepReport& report);
   [[noreturn]] void end_at_repeated_failure(const EnqueuedStep& step, const StepReport& report);
   void check_state();
   [[noreturn]] void end_at_changed_state(bool is_own);
   void check_skipped(double skipped, const EnqueuedStep& step, const StepReport& report);
   std::string name_ranks(bool is_own);
+  const char* resume_flag() const { return options_.checkpoint.needs_no_load_optim() ? " with --no-load-optim" : ""; }
   void report_repeated_steps() const;
   static std::string failure_remedy(const EnqueuedStep& step);
   void report_progress();

@@ -64,6 +64,7 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
 /// state. Only warns about a failure.
 void Trainer::rescue(bool can_save) {
   has_failed_ = true;
+  report_repeated_steps();
   try {
     commit_save();
     if (can_save) save(false);

@@ -13,12 +13,13 @@ namespace mtl {
 namespace {
 
 /// Returns a text that is equal where results have equal bits, on a rank that computes wrong or right.
-std::string platform(const RunShape& shape) {
-  if (shape.device == Device::cuda) return choices_context(shape.device);
+std::string platform(const RunShape& shape, const EnqueuedStep& step) {
+  const std::string samples = cat(", ", step.batch->micro_batches, " x ", shape.micro_batch, " samples");
+  if (shape.device == Device::cuda) return choices_context(shape.device) + samples;
   std::string model;
   for (const std::string& line : split(read_file("/proc/cpuinfo"), '\n'))
     if (model.empty() && starts_with(line, "model name")) model = line.substr(line.find(':') + 1);
-  return cat(model, ", ", name_of(best_instruction_set()), ", ", shape.threads, " threads");
+  return cat(model, ", ", name_of(best_instruction_set()), ", ", shape.threads, " threads", samples);
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ std::string platform(const RunShape& shape) {
 void Trainer::compute_step(const EnqueuedStep& step) {
   const StepReport first = steps_.compute(step);
   if (options_.checks.repeats_all()) {
-    const std::string differences = compare_runs(first, steps_.compute(step));
+    const std::string differences = compare_runs(step, first, steps_.compute(step));
     ++repeated_;
     if (differences.empty()) return;
     ++differing_;
@@ -40,11 +41,11 @@ void Trainer::compute_step(const EnqueuedStep& step) {
   exchange(totals);
   check_skipped(totals.skipped, step, first);
   verdict_ = run_.checks.judge(totals, first);
-  if (failed_before_ && failed_before_->iteration == step.iteration) return conclude(step, first);
+  if (failed_before_ && failed_before_->iteration == step.iteration && conclude(step, first)) return;
   if (verdict_.is_expected()) return;
   check_state();
   const std::string& unexpected = verdict_.failure.empty() ? verdict_.warning : verdict_.failure;
-  const std::string differences = compare_runs(first, steps_.compute(step));
+  const std::string differences = compare_runs(step, first, steps_.compute(step));
   if (!differences.empty())
     end_at_fault(step, cat(unexpected, " in the first of two runs, which differ: ", differences), Exit::corrupt,
                  "The machine of the lowest of these ranks computes wrong, or one that sends to it: leave it out");
@@ -59,27 +60,36 @@ void Trainer::end_at_repeated_failure(const EnqueuedStep& step, const StepReport
   const std::string fault = verdict_.failure + ", also when computed again";
   if (!saver_.has_directory() || run_.state.iteration == 0)
     end_at_fault(step, fault, Exit::corrupt, failure_remedy(step));
-  const FailedStep failed{step.iteration, verdict_.failure, gather_results(report)};
-  work_on_first_rank(ranks_.groups.world(), [&] {
-    write_file_atomic(saver_.failed_step_path(), failed.to_text());
-    return std::string();
-  });
+  steps_.traffic().finish_gathering();
+  save(false);
+  const FailedStep failed{step.iteration, verdict_.failure, gather_results(step, report)};
+  try {
+    work_on_first_rank(ranks_.groups.world(), [&] {
+      write_file_atomic(saver_.failed_step_path(), failed.to_text());
+      return std::string();
+    });
+  } catch (const AgreedError& error) {
+    end_at_fault(step, cat(fault, ", but another session will not know that (", error.what(), ")"), Exit::corrupt,
+                 failure_remedy(step));
+  }
   end_at_fault(step, fault, Exit::recheck,
-               "The same command on other machines tells whether these computed right. " + failure_remedy(step));
+               cat("The same command", resume_flag(), " on other machines tells whether these computed right. ",
+                   failure_remedy(step)));
 }
 
 /// Collective: returns the ranks whose runs of a step differ.
-std::string Trainer::compare_runs(const StepReport& first, const StepReport& second) {
+std::string Trainer::compare_runs(const EnqueuedStep& step, const StepReport& first, const StepReport& second) {
   StepTotals totals;
   totals.wrong = first.digests.computed_same(second.digests) ? 0 : 1;
   exchange(totals);
   if (totals.wrong == 0) return "";
-  return describe_differences(gather_results(first), gather_results(second));
+  return describe_differences(gather_results(step, first), gather_results(step, second));
 }
 
 /// Collective: returns what each rank computed.
-std::vector<RankResult> Trainer::gather_results(const StepReport& own) {
-  const RankResult result{host_name(), platform(steps_.shape()), own.digests.gradients, own.digests.sums};
+std::vector<RankResult> Trainer::gather_results(const EnqueuedStep& step, const StepReport& own) {
+  const RankResult result{host_name(), platform(steps_.shape(), step), state_digest_.value_or(0), own.digests.gradients,
+                          own.digests.sums};
   std::vector<RankResult> results;
   for (const std::string& text : gather_texts(ranks_.groups.world(), result.to_json().dump()))
     results.push_back(RankResult::from_json(Json::parse(text)));
@@ -102,12 +112,17 @@ void Trainer::forget_failed_step() {
   failed_before_.reset();
 }
 
-/// Collective: compares a step with the session in which it failed. Returns if the run can go on.
-void Trainer::conclude(const EnqueuedStep& step, const StepReport& report) {
-  const FailedStep::Conclusion conclusion = failed_before_->conclude(gather_results(report), verdict_.failure);
-  if (conclusion.exit != Exit::recheck) forget_failed_step();
+/// Collective: compares a step with the session in which it failed. Returns false if that was another step, which began
+/// with other weights, and true if the run can go on.
+bool Trainer::conclude(const EnqueuedStep& step, const StepReport& report) {
+  const std::vector<RankResult> results = gather_results(step, report);
+  const bool is_same = failed_before_->is_same_step(results);
+  const FailedStep::Conclusion conclusion = failed_before_->conclude(results, verdict_.failure);
+  if (!is_same || conclusion.exit != Exit::recheck) forget_failed_step();
+  if (!is_same) return false;
   if (conclusion.exit != Exit::ok) end_at_fault(step, conclusion.text, conclusion.exit, failure_remedy(step));
   console_.warn(cat("iteration ", step.iteration, " ", conclusion.text));
+  return true;
 }
 
 /// Collective: ends the run if weights or optimizer states of some rank are not what the last update has made.
@@ -121,20 +136,23 @@ void Trainer::check_state() {
 
 /// Ends the run after they have changed on some rank; `is_own`: on this one.
 void Trainer::end_at_changed_state(bool is_own) {
-  throw AgreedError(Exit::corrupt, cat("weights or optimizer states of ", name_ranks(is_own),
-                                       " have changed since the update of iteration ", run_.state.iteration,
-                                       ": the machine's memory is at fault; leave it out. Nothing was saved since ",
-                                       "the newest checkpoint, from which the same command resumes"));
+  report_->metrics().finish(Exit::corrupt);
+  throw AgreedError(
+      Exit::corrupt,
+      cat("weights or optimizer states of ", name_ranks(is_own), " have changed since the update of iteration ",
+          run_.state.iteration, ": the machine's memory is at fault; leave it out. Nothing was saved since ",
+          "the newest checkpoint, from which the same command", resume_flag(), " resumes"));
 }
 
 /// Ends the run if only some ranks make the update of a step. All compute the same norm from the same sums. `skipped`
 /// is as in StepTotals, over all ranks.
 void Trainer::check_skipped(double skipped, const EnqueuedStep& step, const StepReport& report) {
   if (skipped == 0 || skipped == ranks_.groups.world().size()) return;
+  report_->metrics().finish(Exit::corrupt);
   throw AgreedError(Exit::corrupt, cat("iteration ", step.iteration, ": the gradient norm is not finite on ",
                                        name_ranks(report.found_inf != 0),
                                        " alone: the machine computes wrong; leave it out. Nothing was saved since the ",
-                                       "newest checkpoint, from which the same command resumes"));
+                                       "newest checkpoint, from which the same command", resume_flag(), " resumes"));
 }
 
 /// Collective: returns the ranks for which `is_own` is true.

@@ -1,7 +1,8 @@
 #!/bin/bash
-# What --rerun-mode finds of 1,000 flipped bits: adds the tables of mtl_flips over the layouts. MTL_SEED repeats one.
+# What --rerun-mode finds of flipped bits: adds the tables of mtl_flips over the layouts. MTL_SEED repeats a run;
+# MTL_COUNT is the number of flips in each layout.
 source "$(dirname "$0")/lib.sh" "$1"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 MTL_SEED=${MTL_SEED:-1} MTL_COUNT=250
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 MTL_SEED=${MTL_SEED:-1} MTL_COUNT=${MTL_COUNT:-25}
 echo "seed $MTL_SEED: MTL_SEED=$MTL_SEED repeats the $((4 * MTL_COUNT)) flips"
 for layout in one data tensor stages; do
   ranks=2

@@ -44,7 +44,9 @@ cp -r nan elsewhere
 cp -r nan differs
 cp -r nan fine
 expect_exit 16 run_in nan "${MODE[@]}"
-expect_text err "and fails in the same way, but on the same machines: $(uname -n);"
+expect_text err "and fails again, but on the same machines: $(uname -n);"
+expect_exit 16 run_in nan "${MODE[@]}" --threads 2
+expect_text err "and fails again, but on the same machines: $(uname -n);"
 [ -f nan/save/failed_step.json ] || fail 'the record is gone before the verdict'
 
 sed -i 's/"host": "[^"]*"/"host": "broken"/' {elsewhere,differs,fine}/save/failed_step.json
@@ -61,6 +63,31 @@ expect_exit 0 run_in fine "${MODE[@]}" --lr 0.001
 expect_text err 'warning: iteration 3 failed before (the gradient is not finite), but not now, with other gradients of the ranks that were on broken'
 [ ! -f fine/save/failed_step.json ] || fail 'the record stays in a run that went on'
 [ -d fine/save/iter_0000004 ] || fail 'the run did not go on'
+
+# --- A step that begins with other weights is another one: nobody is accused ---
+LENGTH=(--train-iters 4 --save-interval 1 --eval-interval 0 --log-interval 1)
+expect_exit 16 run_in other "${LENGTH[@]}" --lr 1e30 --lr-warmup-iters 5 "${MODE[@]}"
+expect_exit 0 run_in other "${LENGTH[@]}" --lr 0.001 --lr-warmup-iters 5 --override-opt_param-scheduler --ckpt-step 1 "${MODE[@]}"
+! grep -q 'failed before' err || fail "another step is compared: $(cat err)"
+[ ! -f other/save/failed_step.json ] || fail 'the record of another step stays'
+LENGTH+=(--lr 1e30 --lr-warmup-iters 5)
+
+# --- The state is kept if the record cannot be; a record that is damaged at the start leaves no checkpoint ---
+saved=false
+for n in $(seq 1 3 40); do
+  rm -rf full
+  MTL_FAULT=eio:$n run_in full --save-interval 100 "${MODE[@]}" >out 2>err
+  code=$?
+  if grep -q 'another session will not know' err; then
+    [ $code -eq 17 ] && [ -d full/save/iter_0000002 ] || fail "eio:$n: the state is lost: $(cat err)"
+    saved=true
+  fi
+done
+$saved || fail 'no fault met the record'
+mkdir -p fresh/save
+echo '{' >fresh/save/failed_step.json
+expect_exit 65 run_in fresh "${MODE[@]}"
+[ ! -e fresh/save/iter_0000000 ] || fail 'a start that is refused leaves a checkpoint'
 
 # --- The record does not stand in the way of another decision, and is not read if it is damaged ---
 expect_exit 0 run_in nan "${MODE[@]}" --iterations-to-skip 3 4

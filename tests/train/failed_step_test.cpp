@@ -12,7 +12,7 @@ namespace {
 std::vector<RankResult> on_hosts(const std::vector<std::string>& hosts) {
   std::vector<RankResult> ranks;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank)
-    ranks.push_back({hosts[rank], "cpu", 100 + std::int64_t(rank), -5});
+    ranks.push_back({hosts[rank], "cpu", 7, 100 + std::int64_t(rank), -5});
   return ranks;
 }
 
@@ -56,9 +56,11 @@ TEST_CASE("another session's result tells which machines compute wrong") {
        Exit::ok,
        "with other gradients of the ranks that were on b: one of these"},
       {"another platform, and fails", {"c", "d"}, 1, "gpu", "x", Exit::corrupt, "or another kind of machine, too"},
-      {"another platform, and is fine", {"c", "d"}, 1, "gpu", "", Exit::ok, "the ranks were on a, b"},
+      {"another platform, and is fine", {"c", "d"}, 1, "gpu", "", Exit::ok, "one of a, b computes wrong, unless"},
       {"more ranks, and fails", {"c", "d", "e"}, 0, "cpu", "x", Exit::corrupt, "on another number of ranks"},
-      {"fewer ranks, and is fine", {"c"}, 0, "cpu", "", Exit::ok, "the ranks were on a, b"},
+      {"more ranks, one on a machine", {"c", "d", "a"}, 0, "cpu", "x", Exit::recheck, "but on the same machines: a;"},
+      {"another platform of a machine", {"b", "d"}, 0, "gpu", "x", Exit::recheck, "but on the same machines: b;"},
+      {"fewer ranks, and is fine", {"c"}, 0, "cpu", "", Exit::ok, "one of a, b computes wrong, unless"},
       {"the flags changed", {"a", "b"}, 0, "cpu", "", Exit::ok, "has the same gradients now"},
   };
   for (const Case& c : cases) {
@@ -73,6 +75,15 @@ TEST_CASE("another session's result tells which machines compute wrong") {
     CHECK_MESSAGE(conclusion.text.find(c.text) != std::string::npos, conclusion.text);
     CHECK(conclusion.text.find("failed before (the loss is not finite)") == 0);
   }
+}
+
+TEST_CASE("another session's step is the same if all ranks begin it with the same state, as far as that can be seen") {
+  std::vector<RankResult> now = on_hosts({"c", "d"});
+  CHECK(kBefore.is_same_step(now));
+  now[1].state = 8;
+  CHECK(!kBefore.is_same_step(now));
+  now.pop_back();
+  CHECK(kBefore.is_same_step(now));
 }
 
 TEST_CASE("two runs of a step: ranks with other gradients, or with other sums only") {
@@ -90,7 +101,8 @@ TEST_CASE("a failed step is written and read") {
   CHECK(read.iteration == 7);
   CHECK(describe_differences(read.ranks, kBefore.ranks) == "");
   for (const char* text : {"", "{", "[]", "{\"iteration\": 1}", "{\"iteration\": 1, \"failure\": 2, \"ranks\": []}",
-                           "{\"iteration\": 1, \"failure\": \"\", \"ranks\": [{}]}"}) {
+                           "{\"iteration\": 1, \"failure\": \"\", \"ranks\": [{}]}",
+                           "{\"iteration\": 1, \"failure\": \"\", \"ranks\": []}"}) {
     const std::string error =
         test::error_of([&] { FailedStep::from_text(text, "save/failed_step.json"); }, Exit::bad_data);
     CHECK_MESSAGE(error.find("save/failed_step.json: ") == 0, error);
