@@ -34,6 +34,12 @@ std::string Saver::finish(Communicator& world) {
   return directory_->finish(*save, world);
 }
 
+void Saver::keep(Communicator& world) {
+  run_.state.extra.set(kNonPersistent, false);
+  directory_->replace_state(run_.state, kept(), world);
+  persists_ = true;
+}
+
 bool Saver::check_best(Communicator& world) {
   if (!directory_) return true;
   const std::string lost = work_on_first_rank(world, [&] {

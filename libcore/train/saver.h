@@ -28,15 +28,18 @@ class Saver {
   /// Returns an id of the run, which later sessions that save into the directory share.
   std::string run_id() const { return directory_ ? directory_->run_id() : random_id(); }
   /// Must be called in a run that resumes the newest checkpoint in the directory.
-  void note_resumed() { saved_ = now(); }
+  void note_resumed() {
+    saved_ = now();
+    persists_ = !run_.state.extra.is_object() || !run_.state.extra.bool_or(kNonPersistent, false);
+  }
   /// Returns true if neither the newest checkpoint in the directory nor the pending save is of this state, so that a
   /// save would keep it.
   bool is_behind() const { return directory_ && saved_ != now(); }
   /// Returns the iteration of that checkpoint or save.
   std::int64_t newest_iteration() const { return saved_.iteration; }
 
-  /// Returns false if the newest save was one of --non-persistent-save-interval.
-  bool newest_persists() const { return persists_; }
+  /// Returns false if the newest checkpoint is one of --non-persistent-save-interval.
+  bool newest_persists() const { return !directory_ || persists_; }
 
   /// Collective: begins to save the state. No save may be pending. If it `copies` the state, steps may run until
   /// finish(). The checkpoint `persists`, unless the next one replaces it. `data` is TrainingData::identity().
@@ -49,6 +52,8 @@ class Saver {
   /// Collective: waits until all ranks have written the pending save, commits it, and returns the checkpoint's path. No
   /// save is pending afterwards, even if this throws.
   std::string finish(Communicator& world);
+  /// Collective: makes the newest checkpoint, which is of this state, persist. No save may be pending.
+  void keep(Communicator& world);
   /// Collective: writes to the directory which checkpoint is the best one. If that is not there, forgets it, and
   /// returns false. Must be called before the first step, after RunProgress::resume().
   bool check_best(Communicator& world);

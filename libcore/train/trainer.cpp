@@ -130,8 +130,9 @@ bool Trainer::answer(const StepTotals& requested, const std::string& where) {
 /// Collective: saves the state unless it has already been saved. With --async-save, only begins to if the run
 /// `goes_on`; otherwise, no save is pending afterwards. A checkpoint that does not persist is replaced by the next one.
 void Trainer::save(bool goes_on, bool persists) {
-  const bool is_behind = saver_.is_behind();
-  if (is_behind || !goes_on) commit_save();
+  const bool is_behind = saver_.is_behind(), keeps = !is_behind && persists && !saver_.newest_persists();
+  if (is_behind || keeps || !goes_on) commit_save();
+  if (keeps) saver_.keep(ranks_.groups.world());
   if (!is_behind) return;
   save_began_ = now_seconds();
   report_->metrics().flush();

@@ -60,6 +60,18 @@ expect_exit 0 run_in alone --save-interval 0
 expect_saved 2 4 6 8 10 12
 [ "$(iterations alone)" = '10 12 ' ] || fail "without --save-interval, keeps $(iterations alone)"
 
+# What was saved in between stays if the run ends there after all, or fails in the next step.
+is_marked() { grep -q '"non_persistent": *true' "$1/manifest.json"; }
+rm -r alone/save/iter_0000012
+is_marked alone/save/iter_0000010 || fail 'there is no checkpoint to keep'
+expect_exit 0 run_in alone --save-interval 0 --train-iters 10 --lr-decay-iters 12 --skip-train --eval-iters 1
+is_marked alone/save/iter_0000010 || fail '--skip-train changes a checkpoint'
+expect_exit 0 run_in alone --save-interval 0 --train-iters 10 --lr-decay-iters 12
+is_marked alone/save/iter_0000010 && fail 'the checkpoint of a complete run would be removed'
+expect_exit 1 run_in fails --save-interval 100 --lr 1e30 --lr-warmup-iters 5
+expect_text err 'iteration 3: .* the state after iteration 2 is saved'
+is_marked fails/save/iter_0000002 && fail 'the checkpoint before a failure would be removed'
+
 # Two ranks agree.
 expect_exit 0 mpirun --oversubscribe -n 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save two/save --use-distributed-optimizer --async-save
 [ "$(iterations two)" = '5 10 12 ' ] || fail "two ranks keep $(iterations two)"
