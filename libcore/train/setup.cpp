@@ -291,7 +291,21 @@ void check_data(const TrainOptions& options, Findings& findings, Console& consol
   }
 }
 
+/// Reports names that wandb could not upload: invalid UTF-8 in any, and in the project's, what its settings refuse.
+void check_wandb_names(const WandbOptions& wandb, Findings& findings) {
+  for (const auto& [flag, name] : {std::pair{"--wandb-exp-name ", wandb.name}, {"--wandb-entity ", wandb.entity}})
+    if (printable_text(name) != name)
+      findings.problem(flag + name, "has control characters or invalid UTF-8, which W&B refuses; leave them out");
+  const std::string& project = wandb.project;
+  if (printable_text(project) != project || project.find_first_of("/\\#?%:") != std::string::npos ||
+      project.size() > 128)
+    findings.problem("--wandb-project " + project,
+                     "is no name of a project; use at most 128 characters, none of which "
+                     "is a control character or one of / \\ # ? % :");
+}
+
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings) {
+  check_wandb_names(options.logging.wandb, findings);
   check_folder("--tensorboard-dir " + options.logging.tensorboard_dir, options.logging.tensorboard_dir, findings);
   check_folder("--wandb-save-dir " + options.logging.wandb.save_dir, options.logging.wandb.save_dir, findings);
   const auto can_write = [&](const std::string& flag, const std::string& path) {

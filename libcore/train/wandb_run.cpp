@@ -142,7 +142,7 @@ WandbRun::WandbRun(const WandbOptions& options, const LogStart& from, const Json
 
 void WandbRun::add(std::int64_t step, const Scalars& figures) {
   if (step == step_) {
-    truncate(file_.path(), row_at_);
+    if (file_size(file_.path()) > row_at_) truncate(file_.path(), row_at_);  // unless another session has cut it
   } else {
     const double now = wall_time();
     row_ = Json::object({{"_step", step}, {"_timestamp", now}, {"_runtime", now - began_}});

@@ -90,6 +90,12 @@ expect_wandb() {
 train plain --wandb-project 'my project'
 expect_wandb plain.ck/wandb 4 'my project' "$(values plain lm_loss | head -1)" "$(values plain lm_loss | tail -1)" 'samples vs steps'
 grep -qaE '345m|some team' plain.ck/wandb/wandb/*/*.wandb && fail 'a run has a name and an entity by itself'
+for name in a/b "$(printf '%0129d' 1)" $'\xff' $'a\nb'; do
+  expect_exit 2 mtl-train --num-layers 2 --save plain.ck --wandb-project "$name"
+  expect_text err 'is no name of a project; use at most 128 characters'
+done
+expect_exit 2 mtl-train --num-layers 2 --save plain.ck --wandb-project p --wandb-exp-name $'\xff' --wandb-entity $'\x1b'
+[ "$(grep -c 'has control characters or invalid UTF-8, which W&B refuses' err)" -eq 2 ] || fail "accepts names that W&B refuses: $(cat err)"
 train plain --wandb-project p --wandb-exp-name 345m --wandb-entity 'some team' --wandb-save-dir plain.w
 expect_wandb plain.w 4 345m 'some team'
 [ ! -e plain.ck/wandb ] || fail '--wandb-save-dir writes to --save'
