@@ -18,6 +18,8 @@ host=$1
 shift
 [ ! -e "$host.down" ] || exec sleep 60
 [ "$*" = true ] || echo $$ >"$host.pid"
+export TMPDIR=$PWD/$host.tmp # two daemons that create the same folder at the same time end with an error
+mkdir -p "$TMPDIR"
 exec setsid --wait bash -c "$*"
 END
 chmod +x agent

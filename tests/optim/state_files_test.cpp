@@ -76,9 +76,9 @@ std::uint64_t cached_bytes(const ParamMemory& store) {
   return bytes;
 }
 
-/// Waits up to two seconds for `is_reached`, and returns whether it was.
+/// Waits up to 20 seconds for `is_reached`, and returns whether it was.
 bool reached(const std::function<bool()>& is_reached) {
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 20000; ++i) {
     if (is_reached()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
