@@ -87,6 +87,7 @@ class Trainer {
   [[noreturn]] void end_at_repeated_failure(const EnqueuedStep& step, const StepReport& report);
   void check_state();
   [[noreturn]] void end_at_changed_state(bool is_own);
+  [[noreturn]] void end_unsaved(const std::string& fault);
   void check_skipped(double skipped, const EnqueuedStep& step, const StepReport& report);
   std::string name_ranks(bool is_own);
   const char* resume_flag() const { return options_.checkpoint.needs_no_load_optim() ? " with --no-load-optim" : ""; }

@@ -136,23 +136,24 @@ void Trainer::check_state() {
 
 /// Ends the run after they have changed on some rank; `is_own`: on this one.
 void Trainer::end_at_changed_state(bool is_own) {
-  report_->metrics().finish(Exit::corrupt);
-  throw AgreedError(
-      Exit::corrupt,
-      cat("weights or optimizer states of ", name_ranks(is_own), " have changed since the update of iteration ",
-          run_.state.iteration, ": the machine's memory is at fault; leave it out. Nothing was saved since ",
-          "the newest checkpoint, from which the same command", resume_flag(), " resumes"));
+  end_unsaved(cat("weights or optimizer states of ", name_ranks(is_own), " have changed since the update of iteration ",
+                  run_.state.iteration, ": the machine's memory is at fault"));
 }
 
 /// Ends the run if only some ranks make the update of a step. All compute the same norm from the same sums. `skipped`
 /// is as in StepTotals, over all ranks.
 void Trainer::check_skipped(double skipped, const EnqueuedStep& step, const StepReport& report) {
   if (skipped == 0 || skipped == ranks_.groups.world().size()) return;
+  end_unsaved(cat("iteration ", step.iteration, ": the gradient norm is not finite on ",
+                  name_ranks(report.found_inf != 0), " alone: the machine computes wrong"));
+}
+
+/// Ends the run on all ranks when what they hold is not worth saving, because of a machine.
+void Trainer::end_unsaved(const std::string& fault) {
   report_->metrics().finish(Exit::corrupt);
-  throw AgreedError(Exit::corrupt, cat("iteration ", step.iteration, ": the gradient norm is not finite on ",
-                                       name_ranks(report.found_inf != 0),
-                                       " alone: the machine computes wrong; leave it out. Nothing was saved since the ",
-                                       "newest checkpoint, from which the same command", resume_flag(), " resumes"));
+  throw AgreedError(Exit::corrupt,
+                    cat(fault, "; leave it out. Nothing was saved since the newest checkpoint, from which ",
+                        "the same command", resume_flag(), " resumes"));
 }
 
 /// Collective: returns the ranks for which `is_own` is true.
