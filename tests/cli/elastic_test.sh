@@ -71,18 +71,18 @@ cat >mpirun <<'END'
 echo "$@" >>starts
 n=$(wc -l <starts)
 read -r code saves < <(sed -n "${n}p" codes)
-[ -z "$saves" ] || echo "$n" >stub/latest_checkpointed_iteration.txt
+[ -z "$saves" ] || echo "$n" >trial/latest_checkpointed_iteration.txt
 [ "$code" != down ] || { touch beta.down; exit 1; }
 [ "$code" != wait ] || exec sleep 60
 exit "$code"
 END
 chmod +x mpirun
-mkdir stub
-STUB=("${TRAIN[@]}" --save stub)
+mkdir trial
+TRIAL=("${TRAIN[@]}" --save trial)
 # expect_starts N CODE: the script starts N times, and ends with CODE.
 expect_starts() {
-  rm -f starts ./*.down stub/*
-  expect_exit "$2" env MPIRUN="$WORK/mpirun" bash "$elastic" hosts "${PLAN[@]}" -- "${STUB[@]}"
+  rm -f starts ./*.down trial/*
+  expect_exit "$2" env MPIRUN="$WORK/mpirun" bash "$elastic" hosts "${PLAN[@]}" -- "${TRIAL[@]}"
   [ "$(wc -l <starts)" -eq "$1" ] || fail "$(wc -l <starts) starts instead of $1 with: $(tr '\n' ',' <codes)"
 }
 printf '%s\n' '75 +' '1 +' '137 +' 0 >codes
@@ -99,7 +99,7 @@ done
 # TERM ends the run.
 echo 'wait' >codes
 rm -f starts
-MPIRUN=$WORK/mpirun bash "$elastic" hosts "${PLAN[@]}" -- "${STUB[@]}" >out 2>err &
+MPIRUN=$WORK/mpirun bash "$elastic" hosts "${PLAN[@]}" -- "${TRIAL[@]}" >out 2>err &
 job=$!
 until [ -s starts ] || ! kill -0 $job; do sleep 0.05; done
 kill -TERM $job
@@ -114,11 +114,11 @@ expect_refused() {
   expect_text err "$1"
   [ ! -e starts ] || fail "started: $*"
 }
-expect_refused "^run.sh: usage: .* cannot read the host file 'absent'" absent -- "${STUB[@]}"
-expect_refused '^run.sh: /dev/null: has no hosts' /dev/null -- "${STUB[@]}"
+expect_refused "^run.sh: usage: .* cannot read the host file 'absent'" absent -- "${TRIAL[@]}"
+expect_refused '^run.sh: /dev/null: has no hosts' /dev/null -- "${TRIAL[@]}"
 expect_refused '^run.sh: there is no command' hosts "${PLAN[@]}"
 expect_refused '^run.sh: --save is missing' hosts "${PLAN[@]}" -- "${TRAIN[@]}"
-expect_refused '--hardware  is required' hosts -- "${STUB[@]}"
+expect_refused '--hardware  is required' hosts -- "${TRIAL[@]}"
 # Flags of the layout before the command stay. Without a layout of all ranks, the last host is left out.
 echo 0 >codes
 echo 'gamma slots=3' >>hosts
@@ -127,7 +127,7 @@ expect_starts 1 0
 expect_text err '^run.sh: no layout for 7 ranks: '
 expect_text starts '^-H alpha:2,beta:2 -n 4 mtl-train .* --tensor-model-parallel-size 2 '
 touch {alpha,beta,gamma}.down
-expect_exit 1 env MPIRUN="$WORK/mpirun" bash "$elastic" hosts "${PLAN[@]}" -- "${STUB[@]}"
+expect_exit 1 env MPIRUN="$WORK/mpirun" bash "$elastic" hosts "${PLAN[@]}" -- "${TRIAL[@]}"
 expect_text err '^run.sh: no host answers$'
 
 # All layout flags of mtl-train are replaced, but these, which a plan does not choose. Its own timeout stays.
@@ -139,7 +139,7 @@ while read -r name more; do
   [[ $name != *, ]] || read -ra names <<<"$name $more"
   for name in "${names[@]%,}"; do
     case $name$more in
-      [!-]*) ;; # the placeholder
+      [!-]*) ;; # a word of the help text
       *[A-Z]*) words+=("$name" LAYOUT "$name=LAYOUT") ;;
       *) words+=("$name") ;;
     esac
@@ -147,7 +147,7 @@ while read -r name more; do
 done < <(mtl-train --help | awk '/^[A-Z]/ { on = /^Parallelism:/ } on && /^  --/' |
   grep -oE '^ +--[a-z0-9-]+(, --[a-z0-9-]+)*( [A-Z]+)?')
 [ ${#words[@]} -gt 80 ] || fail "only the layout flags ${words[*]}"
-STUB+=("${words[@]}" --distributed-timeout-minutes 3)
+TRIAL+=("${words[@]}" --distributed-timeout-minutes 3)
 PLAN=(--hardware H100 --tensor-model-parallel-size 4)
 expect_starts 1 0
 [[ $(<starts) != *LAYOUT* ]] || fail "layout flags remain: $(<starts)"

@@ -74,8 +74,8 @@ class Sources {
   }
   /// Returns the paths that end with /name, in which OP, NAME and * stand for any text.
   std::vector<std::string> paths(const std::string& name) const {
-    static const std::regex placeholder("\\b(OP|NAME)(?=[_.])"), slash("/$");
-    const std::string end = "/" + std::regex_replace(std::regex_replace(name, slash, ""), placeholder, "*");
+    static const std::regex any_text("\\b(OP|NAME)(?=[_.])"), slash("/$");
+    const std::string end = "/" + std::regex_replace(std::regex_replace(name, slash, ""), any_text, "*");
     const bool is_pattern = end.find('*') != std::string::npos;
     std::vector<std::string> out;
     for (const std::string& path : paths_)
