@@ -242,7 +242,7 @@ expect_exit 0 run_in uninterrupted --exit-interval $end
 same_run signals uninterrupted 'USR1 and TERM'
 
 # A run whose first report is not near says when it comes.
-expect_exit 0 run_in slow --train-iters 100000 --log-interval 100000 --exit-interval 2
+expect_exit 0 run_in slow --train-iters 100000 --log-interval 100000 --exit-interval 2 --eval-iters 0
 expect_text err '; the first report comes after iteration 100,000$'
 expect_text err '^mtl-train: the first iteration took [0-9.]+ s; at this rate it is about ([0-9hmins .]+) to the first report and \1 to the end$'
 expect_exit 0 run_in validating --train-iters 100000 --log-interval 100000 --exit-interval 2 --eval-interval 100 --eval-iters 30 # a tenth more
