@@ -16,7 +16,7 @@ remove_hosts() {
     ip netns del $host 2>/dev/null
   done
 }
-trap 'remove_hosts; kill_ranks; rm -rf "$WORK"' EXIT
+trap 'remove_hosts; kill_ranks; end_test' EXIT
 if ! { ip netns add $A && ip netns add $B && ip link add veth0 netns $A type veth peer name veth0 netns $B; } 2>"$WORK/why"; then
   echo "skipped: cannot create network namespaces: $(tail -1 "$WORK/why")"
   exit 77

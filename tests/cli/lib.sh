@@ -5,8 +5,14 @@ TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 SHARE=$TESTS/../share
 PATH=$BIN:$PATH
 WORK=$(mktemp -d)
-trap 'rm -rf "$WORK"' EXIT
 failures=0
+trap end_test EXIT
+
+# end_test: fails if a check has failed, also in a script that does not call finish.
+end_test() {
+  rm -rf --one-file-system "$WORK"
+  [ "$failures" -eq 0 ] || exit 1
+}
 
 # If FAIL_FAST is set, a test ends at its first failure.
 fail() {

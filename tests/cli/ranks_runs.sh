@@ -25,7 +25,7 @@ kill_ranks() {
     [[ $(readlink "/proc/$pid/cwd") != "$WORK"* ]] || kill -KILL "$pid"
   done
 }
-trap 'kill_ranks; rm -rf "$WORK"' EXIT
+trap 'kill_ranks; end_test' EXIT
 
 # enter_layout NAME: enters that layout's folder. Later runs use this layout.
 enter_layout() {

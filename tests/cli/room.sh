@@ -7,7 +7,7 @@ for program in mmdebstrap "$@"; do
 done
 cd "$WORK" || exit 1
 room=$WORK/room
-trap 'umount "$room/proc" 2>/dev/null; rm -rf --one-file-system "$WORK"' EXIT
+trap 'umount "$room/proc" 2>/dev/null; end_test' EXIT
 
 # make_room [FLAG...]: with apt's lists, and a user whose home is empty.
 make_room() {

@@ -30,7 +30,8 @@ stop_cluster() {
   [ -z "${job:-}" ] || scancel "$job" 2>/dev/null
   for _ in $(seq 50); do [ -n "$(squeue -h 2>/dev/null)" ] || break; sleep 0.1; done
   for name in slurmctld slurmd.n1 slurmd.n2 munged; do stop_daemon $name; done
-  rm -rf "$CLUSTER" "$WORK"
+  rm -rf "$CLUSTER"
+  end_test
 }
 
 start_cluster() {

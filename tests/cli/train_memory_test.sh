@@ -86,7 +86,7 @@ fi
 group=/sys/fs/cgroup/memory/mtl-test-$$
 if ! is_sanitized mtl-train && { [ -e /sys/fs/cgroup/memory/memory.limit_in_bytes ] && mkdir "$group"; } 2>/dev/null; then
   # shellcheck disable=SC2317 # called by the trap
-  leave_group() { rmdir "$group" "$group"-?; rm -rf "$WORK"; }
+  leave_group() { rmdir "$group" "$group"-?; end_test; }
   trap leave_group EXIT
   echo $((550 << 20)) >"$group/memory.limit_in_bytes"
   # in_group COMMAND...: runs COMMAND in the cgroup.
