@@ -131,6 +131,7 @@ struct CheckOptions {
   bool spiky_loss = false, large_grads = false;  // warn of those far above the first
   std::vector<std::string> iterations_to_skip;   // their samples are read, but nothing is computed
   std::string rerun_mode = "disabled";           // which steps are computed again, to find machines that compute wrong
+  std::optional<std::int64_t> replica_interval;  // compares the weights of data- and context-parallel ranks
 
   bool repeats_unexpected() const { return rerun_mode == "validate_results"; }
   bool repeats_all() const { return rerun_mode == "report_determinism_stats"; }

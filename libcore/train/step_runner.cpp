@@ -112,6 +112,14 @@ std::int64_t StepRunner::state_digest() {
   return memory_.receive(stream_).digests.state_after;
 }
 
+std::int64_t StepRunner::weights_digest() {
+  optimizer_.traffic().finish_gathering();
+  const Tensor sum = memory_.gradients_digest();  // between two steps, it is free
+  fill_zero(stream_, sum);
+  for (int param = 0; param < params_.size(); ++param) digest(stream_, sum, params_.value(param));
+  return memory_.receive(stream_).digests.gradients;
+}
+
 void StepRunner::enqueue(EnqueuedStep step) {
   if (!takes_digests_) {
     graphs_.begin_step(step.batch->micro_batches);

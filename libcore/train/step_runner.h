@@ -44,6 +44,9 @@ class StepRunner {
   StepReport compute(const EnqueuedStep& step);
   /// Returns StepDigests::state_after, unless the state has changed since.
   std::int64_t state_digest();
+  /// Collective: returns a digest of the weights that this rank's layers read, when all updates have been gathered. No
+  /// step may be in flight. Not with ZeRO-3, which keeps no weights between steps.
+  std::int64_t weights_digest();
   /// Enqueues the step, from the batch to the weight update; after compute(), only the update. finish_oldest() reads
   /// its report.
   void enqueue(EnqueuedStep step);

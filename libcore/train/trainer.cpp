@@ -85,6 +85,7 @@ Exit Trainer::run_to_end() {
       const bool is_drained = read_reports();
       profiler_.end_step(steps_.stream(), run_.state.iteration + std::ssize(steps_.queue()));
       if (!is_drained) continue;
+      if (is_due(options_.checks.replica_interval, run_.state.iteration)) compare_replicas();
       // Before the validation, because a signal may end the run there, and a resumed run cannot report this interval.
       if (run_.state.iteration == last && run_.interval.steps > 0)
         report_->report_interval(train_feed_->stalled_seconds(), true);
@@ -137,6 +138,7 @@ void Trainer::save(bool goes_on, bool persists) {
   save_began_ = now_seconds();
   report_->metrics().flush();
   check_state();  // throws if a rank has failed since the last step; the save would wait for it forever
+  if (options_.checks.replica_interval.value_or(0) > 0) compare_replicas();
   if (run_.state.iteration == command_iteration_) await_command();  // the save replaces the checkpoint that it reads
   const bool copies = goes_on && options_.checkpoint.saves_behind_steps();
   saver_.begin(copies, persists, steps_, choices_, data_.identity(), tokenizer_, ranks_.groups.world());

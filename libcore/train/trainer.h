@@ -86,6 +86,7 @@ class Trainer {
   bool conclude(const EnqueuedStep& step, const StepReport& report);
   [[noreturn]] void end_at_repeated_failure(const EnqueuedStep& step, const StepReport& report);
   void check_state();
+  void compare_replicas();
   [[noreturn]] void end_at_changed_state(bool is_own);
   [[noreturn]] void end_unsaved(const std::string& fault);
   void check_skipped(double skipped, const EnqueuedStep& step, const StepReport& report);

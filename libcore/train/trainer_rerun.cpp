@@ -1,5 +1,8 @@
-// --rerun-mode: computes steps again, and compares digests. Results repeat bit for bit, so that a run of a step that
-// differs from another one was computed wrong. Weights and optimizer states do not change between two updates.
+// Finds machines that compute wrong. --rerun-mode computes steps again, and compares digests. Results repeat bit for
+// bit, so that a run of a step that differs from another one was computed wrong. Weights and optimizer states do not
+// change between two updates. --check-weight-hash-across-dp-replicas-interval compares replicas after updates.
+#include <algorithm>
+
 #include "base/files.h"
 #include "base/host_name.h"
 #include "base/instruction_set.h"
@@ -132,6 +135,20 @@ void Trainer::check_state() {
   totals.wrong = is_wrong ? 1 : 0;
   exchange(totals);
   if (totals.wrong > 0) end_at_changed_state(is_wrong);
+}
+
+/// Collective: ends the run if ranks that should have the same weights have not. No step may be in flight.
+void Trainer::compare_replicas() {
+  const Layout& layout = steps_.shape().layout;
+  const std::string own = cat(layout.stage(), " ", layout.coordinate(Axis::tensor), " ", steps_.weights_digest());
+  const std::vector<std::string> all = gather_texts(ranks_.groups.world(), own);
+  const bool is_outvoted = 2 * std::ranges::count(all, own) <= layout.size(kReplicaAxes);
+  StepTotals totals;
+  totals.wrong = is_outvoted ? 1 : 0;
+  exchange(totals);
+  if (totals.wrong == 0) return;
+  end_unsaved(cat("after iteration ", run_.state.iteration, ", the weights of ", name_ranks(is_outvoted),
+                  " are not those of most of their replicas: the machine computes wrong"));
 }
 
 /// Ends the run after they have changed on some rank; `is_own`: on this one.

@@ -28,7 +28,8 @@ bool Trainer::must_drain_queue() const {
   const CheckpointOptions& checkpoint = options_.checkpoint;
   return iteration == run_.iterations || checkpoint.is_save_due(iteration) || divides(checkpoint.exit_interval) ||
          (options_.batch.validates() && divides(options_.batch.eval_interval)) || totals_.ends() ||
-         totals_.save + totals_.status > 0 || run_.was_skipped() || run_.is_left_out(iteration + 1);
+         divides(options_.checks.replica_interval) || totals_.save + totals_.status > 0 || run_.was_skipped() ||
+         run_.is_left_out(iteration + 1);
 }
 
 /// Waits for the oldest step, and accounts for it.

@@ -36,7 +36,7 @@ command_for() {
 
 # The flags that make a phrase true. If there is no entry, a flag must be absent.
 declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style constant"
-  ["with --eval-iters 0"]="--eval-iters 0" ["needs validation: --eval-iters above 0, or --full-validation"]="--eval-iters 0" ["with --optimizer sgd"]="--optimizer sgd" ["with --mock-data"]="--mock-data"
+  ["with --eval-iters 0"]="--eval-iters 0" ["needs validation: --eval-iters above 0, or --full-validation"]="--eval-iters 0" ["needs replicas: a --zero-stage below 3"]="--zero-stage 3" ["with --optimizer sgd"]="--optimizer sgd" ["with --mock-data"]="--mock-data"
   ["with a --save-interval that divides it"]="--save saved --save-interval 1"
   ["with rotary positions"]="--position-embedding-type rope"
   ["with a dynamic loss scale, which always goes on"]="--fp16"

@@ -10,6 +10,8 @@ for layout in one data tensor stages; do
   expect_exit 0 mpirun --oversubscribe -n $ranks "$BIN/mtl_flips" --layout=$layout </dev/null
   cat "$WORK/out" >>"$WORK/tables"
 done
+# Replicas after wrong updates.
+expect_exit 0 mpirun --oversubscribe -n 4 "$BIN/mtl_flips" --layout=replicas </dev/null
 awk -F'|' '
   /^\| `/ {mode = $0}
   /^\| [a-z]/ {

@@ -24,14 +24,18 @@ same_in_all_modes() {
   done
   expect_text err '^mtl-train: 4 iterations were computed twice; 0 of them differed$'
 }
+REPLICAS=--check-weight-hash-across-dp-replicas-interval
 same_in_all_modes one 1
-same_in_all_modes data 2 --overlap-grad-reduce
-same_in_all_modes zero1 2 --zero-stage 1 --bf16 --overlap-grad-reduce --overlap-param-gather
+same_in_all_modes data 2 --overlap-grad-reduce $REPLICAS 1
+same_in_all_modes zero1 2 --zero-stage 1 --bf16 --overlap-grad-reduce --overlap-param-gather $REPLICAS 3
 same_in_all_modes zero3 2 --zero-stage 3 --fp16
 same_in_all_modes tensor 2 --tensor-model-parallel-size 2 --sequence-parallel
 same_in_all_modes stages 2 --pipeline-model-parallel-size 2 --optimizer muon
-same_in_all_modes parts 2 --context-parallel-size 2
+same_in_all_modes parts 2 --context-parallel-size 2 $REPLICAS 2
 same_in_all_modes files 1 --bf16 --offload-optimizer states
+
+expect_exit 2 run_in whole --zero-stage 3 $REPLICAS 1
+expect_text err "$REPLICAS +.* needs replicas: a --zero-stage below 3"
 
 # --- A step that fails in two runs with equal results: 16, and on other machines a verdict ---
 LENGTH=(--train-iters 4 --save-interval 1 --eval-interval 0 --log-interval 1 --lr 1e30 --lr-decay-iters 10 --lr-warmup-iters 5)

@@ -1,6 +1,7 @@
 // What --rerun-mode finds: whole runs in which one bit flips, once, at a random place and time, and a table of how many
 // of these were caught: mtl_flips --layout=one, and mpirun -n 2 mtl_flips --layout=data, tensor or stages. MTL_SEED
-// chooses other flips, MTL_COUNT their number, and MTL_CASE runs one of them and prints its messages.
+// chooses other flips, MTL_COUNT their number, and MTL_CASE runs one of them and prints its messages. And what
+// --check-weight-hash-across-dp-replicas-interval finds in wrong updates: mpirun -n 4 mtl_flips --layout=replicas.
 //
 // Memory changes before a matrix product of the step. Products, updates and messages are wrong when they are complete:
 // the linker redirects calls of the first two to this file, and a Communicator passes on what another one receives.
@@ -214,9 +215,11 @@ struct RunLayout {
   const char* name;
   std::int64_t ranks, tensor, pipeline;
 };
-constexpr RunLayout kLayouts[] = {{"one", 1, 1, 1}, {"data", 2, 1, 1}, {"tensor", 2, 2, 1}, {"stages", 2, 1, 2}};
+constexpr RunLayout kLayouts[] = {
+    {"one", 1, 1, 1}, {"data", 2, 1, 1}, {"tensor", 2, 2, 1}, {"stages", 2, 1, 2}, {"replicas", 4, 1, 1}};
 
 constexpr const char* kModes[] = {"report_determinism_stats", "validate_results"};
+constexpr int kComparesReplicas = 2;  // a mode beside them
 
 /// What a rank saw of a run.
 struct Seen {
@@ -246,7 +249,7 @@ class Runs {
     options.logging.log_jsonl.clear();
     options.logging.log_interval = 100;
     options.batch.train_iters = kIterations;
-    options.batch.global_batch_size = 4;
+    options.batch.global_batch_size = std::max<std::int64_t>(4, 2 * grid.ranks);
     options.batch.eval_iters = 0;
     options.architecture.num_attention_heads = 2;
     options.precision.bf16 = is_bf16;
@@ -255,7 +258,10 @@ class Runs {
     options.parallel.pipeline = grid.pipeline;
     options.optimizer.clip_grad = 0.01;  // so that each step clips
     options.threads = 1;
-    options.checks.rerun_mode = kModes[mode];
+    if (mode == kComparesReplicas)
+      options.checks.replica_interval = 1;
+    else
+      options.checks.rerun_mode = kModes[mode];
     std::vector<Events>& events = events_[{is_bf16, mode}];
     probe.begin_run(flip, events);
     std::string error, messages;
@@ -307,11 +313,12 @@ Report first_report(const std::string& messages) {
   static const std::regex differs("iteration (\\d+), computed twice, differs: (.*)"),
       failed("iteration (\\d+): .* in the first of two runs, which differ: ([^.]*)"),
       alone("iteration (\\d+): the gradient norm is not finite on (.*) alone"),
+      replicas("after iteration (\\d+), the weights of (.*) are not those"),
       changed("states of (.*) have changed since the update of iteration (\\d+)"), other("iteration (\\d+): ");
   for (const std::string& line : split(messages, '\n')) {
     std::smatch match;
     if (std::regex_search(line, match, differs) || std::regex_search(line, match, failed) ||
-        std::regex_search(line, match, alone))
+        std::regex_search(line, match, alone) || std::regex_search(line, match, replicas))
       return {std::stoll(match[1]), match[2]};
     if (std::regex_search(line, match, changed)) return {std::stoll(match[2]) + 1, match[1]};
     if (std::regex_search(line, match, other)) return {std::stoll(match[1]), ""};  // names no rank
@@ -363,7 +370,20 @@ void MTL_WRAP(MTL_ADAMW)(Stream& stream, const UpdateRange& range, const AdamWOp
 
 RunLayout layout = {};  // of the job
 
+/// Draws a flip in the second or third iteration.
+Flip draw_flip(std::mt19937_64& random) {
+  Flip flip{};
+  flip.site = static_cast<Site>(random() % kSiteCount);
+  if (layout.ranks == 1 && flip.site == Site::messages) flip.site = Site::products;
+  flip.iteration = 2 + static_cast<std::int64_t>(random() % 2);
+  flip.when = random();
+  flip.which = random();
+  flip.is_large = random() % 4 == 0;
+  return flip;
+}
+
 TEST_CASE("flipped bits are found") {
+  if (layout.ranks > 2) return;
   const std::uint64_t seed = setting("MTL_SEED", 1), count = setting("MTL_COUNT", 15), chosen = setting("MTL_CASE", 0);
   const bool prints = Runs::own_rank() == 0;
   Runs runs;
@@ -387,13 +407,7 @@ TEST_CASE("flipped bits are found") {
     std::mt19937_64 random(hash_bytes(layout.name, std::strlen(layout.name)) + seed * 1000003 + number);
     const int mode = static_cast<int>(random() % 2);
     const bool is_bf16 = random() % 2 != 0;
-    Flip flip{};
-    flip.site = static_cast<Site>(random() % kSiteCount);
-    if (layout.ranks == 1 && flip.site == Site::messages) flip.site = Site::products;
-    flip.iteration = 2 + static_cast<std::int64_t>(random() % 2);
-    flip.when = random();
-    flip.which = random();
-    flip.is_large = random() % 4 == 0;
+    const Flip flip = draw_flip(random);
     const int rank = static_cast<int>(random() % static_cast<unsigned>(layout.ranks));
     if (prints && chosen != 0)
       std::fprintf(stderr, "iteration %d, rank %d, %s%s\n", static_cast<int>(flip.iteration), rank,
@@ -443,12 +457,41 @@ TEST_CASE("flipped bits are found") {
   }
 }
 
+TEST_CASE("replicas whose updates were wrong are named") {
+  if (layout.ranks <= 2) return;
+  const std::uint64_t seed = setting("MTL_SEED", 1), count = setting("MTL_COUNT", 15);
+  Runs runs;
+  for (const bool is_bf16 : {false, true}) {
+    for (const Seen& seen : runs.run(layout, is_bf16, kComparesReplicas, nullptr)) CHECK(seen.messages == "");
+  }
+  for (std::uint64_t number = 1; number <= count; ++number) {
+    std::mt19937_64 random(seed * 1000003 + number);
+    const bool is_bf16 = random() % 2 != 0;
+    Flip flip = draw_flip(random);
+    flip.site = Site::updates;
+    flip.is_large = true;  // so that a wrong moment changes the weights of the next iteration, also in bf16
+    const int rank = static_cast<int>(random() % static_cast<unsigned>(layout.ranks));
+    const std::vector<Seen> seen =
+        runs.run(layout, is_bf16, kComparesReplicas, Runs::own_rank() == rank ? &flip : nullptr);
+    CAPTURE(number);
+    CAPTURE(seen[rank].flipped);
+    CAPTURE(seen[0].messages);
+    CHECK(!seen[rank].flipped.empty());
+    const Report report = first_report(seen[0].messages);
+    CHECK(report.iteration >= flip.iteration);
+    CHECK(report.iteration <= flip.iteration + 1);
+    for (int other = 0; other < layout.ranks; ++other) CHECK(names(report, other) == (other == rank));
+  }
+}
+
 int main(int argc, char** argv) {
   const RankEnvironment launched = launched_ranks("mtl_flips");
   for (const RunLayout& known : kLayouts)
     if (argc > 1 && argv[1] == cat("--layout=", known.name) && known.ranks == launched.world) layout = known;
   if (layout.name == nullptr) {
-    std::fprintf(stderr, "mtl_flips --layout=one, or mpirun -n 2 mtl_flips --layout=data, tensor or stages\n");
+    std::fprintf(
+        stderr,
+        "mtl_flips --layout=one, mpirun -n 2 mtl_flips --layout=data, tensor or stages, or -n 4 --layout=replicas\n");
     return 2;
   }
   doctest::Context context(argc, argv);

@@ -87,6 +87,10 @@ void add_check_flags(Flags& flags, TrainOptions& options) {
             "steps to compute again, to find machines that compute wrong: with validate_results, those that are not as "
             "expected; with report_determinism_stats, all",
             one_of({"disabled", "validate_results", "report_determinism_stats"}));
+  flags.add("--check-weight-hash-across-dp-replicas-interval", &checks.replica_interval, "N",
+            "compare the weights of data- and context-parallel ranks after each iteration that is a multiple of N, and "
+            "before each save; 0: never",
+            at_least(0), needs("replicas: a --zero-stage below 3", [&options] { return options.parallel.zero() < 3; }));
   flags.add("--iterations-to-skip", &checks.iterations_to_skip, "N...",
             "iterations whose samples are read, but for which nothing is computed");
 }
