@@ -10,7 +10,8 @@
 # start       whether the weights before the first update have the same bits
 #
 # In 16 bits, layouts round different partial sums. The dtype determines the bounds, which are several times the
-# measured differences.
+# measured differences. In bf16, Muon's iterations amplify rounding, along the directions with small singular values.
+# Muon is refused in fp16, so its lines are skipped there.
 source "$TESTS/cli/metrics.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
@@ -26,8 +27,9 @@ architecture=()
 LOW_LR=(--lr 0.0003)
 LLAMA_FLAGS=(--normalization RMSNorm --position-embedding-type rope --group-query-attention --num-query-groups 2 --swiglu
   --disable-bias-linear)
-FP32_BOUNDS=(1e-6 1e-5 1e-5 1e-4) # for loss, norm, gradient, weights
+FP32_BOUNDS=(1e-6 1e-5 1e-5 1e-4 1e-4) # for loss, norm, gradient, weights, weights with Muon
 bounds=("${FP32_BOUNDS[@]}")
+rule=adam  # of the layout that set_layout has set last
 # set_architecture NAME: sets architecture and bounds. A suffix adds the precision, as in gpt-bf16, gpt-logits-bf16 (with
 # logits in bf16) or llama-fp16.
 set_architecture() {
@@ -42,8 +44,8 @@ set_architecture() {
     *) fail "no architecture '$1'" ;;
   esac
   case $1 in
-    *-logits-bf16) architecture+=(--bf16 --bf16-logits); bounds=(2e-4 2e-3 2e-2 2e-2) ;;
-    *-bf16) architecture+=(--bf16); bounds=(2e-4 2e-3 2e-2 2e-2) ;;
+    *-logits-bf16) architecture+=(--bf16 --bf16-logits); bounds=(2e-4 2e-3 2e-2 2e-2 8e-2) ;;
+    *-bf16) architecture+=(--bf16); bounds=(2e-4 2e-3 2e-2 2e-2 8e-2) ;;
     *-fp16) architecture+=(--fp16 --initial-loss-scale 4096); bounds=(4e-5 2e-4 3e-3 3e-3) ;;
   esac
 }
@@ -77,7 +79,8 @@ check_clipping() {
 
 # check_layout ONE NAME TITLE: compares the run with ONE, of a single process, and prints its row in the table.
 check_layout() {
-  local one=$1 name=$2 title=$3 loss norm first tensor start rms
+  local one=$1 name=$2 title=$3 loss norm first tensor start rms bound=${bounds[3]}
+  [ "$rule" != muon ] || bound=${bounds[4]}
   metrics "$one.jsonl" >one.metrics
   metrics "$name.jsonl" >"$name.metrics"
   loss=$(mtl_compare difference one.metrics "$name.metrics" --key loss --count $METRICS)
@@ -88,7 +91,7 @@ check_layout() {
   below "$loss" "${bounds[0]}" || fail "$title: losses differ by $loss"
   below "$norm" "${bounds[1]}" || fail "$title: gradient norms differ by $norm"
   below "$first" "${bounds[2]}" || fail "$title: the first step's gradients differ by $first"
-  below "$rms" "${bounds[3]}" || fail "$title: weights differ by $rms, most in $tensor"
+  below "$rms" "$bound" || fail "$title: weights differ by $rms, most in $tensor"
   [ "$start" = same ] || fail "$title: different initial weights"
 }
 
@@ -161,6 +164,7 @@ run_layouts() {
     number=$((number + 1))
     { [ "$number" -ge "$1" ] && [ "$number" -le "$2" ] && [ "${line[0]}" -le "$max_tp" ]; } || continue
     set_layout "${line[@]}"
+    [[ "$name $rule" != *-fp16\ muon ]] || continue
     [ "$name" = gpt ] || title="$name $title"
     [ -e "one.$rule.jsonl" ] || train_layout 1 "one.$rule" --micro-batch-size 2 --optimizer "$rule"
     train_layout "$ranks" other "${flags[@]}"

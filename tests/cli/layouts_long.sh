@@ -15,7 +15,8 @@ run_layouts 1 199 llama-bf16 2
 
 for name in gpt llama; do
   set_architecture $name
-  for layout in '2 1 1 1f1b 1 0 0 2 1 - 0' '1 0 2 1f1b 1 0 0 2 1 - 0' '1 0 1 1f1b 2 1 1 2 1 - 0' '2 1 2 gpipe 2 1 1 1 1 - 0'; do
+  for layout in '2 1 1 1f1b 1 0 0 2 1 - 0 adam' '1 0 2 1f1b 1 0 0 2 1 - 0 adam' \
+    '1 0 1 1f1b 2 1 1 2 1 - 0 adam' '2 1 2 gpipe 2 1 1 1 1 - 0 adam'; do
     # shellcheck disable=SC2086 # words
     set_layout $layout
     title="$name $title"
