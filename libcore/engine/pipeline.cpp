@@ -107,10 +107,8 @@ void Pipeline::start_next_receive(const StepSchedule& schedule, std::size_t inde
   if (next != schedule.actions.end()) messages_.start_receive(*next, buffers.batch(next->micro_batch).tokens.numel());
 }
 
-void Pipeline::use_graphs(StepGraphs& graphs, const CapturePolicy& policy, ParamTraffic& traffic,
-                          const RunShape& shape) {
+void Pipeline::use_graphs(StepGraphs& graphs, ParamTraffic& traffic, const RunShape& shape) {
   graphs_ = &graphs;
-  policy_ = &policy;
   traffic_ = &traffic;
   RunShape slot_shape = shape;
   slot_shape.micro_batches = slots();
@@ -192,7 +190,7 @@ void Pipeline::run_as_graph(const Action& action, StepGraphs::Part part, const B
   if (action.kind == ActionKind::forward) slot_batches_->copy(stream_, part.slot, buffers, action.micro_batch);
   const auto body = [&] { run_part(slot_batches_->batch(part.slot), slot_batches_->losses(part.slot)); };
   const bool communicates = action.kind > ActionKind::weight;
-  if (communicates || !policy_->captures_micro_batch(part.is_first, part.is_last)) return body();
+  if (communicates || !traffic_->captures_micro_batch(part.is_first, part.is_last)) return body();
   part.gathered = traffic_->end_part().gathered;
   ParamTraffic::PartState state;
   const auto body_to_end = [&] {
@@ -213,7 +211,7 @@ void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   if (kind == ActionKind::forward) slot.output = outputs.output;
   if (kind == ActionKind::backward) slot.dinput = outputs.dinput;
   traffic_->restore(outputs.state);
-  if (kind == ActionKind::forward || !part.is_first || policy_->captures_micro_batch(false, true)) return;
+  if (kind == ActionKind::forward || !part.is_first || traffic_->captures_micro_batch(false, true)) return;
   // The last micro-batch runs without graphs. Mark the gradients as written, so that it adds to the first micro-batch's
   // gradients instead of overwriting them.
   stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });

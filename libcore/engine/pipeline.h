@@ -10,12 +10,12 @@
 #include "comm/operation_label.h"
 #include "device/memory.h"
 #include "engine/batch_buffers.h"
-#include "engine/capture_policy.h"
 #include "engine/memory_plan.h"
 #include "engine/stage.h"
 #include "engine/stage_messages.h"
 #include "engine/step_graphs.h"
 #include "layout/schedule.h"
+#include "optim/param_traffic.h"
 
 namespace mtl {
 
@@ -28,10 +28,10 @@ class Pipeline {
            ParamOwner* params = nullptr, const StepState* step = nullptr);
 
   /// Makes train() run its actions as CUDA graphs from now on. The graphs read micro-batches from the slots' buffers.
-  /// Messages between stages, and micro-batches that `policy` does not capture, do not run as graphs. `traffic` must be
-  /// the constructor's `params`, and `shape` must be the shape that was planned for. The caller must keep `graphs`,
-  /// `policy` and `traffic` alive.
-  void use_graphs(StepGraphs& graphs, const CapturePolicy& policy, ParamTraffic& traffic, const RunShape& shape);
+  /// Messages between stages, and micro-batches that `traffic` does not capture, do not run as graphs. `traffic` must
+  /// be the constructor's `params`, and `shape` must be the shape that was planned for. The caller must keep `graphs`
+  /// and `traffic` alive.
+  void use_graphs(StepGraphs& graphs, ParamTraffic& traffic, const RunShape& shape);
   /// Computes the gradients for the micro-batches in `buffers` and stores them in the parameters' gradients. The last
   /// stage also writes the losses of all tokens to `buffers` (with graphs: to the slots' buffers). If the tensor
   /// `loss_sums`, (2) f64, exists, the last stage adds the sums of these losses, and of the z-losses, to it. If
@@ -100,7 +100,6 @@ class Pipeline {
   Arena scratch_;
   // Set only with graphs:
   StepGraphs* graphs_ = nullptr;
-  const CapturePolicy* policy_ = nullptr;
   ParamTraffic* traffic_ = nullptr;
   std::optional<BatchBuffers> slot_batches_;  // each slot's micro-batch
   struct PartOutputs {

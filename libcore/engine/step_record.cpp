@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/capture_policy.h"
 #include "engine/meta_model.h"
 #include "engine/pipeline.h"
 #include "optim/optimizer.h"
@@ -55,8 +54,7 @@ StepRecord record_step(const GptConfig& config, const DropoutOptions& dropout, c
   Optimizer optimizer(model.params, {.overlap = overlap}, model.stream, model.groups);
   Pipeline pipeline = model.pipeline(optimizer.traffic(), shape, schedule);
   StepGraphs graphs(model.groups);
-  const CapturePolicy policy(optimizer.traffic(), model.groups);
-  if (shape.graphs) pipeline.use_graphs(graphs, policy, optimizer.traffic(), shape);
+  if (shape.graphs) pipeline.use_graphs(graphs, optimizer.traffic(), shape);
   const BatchBuffers buffers(Device::meta, few);
   Arena scratch(Device::meta, "scratch", 0);
   const auto update = [&] {

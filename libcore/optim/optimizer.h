@@ -29,6 +29,7 @@ class Optimizer {
   void begin_step() { traffic_.begin_step(); }
   /// Layers lease parameters from this ParamOwner.
   ParamTraffic& traffic() { return traffic_; }
+  const ParamTraffic& traffic() const { return traffic_; }
   /// Must be called after the last backward of a step. Sums gradients over ranks. Sets grad_norm, clip_scale and
   /// found_inf in `state`, which is in device memory, and zero_gradients and the sums' digest if the options say so.
   void reduce(Arena& scratch, StepState* state);

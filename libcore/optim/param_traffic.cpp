@@ -177,6 +177,17 @@ void ParamTraffic::restore(const PartState& state) {
   for (std::size_t i = 0; i < value_buffers_.size(); ++i) value_buffers_[i].group = state.gathered[i];
 }
 
+bool ParamTraffic::captures_first() const { return !overlap_.gather || groups_.over(params_.owners()).size() == 1; }
+
+bool ParamTraffic::captures_last() const {
+  return !overlap_.reduce || groups_.over(kReplicaAxes).size() == 1 ||
+         (reduces() && groups_.over(Axis::pipeline).size() == 1);
+}
+
+bool ParamTraffic::captures_micro_batch(bool is_first, bool is_last) const {
+  return (!is_first || captures_first()) && (!is_last || captures_last()) && (reduces() || !params_.shards_gradients());
+}
+
 void ParamTraffic::start_reduction(std::size_t b) {
   Progress& progress = progress_[b];
   if (progress.started) return;

@@ -54,13 +54,6 @@ class ParamTraffic final : public ParamOwner {
   /// Starts reducing every bucket whose units are now all complete: with Overlap::reduce, after the last micro-batch,
   /// and buckets in the ring after each.
   void gradients_done(int unit, bool is_last) override;
-  Overlap overlap() const { return overlap_; }
-  /// The axes over which values are gathered.
-  AxisSet owners() const { return params_.owners(); }
-  /// False in a repetition.
-  bool reduces() const { return repetition_ == nullptr; }
-  /// True if every micro-batch's gradients are reduced, in rings.
-  bool reduces_each_micro_batch() const { return params_.shards_gradients(); }
   /// What the host knows between two parts of a step, when nothing is in flight.
   struct PartState {
     std::vector<std::size_t> reduced;                  // buckets with a reduction in this step
@@ -71,6 +64,16 @@ class ParamTraffic final : public ParamOwner {
   PartState end_part();
   /// Must be called after launching a captured part. `state` is what end_part() returned at the end of the capture.
   void restore(const PartState& state);
+  /// Return whether a part of the step can be captured in a CUDA graph. captures_micro_batch() returns false for the
+  /// first micro-batch if it waits for gathers that the previous update started. With Overlap::reduce, also false for
+  /// the last micro-batch in two cases:
+  /// - With multiple pipeline stages, because a captured part would wait for its reductions before the previous stage
+  ///   gets its gradient.
+  /// - In a repetition, which does not reduce anything.
+  /// If every micro-batch reduces gradients, always false in a repetition. captures_update() returns false if
+  /// micro-batches that are not captured begin or end its communication.
+  bool captures_micro_batch(bool is_first, bool is_last) const;
+  bool captures_update() const { return captures_first() && captures_last(); }
   /// Finishes all gradient sums. Afterwards, in stream order, the owned ranges hold gradients summed over all ranks.
   /// All other elements hold only this rank's gradients. Throws if any gradient was not written in this step.
   void finish_reduction();
@@ -92,6 +95,9 @@ class ParamTraffic final : public ParamOwner {
 
  private:
   void release(Role role, int unit) noexcept override;
+  bool reduces() const { return repetition_ == nullptr; }
+  bool captures_first() const;
+  bool captures_last() const;
   /// A buffer for sharded values.
   struct ValueBuffer {
     std::optional<std::size_t> group = {};  // whose values are in it or being gathered

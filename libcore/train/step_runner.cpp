@@ -37,7 +37,6 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
       stream_(shape_.device, shape_.threads),
       memory_(shape_.device),
       optimizer_(params_, optimizer_options(options), stream_, groups),
-      capture_policy_(optimizer_.traffic(), groups),
       pipeline_(stage_, stream_, groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)), plan_,
                 &optimizer_.traffic(), memory_.on_device()),
       graphs_(groups) {
@@ -47,7 +46,7 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
     const auto largest = static_cast<int>(shape_.micro_batches);
     schedules_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches, largest));
   }
-  if (shape_.graphs) pipeline_.use_graphs(graphs_, capture_policy_, optimizer_.traffic(), shape_);
+  if (shape_.graphs) pipeline_.use_graphs(graphs_, optimizer_.traffic(), shape_);
   if (takes_digests_) optimizer_.traffic().digest_gradients(memory_.gradients_digest());
   stream_.set_tf32(options.tf32);
   stream_.set_attention_backend(parse_attention_backend(options.attention_backend));
@@ -58,17 +57,17 @@ std::string StepRunner::graphs_text() const {
     return "steps run without CUDA graphs, because the update waits for the files of --offload-optimizer";
   if (!shape_.graphs && shape_.layout.has_ring())
     return "steps run without CUDA graphs, because they cannot contain the messages of --cp-comm-type p2p";
-  if (!shape_.graphs && shape_.layout.shards_gradients() && !capture_policy_.captures_micro_batch(false, true))
+  if (!shape_.graphs && shape_.layout.shards_gradients() && !optimizer_.traffic().captures_micro_batch(false, true))
     return "steps run without CUDA graphs, because with --overlap-grad-reduce, messages between stages do not wait for "
            "sums of sharded gradients";
   if (!shape_.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
   std::vector<std::string> plain;
   if (shape_.layout.stages() > 1) plain.push_back("messages between stages");
-  if (!capture_policy_.captures_micro_batch(true, false))
+  if (!optimizer_.traffic().captures_micro_batch(true, false))
     plain.push_back("the first micro-batch (--overlap-param-gather)");
-  if (!capture_policy_.captures_micro_batch(false, true))
+  if (!optimizer_.traffic().captures_micro_batch(false, true))
     plain.push_back("the last micro-batch (--overlap-grad-reduce in a pipeline)");
-  if (!capture_policy_.captures_update()) plain.push_back("the update");
+  if (!optimizer_.traffic().captures_update()) plain.push_back("the update");
   std::string text = "steps run as CUDA graphs from the third on";
   if (plain.empty()) return text;
   return text + "; not as graphs: " + join(plain, ", ") +

@@ -86,7 +86,7 @@ class StepRunner {
   void compute_gradients(const StepBatch& batch);
   void send(StepInputs inputs);
   void update(bool is_reduced);
-  bool captures_update() const { return shape_.graphs && capture_policy_.captures_update(); }
+  bool captures_update() const { return shape_.graphs && optimizer_.traffic().captures_update(); }
   void run_part(int action, const std::function<void()>& body);
   bool counts_losses() const;
 
@@ -103,7 +103,6 @@ class StepRunner {
   StepMemory memory_;
   StepQueue queue_;
   Optimizer optimizer_;
-  CapturePolicy capture_policy_;
   Pipeline pipeline_;
   StepGraphs graphs_;
   OperationProgress progress_{.iteration = 0};
