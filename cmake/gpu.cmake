@@ -19,7 +19,7 @@ if(MTL_WITH_CUDA)
   else()
     list(APPEND gpu_sources libcore/comm/no_nccl_library.cpp)
   endif()
-  set_source_files_properties(libcore/device/build_cuda.cpp PROPERTIES
+  set_source_files_properties(libcore/device/find_device_cuda.cpp PROPERTIES
     COMPILE_DEFINITIONS "MTL_CUDA_ARCHS=\"${MTL_CUDA_ARCHS_TEXT}\"")
   add_library(mtl_gpu STATIC ${gpu_sources} $<TARGET_OBJECTS:mtl_cuda>)
   target_include_directories(mtl_gpu SYSTEM PRIVATE $<$<BOOL:${MTL_NCCL_INCLUDE}>:${MTL_NCCL_INCLUDE}>)

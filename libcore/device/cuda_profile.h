@@ -1,5 +1,5 @@
 // Supports NVIDIA's profilers on the cuda device: NVTX ranges and a capture range for Nsight Systems, and kernel times
-// from CUPTI. In a build without CUDA, no_cuda_profile.cpp does nothing.
+// from CUPTI. In a build without CUDA, no_cuda_device.cpp does nothing.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Streams, events and captured graphs on the cuda device. stream_cuda.cpp calls the CUDA runtime, no_cuda_stream.cpp
+// Streams, events and captured graphs on the cuda device. stream_cuda.cpp calls the CUDA runtime, no_cuda.cpp
 // rejects all calls, and tests/mirror/queue.cpp emulates the runtime. Other code must use device/stream.h, event.h and
 // graph.h instead of this header.
 #pragma once

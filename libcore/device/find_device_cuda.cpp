@@ -31,6 +31,8 @@ std::string reason_of(cudaError_t status, int driver) {
 
 }  // namespace
 
+CudaBuild cuda_build() { return {MTL_CUDA_ARCHS, version_text(CUDART_VERSION)}; }
+
 CudaDevice find_cuda_device(std::optional<int> ordinal) {
   CudaDevice out;
   int driver = 0, count = 0;
