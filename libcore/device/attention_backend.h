@@ -1,9 +1,8 @@
 // Attention implementations for GPUs, with Megatron-LM's names, and `tiles`.
 #pragma once
 
-#include <string>
+#include <array>
 #include <string_view>
-#include <vector>
 
 namespace mtl {
 
@@ -14,9 +13,9 @@ enum class AttentionBackend {
   fused,      // cuDNN
   unfused,    // our own plain kernels, without tensor cores
 };
+/// Their names in flags, in the order of the enum. `local` is an alias for unfused.
+inline constexpr std::array kAttentionBackends = {"auto", "flash", "tiles", "fused", "unfused", "local"};
 
-/// Returns auto, flash, tiles, fused, unfused and local. `local` is an alias for unfused.
-const std::vector<std::string>& attention_backend_names();
 /// Throws Error if the name is unknown.
 AttentionBackend parse_attention_backend(std::string_view name);
 

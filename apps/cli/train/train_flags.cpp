@@ -292,8 +292,8 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
       needs("a GPU, and fp32: the CPU multiplies in fp32, and products of bf16 and fp16 do not use TF32",
             [&options, is_gpu] { return is_gpu() && precision_of(options.precision).compute == DType::f32; }));
   flags.add("--attention-backend", &options.attention_backend, "NAME",
-            "implementations of attention that a GPU may use", one_of(attention_backend_names()),
-            only_with("on the CPU", is_gpu));
+            "implementations of attention that a GPU may use",
+            one_of({kAttentionBackends.begin(), kAttentionBackends.end()}), only_with("on the CPU", is_gpu));
   flags.add("--tuning-cache", &options.tuning_cache, "FILE",
             "file that records the fastest algorithms of a GPU; none: no file", only_with("on the CPU", is_gpu));
   flags.add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: GPU memory that the run must fit in",
