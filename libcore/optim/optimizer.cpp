@@ -79,44 +79,33 @@ void Optimizer::digest_state(std::int64_t* sum) {
 /// another group's are left there.
 std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket, bool prepares) const {
   std::vector<UpdateRange> ranges;
-  if (params_.precision().stochastic_rounding && !prepares) {
-    for (const Segment& segment : bucket.segments) {
-      if (UpdateRange range = rounded_range(segment, bucket); range.param.numel() > 0)
-        ranges.push_back(std::move(range));
-    }
-    return ranges;
-  }
   const bool has_states = prepares || !rule_of(bucket).is_by_matrix();
-  for (const auto& [begin, count] : bucket.owned_without_gaps()) {
-    const auto part = [&](const Tensor& owned) { return owned.flat(begin - bucket.owned_begin, count); };
+  const auto add = [&](const Bucket::Range& owned) -> UpdateRange& {
+    const auto part = [&](const Tensor& row) { return row.flat(owned.begin - bucket.owned_begin, owned.count); };
     UpdateRange& range = ranges.emplace_back();
     range.grad = part(bucket.owned_grads());
     if (has_states) std::ranges::transform(bucket.states(), std::back_inserter(range.states), part);
-    if (prepares) continue;
+    if (prepares) return range;
     range.param = part(bucket.owned_main());
     if (bucket.has_main_weights()) range.copy = part(bucket.owned_values());
     range.factors = bucket.key.traits.factors();
     range.decays = bucket.key.traits.decays;
+    return range;
+  };
+  if (prepares || !params_.precision().stochastic_rounding) {
+    for (const Bucket::Range& owned : bucket.owned_without_gaps()) add(owned);
+    return ranges;
+  }
+  for (const Segment& segment : bucket.segments) {
+    const Bucket::Range owned = bucket.owned(segment);
+    if (owned.count == 0) continue;
+    UpdateRange& range = add(owned);
+    // An element's random bits depend on its index in the entire tensor.
+    const std::string site = params_.specs()[segment.param].name + ".rounding";
+    range.rounding = PhiloxKey{options_.seed, static_cast<std::uint32_t>(hash_bytes(site.data(), site.size()))};
+    range.elements = params_.owned_elements(segment.param);
   }
   return ranges;
-}
-
-/// Returns the owned part of one parameter. With stochastic rounding, an element's random bits depend on its index in
-/// the entire tensor.
-UpdateRange Optimizer::rounded_range(const Segment& segment, const Bucket& bucket) const {
-  const int param = segment.param;
-  UpdateRange range{.param = params_.owned(param, params_.main_row()),
-                    .grad = params_.owned(param, kGradients),
-                    .states = {},
-                    .factors = bucket.key.traits.factors(),
-                    .decays = bucket.key.traits.decays};
-  if (range.param.numel() == 0) return range;
-  for (std::size_t row = 0; row < bucket.state_rows && !rule_of(bucket).is_by_matrix(); ++row)
-    range.states.push_back(params_.owned(param, bucket.first_state + row));
-  const std::string site = params_.specs()[param].name + ".rounding";
-  range.rounding = PhiloxKey{options_.seed, static_cast<std::uint32_t>(hash_bytes(site.data(), site.size()))};
-  range.elements = params_.owned_elements(param);
-  return range;
 }
 
 std::unique_ptr<StateRing> Optimizer::make_ring() const {

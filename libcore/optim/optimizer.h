@@ -68,7 +68,6 @@ class Optimizer {
   std::vector<Tensor> written(std::size_t row) const;
   std::vector<UpdateRange> ranges_of(const Bucket& bucket, bool prepares = false) const;
   void transform(std::size_t bucket, Arena& scratch);
-  UpdateRange rounded_range(const Segment& segment, const Bucket& bucket) const;
   std::unique_ptr<StateRing> make_ring() const;
   using Operation = std::function<void(const UpdateRange&)>;
   void for_ranges(const std::vector<UpdateRange>& ranges, const Operation& operation);
