@@ -15,19 +15,6 @@ struct Tile {
   std::int64_t stride;
 };
 
-/// Operands for n elements in one row, as passed by finish_tile(). Absent operands are null. All operands have the
-/// dtype of C, except that the products may be fp32.
-struct EpilogueRow {
-  DType dtype, products_dtype;
-  const void* products;
-  void* c;
-  bool accumulate;
-  const void* bias;
-  void* aux_out;       // forward: written, then read by the activation
-  const void* aux_in;  // backward: read by the derivative
-  std::size_t n;
-};
-
 /// Applies the epilogue to the products, and writes the result to part of C, or adds it if `accumulate`. Rounds to the
 /// dtype of C. tile.values may point into C or aux. If it points into aux, the values are not stored to aux again.
 void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile);

@@ -10,35 +10,39 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// The products have type P, C has T.
+/// The products have type P, C and the epilogue's tensors have T.
 template <class Function, class P, class T>
-void finish_row_by(const cpu::EpilogueRow& row) {
-  const P* products = static_cast<const P*>(row.products);
-  T *c = static_cast<T*>(row.c), *aux_out = static_cast<T*>(row.aux_out);
-  const T *bias = static_cast<const T*>(row.bias), *aux_in = static_cast<const T*>(row.aux_in);
-  const bool accumulate = row.accumulate, writes_aux = aux_out != nullptr && row.aux_out != row.products;
-  sweep(row.n, [&](std::size_t i, auto lanes) HWY_ATTR {
-    VecF32 x = lanes.load(products + i);
-    if (accumulate) x = hn::Add(lanes.load(c + i), x);
-    if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
-    if (writes_aux) {
-      lanes.store(x, aux_out + i);
-      if constexpr (!std::is_same_v<T, float>) x = lanes.load(aux_out + i);  // rounded, as backward reads it
-    }
-    if (aux_out != nullptr) x = Function::value(x);
-    if (aux_in != nullptr) x = hn::Mul(x, Function::derivative(lanes.load(aux_in + i)));
-    lanes.store(x, c + i);
-  });
+void finish_rows(const Tensor& c, bool accumulate, const Epilogue& epilogue, const cpu::Tile& tile) {
+  const bool is_forward = epilogue.act == Epilogue::Act::forward, is_backward = epilogue.act == Epilogue::Act::backward;
+  // Returns the address of a row's elements in the tile, or null if the tensor is absent.
+  const auto part_of = [&](const Tensor& tensor, std::int64_t row) {
+    return tensor.exists() ? tensor.data<T>() + row * c.size(-1) + tile.columns.begin : nullptr;
+  };
+  const T* bias = part_of(epilogue.bias, 0);
+  for (std::int64_t row = tile.rows.begin; row < tile.rows.end; ++row) {
+    const P* products = static_cast<const P*>(tile.values) + (row - tile.rows.begin) * tile.stride;
+    T *to = part_of(c, row), *aux = part_of(epilogue.aux, row);
+    const bool writes_aux = is_forward && static_cast<const void*>(aux) != products;
+    sweep(tile.columns.size(), [&](std::size_t i, auto lanes) HWY_ATTR {
+      VecF32 x = lanes.load(products + i);
+      if (accumulate) x = hn::Add(lanes.load(to + i), x);
+      if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
+      if (writes_aux) {
+        lanes.store(x, aux + i);
+        if constexpr (!std::is_same_v<T, float>) x = lanes.load(aux + i);  // rounded, as backward reads it
+      }
+      if (is_forward) x = Function::value(x);
+      if (is_backward) x = hn::Mul(x, Function::derivative(lanes.load(aux + i)));
+      lanes.store(x, to + i);
+    });
+  }
 }
 
-void finish_row(Activation activation, const cpu::EpilogueRow& row) {
-  with_activation(activation, [&](auto function) HWY_ATTR {
-    with_float(row.dtype, [&](auto t) HWY_ATTR {
-      using T = decltype(t);
-      if (row.products_dtype == row.dtype)
-        finish_row_by<decltype(function), T, T>(row);
-      else
-        finish_row_by<decltype(function), float, T>(row);
+void finish_part(const Tensor& c, bool accumulate, const Epilogue& epilogue, const cpu::Tile& tile) {
+  with_activation(epilogue.activation, [&]<class Function>(Function) HWY_ATTR {
+    with_float(c.dtype(), [&]<class T>(T) HWY_ATTR {
+      if (tile.dtype == c.dtype()) return finish_rows<Function, T, T>(c, accumulate, epilogue, tile);
+      finish_rows<Function, float, T>(c, accumulate, epilogue, tile);
     });
   });
 }
@@ -63,34 +67,12 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 namespace {
 
-/// Returns an element's address, or null if the tensor is absent.
-void* element(const Tensor& tensor, std::int64_t row, std::int64_t column) {
-  if (!tensor.exists()) return nullptr;
-  const std::int64_t index = row * tensor.size(-1) + column;
-  return static_cast<char*>(tensor.raw()) + index * static_cast<std::int64_t>(size_of(tensor.dtype()));
-}
-
 /// Returns row blocks of dy. Each block has its own partial sum.
 Blocks bias_blocks(const Tensor& dy) { return {dy.row_count(), 64}; }
 }  // namespace
 
 void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile) {
-  const Tensor none, aux_out = epilogue.act == Epilogue::Act::forward ? epilogue.aux : none,
-                     aux_in = epilogue.act == Epilogue::Act::backward ? epilogue.aux : none;
-  const std::int64_t column = tile.columns.begin, size = static_cast<std::int64_t>(size_of(tile.dtype));
-  for (std::int64_t row = tile.rows.begin; row < tile.rows.end; ++row) {
-    const char* products = static_cast<const char*>(tile.values) + (row - tile.rows.begin) * tile.stride * size;
-    MTL_DISPATCH(finish_row)
-    (epilogue.activation, {.dtype = c.dtype(),
-                           .products_dtype = tile.dtype,
-                           .products = products,
-                           .c = element(c, row, column),
-                           .accumulate = accumulate,
-                           .bias = element(epilogue.bias, 0, column),
-                           .aux_out = element(aux_out, row, column),
-                           .aux_in = element(aux_in, row, column),
-                           .n = static_cast<std::size_t>(tile.columns.size())});
-  }
+  MTL_DISPATCH(finish_part)(c, accumulate, epilogue, tile);
 }
 
 void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products) {
@@ -99,7 +81,7 @@ void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products)
     finish_tile(c, false, epilogue,
                 {.rows = rows,
                  .columns = {0, width},
-                 .values = element(products, rows.begin, 0),
+                 .values = as_matrix(products).rows(rows.begin, rows.size()).raw(),
                  .dtype = products.dtype(),
                  .stride = width});
   });
