@@ -1,6 +1,8 @@
 // The operators on the CPU, and helpers they share.
 #pragma once
 
+#include <variant>
+
 #include "kernels/operators.h"
 #include "kernels/parallel.h"
 
@@ -58,6 +60,8 @@ T* work_as(const Tensor& work) {
   return static_cast<T*>(work.raw());
 }
 
+/// What a step of an update rule multiplies by.
+using RuleFactors = std::variant<AdamWFactors, SgdFactors, DescentFactors>;
 /// The counts of a StepReport.
 struct UpdateCounts {
   std::int64_t nonzero = 0, lost = 0, lost_copies = 0;

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "kernels/update_rules_cpu.h"
+#include "kernels/cpu.h"
 
 #define MTL_SIMD_FILE "kernels/update_rules_cpu.cpp"
 #include "kernels/simd.h"
@@ -126,7 +126,7 @@ HWY_INLINE std::int64_t count(hn::Mask<F32> mask) { return static_cast<std::int6
 
 /// p -= updates, rounded to P: to nearest, or by the bits in `random` if not null. Stores the old p in `before` if that
 /// is not null.
-template <bool counted, class P>
+template <class P>
 void apply_updates(P* p, const float* updates, const std::uint16_t* random, std::size_t size, float* before,
                    cpu::UpdateCounts& counts) {
   sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
@@ -134,29 +134,25 @@ void apply_updates(P* p, const float* updates, const std::uint16_t* random, std:
     VecF32 fresh = hn::Sub(old, change);
     if (random != nullptr) fresh = add_random(fresh, random + i);
     lanes.store(fresh, p + i);
-    if constexpr (counted) {
-      const auto is_update = hn::Ne(change, set(0));
-      counts.nonzero += count(is_update);
-      counts.lost += count(hn::And(is_update, hn::Eq(lanes.load(p + i), old)));
-    }
+    const auto is_update = hn::Ne(change, set(0));
+    counts.nonzero += count(is_update);
+    counts.lost += count(hn::And(is_update, hn::Eq(lanes.load(p + i), old)));
     if (before != nullptr) lanes.store(old, before + i);
   });
 }
 
 /// copy = p, rounded to C.
-template <bool counted, class P, class C>
+template <class P, class C>
 void refresh_copy(C* copy, const P* p, const float* before, std::size_t size, cpu::UpdateCounts& counts) {
   sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
-    const VecF32 fresh = lanes.load(p + i), old = counted ? lanes.load(copy + i) : fresh;
+    const VecF32 fresh = lanes.load(p + i), old = lanes.load(copy + i);
     lanes.store(fresh, copy + i);
-    if constexpr (counted) {
-      const auto is_change = hn::Ne(fresh, lanes.load(before + i));
-      counts.lost_copies += count(hn::And(is_change, hn::Eq(lanes.load(copy + i), old)));
-    }
+    const auto is_change = hn::Ne(fresh, lanes.load(before + i));
+    counts.lost_copies += count(hn::And(is_change, hn::Eq(lanes.load(copy + i), old)));
   });
 }
 
-template <bool counted, class Factors>
+template <class Factors>
 cpu::UpdateCounts update_range(const UpdateRange& range, const Factors& f, std::uint64_t step, Range elements) {
   cpu::UpdateCounts counts;
   HWY_ALIGN float updates[kStretch], before[kStretch];
@@ -168,24 +164,18 @@ cpu::UpdateCounts update_range(const UpdateRange& range, const Factors& f, std::
     with_float(range.param.dtype(), [&]<class P>(P) HWY_ATTR {
       P* p = range.param.data<P>() + begin;
       const bool has_copy = range.copy.exists();
-      float* old = counted && has_copy ? before : nullptr;
-      apply_updates<counted>(p, updates, range.rounding ? random : nullptr, size, old, counts);
+      apply_updates(p, updates, range.rounding ? random : nullptr, size, has_copy ? before : nullptr, counts);
       if (!has_copy) return;
-      with_float(range.copy.dtype(), [&]<class C>(C) HWY_ATTR {
-        refresh_copy<counted>(range.copy.data<C>() + begin, p, old, size, counts);
-      });
+      with_float(range.copy.dtype(),
+                 [&]<class C>(C) HWY_ATTR { refresh_copy(range.copy.data<C>() + begin, p, before, size, counts); });
     });
   }
   return counts;
 }
 
 cpu::UpdateCounts update_elements(const UpdateRange& range, const cpu::RuleFactors& factors, std::uint64_t step,
-                                  bool counted, Range elements) {
-  return std::visit(
-      [&](const auto& f) HWY_ATTR {
-        return counted ? update_range<true>(range, f, step, elements) : update_range<false>(range, f, step, elements);
-      },
-      factors);
+                                  Range elements) {
+  return std::visit([&](const auto& f) HWY_ATTR { return update_range(range, f, step, elements); }, factors);
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -201,7 +191,7 @@ void add_count(std::int64_t& total, std::int64_t count) {
 }
 
 template <class Factors>
-void update(Stream& stream, const UpdateRange& range, Factors factors, StepState* state, bool counted = true) {
+void update(Stream& stream, const UpdateRange& range, Factors factors, StepState* state) {
   if (state->found_inf != 0) return;
   static_cast<UpdateFactors&>(factors) = state->factors[range.factors];
   factors.grad = state->grad_factor;
@@ -209,8 +199,7 @@ void update(Stream& stream, const UpdateRange& range, Factors factors, StepState
   Blocks blocks{range.param.numel(), kSerialElements};
   parallel_for(stream.threads(), blocks.number(), range.param.numel(), [&](std::int64_t block) {
     const UpdateCounts counts =
-        MTL_DISPATCH(update_elements)(range, factors, static_cast<std::uint64_t>(state->step), counted, blocks[block]);
-    if (!counted) return;
+        MTL_DISPATCH(update_elements)(range, factors, static_cast<std::uint64_t>(state->step), blocks[block]);
     add_count(state->nonzero_updates, counts.nonzero);
     add_count(state->lost_updates, counts.lost);
     add_count(state->lost_copies, counts.lost_copies);
@@ -218,10 +207,6 @@ void update(Stream& stream, const UpdateRange& range, Factors factors, StepState
 }
 
 }  // namespace
-
-void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state, bool counted) {
-  update(stream, range, AdamWFactors(options), state, counted);
-}
 
 void adamw_step(Stream& stream, const UpdateRange& range, const AdamWOptions& options, StepState* state) {
   update(stream, range, AdamWFactors(options), state);

@@ -92,16 +92,6 @@ training() {
   row "  first update | first loss, fp32" ours_first theirs_first s 2
 }
 
-# lost_updates PARAMETERS RATE: what counting lost updates adds to the update of so many parameters, and to a step of 1,024
-# tokens at RATE a second.
-lost_updates() {
-  [ -x "$bin/mtl_bench_adamw" ] || { echo "  counts of lost updates: not measured (no mtl_bench_adamw)"; return; }
-  "$bin/mtl_bench_adamw" "$threads" | grep 'main weights' > "$work/adamw"
-  echo "$(field ns < "$work/adamw") $(field counts_ns < "$work/adamw") $1 $2" | awk '{
-    printf "  counts of lost updates, bf16              %.1f ms on an update of %.1f ms: %.2f %% of a step\n",
-      $2 * $3 / 1e6, $1 * $3 / 1e6, 100 * $2 * $3 / 1e9 / (1024 / $4) }'
-}
-
 # row NAME OURS THEIRS UNIT DECIMALS: a line of the report; of rates the ratio is ours / theirs, of seconds theirs / ours.
 row() {
   local name=$1 ours=$work/$2 theirs=$work/$3 unit=$4 decimals=$5
@@ -124,8 +114,6 @@ training "demo: L4 C192 H6 T128 B8, dropout 0.1" small_text_document "$work/smal
 gpt2=(gpt2_text_document "$share/gpt2/vocab.json" "$share/gpt2/merges.txt")
 gpt2_sizes 12 768 12 1024 50257
 training "GPT-2 124M: L12 C768 H12 T1024 B1" "${gpt2[@]}" 1 6 0
-lost_updates "$(parameters "${model[@]}" --micro-batch-size 1 --train-iters 1 --lr 1e-4 --vocab-file "${gpt2[1]}" --merge-file "${gpt2[2]}")" \
-  "$(median < "$work/ours_bf16")"
 model=(--model llama-30m)
 peer_model=(--architecture llama --layers 6 --width 384 --heads 6 --groups 2 --ffn 1024 --length 512)
 training "Llama 30M: L6 C384 H6 G2 T512 B4" "${gpt2[@]}" 4 8 0

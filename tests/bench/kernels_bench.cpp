@@ -23,7 +23,6 @@
 #include "kernels/rmsnorm.h"
 #include "kernels/rotary.h"
 #include "kernels/update_rules.h"
-#include "kernels/update_rules_cpu.h"
 #include "tests/bench/kernels_on_device.h"
 #include "tests/kernels/reference.h"
 

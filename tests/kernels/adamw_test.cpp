@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "kernels/update_rules_cpu.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
