@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -80,26 +81,15 @@ struct Param {
 
 class ParamOwner;
 
-/// The right to use a unit's parameters in one role. While the lease exists, the memory for that role is resident and
-/// complete.
-class Lease {
- public:
-  Lease() = default;  // for memory that is always resident
-  Lease(ParamOwner& owner, Role role, int unit) : owner_(&owner), role_(role), unit_(unit) {}
-  Lease(Lease&& other) noexcept { *this = std::move(other); }
-  Lease& operator=(Lease&& other) noexcept {
-    std::swap(owner_, other.owner_);
-    std::swap(role_, other.role_);
-    std::swap(unit_, other.unit_);
-    return *this;
-  }
-  ~Lease();
-
- private:
-  ParamOwner* owner_ = nullptr;
-  Role role_ = Role::values;
-  int unit_ = 0;
+/// Ends a lease.
+struct EndLease {
+  Role role = Role::values;
+  int unit = 0;
+  void operator()(ParamOwner* owner) const;
 };
+/// The right to use a unit's parameters in one role. While the lease exists, the memory for that role is resident and
+/// complete. Empty for memory that is always resident.
+using Lease = std::unique_ptr<ParamOwner, EndLease>;
 
 /// Makes a unit's parameters resident when the unit needs them, and reduces gradients as soon as they are final. Units
 /// are numbered as in ParamSpec::unit.
@@ -114,14 +104,12 @@ class ParamOwner {
   virtual void gradients_done(int unit, bool is_last) = 0;
 
  private:
-  friend class Lease;
+  friend struct EndLease;
   /// Called when a lease ends, except for empty leases, which an owner returns if its memory is always resident.
   virtual void release(Role, int) noexcept {}
 };
 
-inline Lease::~Lease() {
-  if (owner_ != nullptr) owner_->release(role_, unit_);
-}
+inline void EndLease::operator()(ParamOwner* owner) const { owner->release(role, unit); }
 
 /// A layer calls the visitor once for each parameter, always in the same order. If the embedding and the head are in
 /// different chunks, both visit a tied embedding.

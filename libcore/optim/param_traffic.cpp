@@ -55,7 +55,7 @@ Lease ParamTraffic::acquire(Role role, int unit, std::optional<int> next) {
   if (ValueBuffer* buffer = buffer_of(group); buffer != nullptr) {
     require(fetch(group), "the buffer for the values of unit ", unit, " is in use");
     ++buffer->leases;
-    lease = Lease(*this, role, unit);  // also ends if a wait below throws
+    lease = Lease(this, {role, unit});  // also ends if a wait below throws
   }
   for (std::size_t bucket : params_.buckets_of(unit)) finish(progress_[bucket].gathering);
   if (next) fetch(params_.group_of(*next));

@@ -248,7 +248,7 @@ class Lender final : public ParamOwner {
         std::copy(kept.begin(), kept.end(), memory(role, param).data<float>());
       });
     }
-    return {*this, role, unit};
+    return Lease(this, {role, unit});
   }
   void gradients_done(int unit, bool) override { ended_without_lease_ |= leases_[{Role::gradients, unit}] == 0; }
   bool ended_without_lease() const { return ended_without_lease_; }

@@ -28,7 +28,7 @@ class NanOutsideLeases final : public ParamOwner {
     if (leased_.empty() && next_ && *next_ != unit) surprises_.insert(unit);
     if (leased_.empty()) next_ = next;
     leased_.emplace(unit, traffic_.acquire(role, unit, next));
-    return {*this, role, unit};
+    return Lease(this, {role, unit});
   }
   void gradients_done(int unit, bool is_last) override { traffic_.gradients_done(unit, is_last); }
   const std::set<int>& surprises() const { return surprises_; }
