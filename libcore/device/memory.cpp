@@ -39,43 +39,34 @@ std::byte* allocate_on_cpu(std::size_t bytes) {
 
 BufferUse buffer_use() { return {bytes_in_use, buffers_made}; }
 
-Buffer::Buffer(Device device, std::size_t bytes, Space space, const std::string& folder)
-    : device_(device), space_(space), bytes_(bytes) {
+Buffer::Buffer(Device device, std::size_t bytes, Space space, const std::string& folder) : bytes_(bytes) {
   if (device == Device::meta || bytes == 0) return;
+  std::byte* data = nullptr;
   if (space == Space::file) {
     file_ = std::make_unique<FileMemory>(folder, bytes);
-    data_ = file_->data();
+    data = file_->data();
   } else if (device == Device::cuda) {
-    data_ = space == Space::host ? cuda::allocate_pinned(bytes) : cuda::allocate(bytes);
+    data = space == Space::host ? cuda::allocate_pinned(bytes) : cuda::allocate(bytes);
   } else {
-    data_ = allocate_on_cpu(bytes);
+    data = allocate_on_cpu(bytes);
   }
+  data_ = {data, Free{device, space, bytes}};
   bytes_in_use += bytes;
   ++buffers_made;
 }
 
-Buffer::~Buffer() {
-  if (data_ == nullptr) return;
-  bytes_in_use -= bytes_;
-  if (space_ == Space::file) return;
-  if (device_ == Device::cuda) {
-    space_ == Space::host ? cuda::release_pinned(data_) : cuda::release(data_);
+void Buffer::Free::operator()(std::byte* data) const {
+  bytes_in_use -= bytes;
+  if (space == Space::file) return;
+  if (device == Device::cuda) {
+    space == Space::host ? cuda::release_pinned(data) : cuda::release(data);
   } else {
-    std::free(data_);
+    std::free(data);
   }
-}
-Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(space_, other.space_);
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(file_, other.file_);
-  return *this;
 }
 
 Tensor Buffer::tensor(DType dtype, Shape shape, std::size_t offset) const {
-  Tensor out(data_ == nullptr ? nullptr : data_ + offset, dtype, shape);
+  Tensor out(data_ == nullptr ? nullptr : data() + offset, dtype, shape);
   require(offset + out.bytes() <= bytes_, "a tensor of ", shape, " does not fit its buffer");
   return out;
 }

@@ -27,10 +27,7 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(Device device, std::size_t bytes, Space space = Space::device, const std::string& folder = "");
-  ~Buffer();
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
-  std::byte* data() const { return data_; }
+  std::byte* data() const { return data_.get(); }
   std::size_t bytes() const { return bytes_; }
   /// The file, or null if the memory is in another space.
   FileMemory* file() const { return file_.get(); }
@@ -38,11 +35,17 @@ class Buffer {
   Tensor tensor(DType dtype, Shape shape, std::size_t offset = 0) const;
 
  private:
-  Device device_ = Device::cpu;
-  Space space_ = Space::device;
-  std::byte* data_ = nullptr;
+  /// Returns the memory to where it came from.
+  struct Free {
+    Device device;
+    Space space;
+    std::size_t bytes;
+    void operator()(std::byte* data) const;
+  };
+
   std::size_t bytes_ = 0;
   std::unique_ptr<FileMemory> file_;
+  std::unique_ptr<std::byte, Free> data_;  // null on meta, or without bytes
 };
 
 /// Counts this process's buffers, also those in files, to compare them with memory plans. Ignores buffers on meta.
