@@ -8,6 +8,7 @@
 
 #include "base/console.h"
 #include "base/worker_thread.h"
+#include "comm/nccl_transport.h"
 
 namespace mtl {
 
@@ -41,21 +42,21 @@ void MpiProgress::follow(const OperationProgress* progress) {
   progress_of_run_ = progress;
 }
 
-void MpiProgress::watch(DeviceWatch* devices) {
-  require(devices == nullptr || progress_thread_.joinable(),
+void MpiProgress::watch(NcclTransport* gpus) {
+  require(gpus == nullptr || progress_thread_.joinable(),
           "ranks on GPUs need MPI_THREAD_SERIALIZED, which this MPI library does not provide; use an Open MPI that "
           "does, or choose --device cpu");
   std::lock_guard lock(mutex_);
-  devices_ = devices;
+  gpus_ = gpus;
 }
 
 /// Answers control messages from other ranks and checks device operations for faults. If a rank has failed, aborts the
 /// device operations, because the host may be waiting for them.
 void MpiProgress::check_others() {
   watchdog_.answer_control_messages(at_);
-  if (devices_ == nullptr) return;
+  if (gpus_ == nullptr) return;
   if (watchdog_.failed_rank() >= 0) halt();
-  devices_->check_faults(at_);
+  gpus_->check_faults(at_);
 }
 
 void MpiProgress::abandon(const Task& task) {
@@ -78,7 +79,7 @@ bool MpiProgress::is_control(const Task& task) const {
 void MpiProgress::halt() {
   if (halted_ || communicators_.empty()) return;
   halted_ = true;
-  if (devices_ != nullptr) devices_->abandon();
+  if (gpus_ != nullptr) gpus_->abandon();
   wire_.abandon_messages(communicators_.front()->handle());
 }
 

@@ -20,12 +20,13 @@
 #include <thread>
 #include <vector>
 
-#include "comm/device_watch.h"
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_wire.h"
 #include "comm/watchdog.h"
 
 namespace mtl {
+
+class NcclTransport;
 
 class MpiProgress {
  public:
@@ -39,9 +40,9 @@ class MpiProgress {
   /// From now on, labels operations with *progress, which the run updates and each enter() reads. If `progress` is
   /// null, operations keep the label that enter() last read.
   void follow(const OperationProgress* progress);
-  /// From now on, also polls `devices` for faults, which needs the progress thread: throws Error without it. A null
-  /// `devices` ends the polling.
-  void watch(DeviceWatch* devices);
+  /// From now on, also polls operations between GPUs for faults, which needs the progress thread: throws Error without
+  /// it. A null `gpus` ends the polling.
+  void watch(NcclTransport* gpus);
   /// Must be called when a task's handle is destroyed. An unfinished task is allowed only during stack unwinding. We
   /// then halt all groups except the control group, and pause the progress thread until this rank waits in the control
   /// group. The task's memory must still exist when this is called.
@@ -84,7 +85,7 @@ class MpiProgress {
   const OperationProgress* progress_of_run_ = nullptr;
   OperationProgress at_;
   std::vector<std::shared_ptr<MpiCommunicator>> communicators_;
-  DeviceWatch* devices_ = nullptr;
+  NcclTransport* gpus_ = nullptr;
 
   std::mutex mutex_;
   std::condition_variable wake_up_;

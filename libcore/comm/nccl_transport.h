@@ -15,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "comm/device_watch.h"
 #include "comm/mpi_progress.h"
 #include "comm/nccl_library.h"
 #include "device/event.h"
@@ -39,10 +38,10 @@ struct NcclChannel {
   Stream stream{Device::cuda};
 };
 
-class NcclTransport final : public DeviceWatch {
+class NcclTransport {
  public:
   NcclTransport(MpiProgress& progress, NcclLibrary& library);
-  ~NcclTransport() override;
+  ~NcclTransport();
   NcclTransport(const NcclTransport&) = delete;
 
   /// Creates a group. Collective over `control`, which contains all ranks of the job. Each rank passes the members of
@@ -67,8 +66,12 @@ class NcclTransport final : public DeviceWatch {
   /// Returns false if operations have been aborted. See Communicator::is_intact().
   bool is_intact() const { return intact_; }
 
-  void check_faults(const OperationProgress& at) override;
-  void abandon() noexcept override;
+  // For MpiProgress, which polls operations, because the host does not wait for them. Callers must hold its lock.
+  /// Checks operations in progress for faults. If it finds a fault, aborts all of them and throws CommunicationError.
+  void check_faults(const OperationProgress& at);
+  /// Must be called after a rank has failed. Aborts operations in progress so that the host can continue. Does not wait
+  /// for them.
+  void abandon() noexcept;
 
  private:
   void prune();  // drops completed operations; main thread only
