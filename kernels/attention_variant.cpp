@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/enum_index.h"
 #include "base/str.h"
@@ -108,17 +109,16 @@ std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& 
 
 std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
                                                        std::vector<AttentionVariant> variants) {
-  const auto by_cudnn = std::find(variants.begin(), variants.end(), AttentionVariant::cudnn);
   switch (backend) {
     case AttentionBackend::automatic:
       break;
     case AttentionBackend::flash:
-      if (by_cudnn != variants.end()) variants.erase(by_cudnn);
+      std::erase(variants, AttentionVariant::cudnn);
       break;
     case AttentionBackend::tiles:
       return {variants[0]};
     case AttentionBackend::fused:
-      if (by_cudnn != variants.end()) return {AttentionVariant::cudnn};
+      if (std::ranges::count(variants, AttentionVariant::cudnn) > 0) return {AttentionVariant::cudnn};
       fail(Exit::usage,
            "--attention-backend fused cannot compute this attention, because cuDNN supports only bf16 and fp16, head "
            "sizes 64, 80, 96 and 128, without dropout, document boundaries, window and context parallelism; choose "
@@ -131,9 +131,8 @@ std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
 
 std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend,
                                                         std::vector<AttentionVariant> variants) {
-  if (backend == AttentionBackend::unfused) return {AttentionVariant::simple};
-  if (backend == AttentionBackend::tiles) return {variants[0]};
-  return variants;
+  if (backend == AttentionBackend::fused) backend = AttentionBackend::flash;
+  return allowed_forward_variants(backend, std::move(variants));
 }
 
 bool attention_suits_tiles(const AttentionInput& in) {
