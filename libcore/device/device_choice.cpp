@@ -11,21 +11,18 @@ DeviceChoice choose_device(const std::string& name, bool dry) {
 
 DeviceChoice describe_choice(const std::string& name, const CudaDevice& found, bool dry) {
   DeviceChoice out;
-  if (name == "auto") {
-    if (found.usable()) {
-      out.device = Device::cuda;
-      out.text = "computing on " + found.text();
-    } else if (found.has_driver) {  // without a driver there is nothing to report
-      out.why_not = found.why_not;
-      out.text = cat("computing on the CPU: ", found.why_not);
-    }
-    return out;
-  }
-  if (found.usable()) out.text = "computing on " + found.text();
-  if (found.usable() || (dry && found.compiled))
+  if (found.usable()) {
     out.device = Device::cuda;
-  else
-    out.problem = found.why_not + "; to compute without a GPU, use --device cpu";
+    out.text = "computing on " + found.text();
+  } else if (name != "auto") {
+    if (dry && found.compiled)
+      out.device = Device::cuda;
+    else
+      out.problem = found.why_not + "; to compute without a GPU, use --device cpu";
+  } else if (found.has_driver) {  // without a driver there is nothing to report
+    out.why_not = found.why_not;
+    out.text = cat("computing on the CPU: ", found.why_not);
+  }
   return out;
 }
 
