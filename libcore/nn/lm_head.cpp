@@ -73,14 +73,11 @@ void LmHead::compute_all_pieces(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, co
   const std::int64_t step = piece_rows(ctx.stream.target(), rows, table.value.size(0), table.value.size(1));
   for (std::int64_t row = 0; row < rows; row += step) {
     std::int64_t count = std::min(step, rows - row);
-    const auto piece = [&](Tensor of_tokens) { return of_tokens.view({rows}).rows(row, count); };
-    if (dx.exists()) {
-      const ZLoss& z = batch.z_loss;
-      compute_piece(ctx, piece(losses), dx.rows(row, count), x.rows(row, count), piece(batch.labels),
-                    piece(batch.loss_weights), {z.coefficient, z.losses.exists() ? piece(z.losses) : Tensor()});
-    } else {
-      compute_piece(ctx, piece(losses), {}, x.rows(row, count), piece(batch.labels), {}, {});
-    }
+    const auto piece = [&](Tensor of_tokens) {
+      return of_tokens.exists() ? of_tokens.view({rows}).rows(row, count) : of_tokens;
+    };
+    compute_piece(ctx, piece(losses), dx.exists() ? dx.rows(row, count) : dx, x.rows(row, count), piece(batch.labels),
+                  piece(batch.loss_weights), {batch.z_loss.coefficient, piece(batch.z_loss.losses)});
   }
 }
 
