@@ -2,20 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "kernels/head_slice.h"
 
 namespace mtl {
-
-namespace {
-
-std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, std::size_t end) {
-  std::int64_t out = 1;
-  for (std::size_t i = begin; i < end; ++i) out *= shape[i];
-  return out;
-}
-
-}  // namespace
 
 bool Muon::takes(const ParamSpec& spec) const {
   return spec.use == ParamUse::matrix || spec.use == ParamUse::qkv ||
@@ -55,9 +47,10 @@ void Muon::transform(Stream& stream, Arena& scratch, const ProcessGroups& groups
   HeadSlice own{part}, in_whole{part};
   if (is_split) {  // this rank has a slice of every row of the matrix (outer, ranks x inner)
     Communicator& ranks = groups.over(shards.front().over);
-    const auto axis = static_cast<std::size_t>(shards.front().axis);
-    const std::int64_t number = ranks.size(), outer = product(shape, 0, axis),
-                       inner = product(shape, axis, shape.size()) / number;
+    const int axis = shards.front().axis;
+    const std::int64_t number = ranks.size(),
+                       outer = std::accumulate(shape.begin(), shape.begin() + axis, std::int64_t{1}, std::multiplies()),
+                       inner = spec.numel() / (outer * number);
     const Tensor parts = scratch.make(part.dtype(), {number, outer * inner});
     ranks.all_gather(stream, parts, part).wait(stream);
     own = {part.view({1, 1, outer, 1, inner})};
