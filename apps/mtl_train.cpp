@@ -75,9 +75,7 @@ RankDevice choose_own_device(TrainOptions& options, Flags& flags, const RankEnvi
   RankDevice own = choose_rank_device(options.device_name, options.dry_run, launched, options.parallel.gpus_per_node);
   if (!own.choice.problem.empty()) flags.problem("--device " + options.device_name, own.choice.problem);
   options.device = own.choice.device;
-  if (options.device == Device::cuda && launched.world > 1 && !options.dry_run) {
-    for (const auto& [name, value] : nccl_defaults(::getenv)) ::setenv(name.c_str(), value.c_str(), 0);
-  }
+  if (options.device == Device::cuda && launched.world > 1 && !options.dry_run) set_nccl_defaults();
   return own;
 }
 

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/str.h"
 
@@ -113,10 +114,7 @@ std::vector<Problem> nccl_problems(const GetVariable& get, const std::vector<Net
   return out;
 }
 
-std::vector<std::pair<std::string, std::string>> nccl_defaults(const GetVariable& get) {
-  if (get("NCCL_ALGO") != nullptr) return {};
-  return {{"NCCL_ALGO", "^NVLS,NVLSTree"}};
-}
+void set_nccl_defaults() { ::setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0); }
 
 std::string describe_unused_nccl_variables(const std::vector<std::string>& environment) {
   std::vector<std::string> names;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/usage_error.h"
@@ -10,10 +9,10 @@
 
 namespace mtl {
 
-/// Returns variables to set for a run, with their values, unless the user has set them:
-///   NCCL_ALGO  excludes algorithms that add inside network switches. We do not know whether these always add in the
-///              same order, and a run must produce the same bits every time.
-std::vector<std::pair<std::string, std::string>> nccl_defaults(const GetVariable& get);
+/// Sets the variable NCCL_ALGO, unless the user has set it, to exclude algorithms that add inside network switches. We
+/// do not know whether these always add in the same order, and a run must produce the same bits every time. The process
+/// must have a single thread.
+void set_nccl_defaults();
 
 /// A network interface on this host.
 struct NetworkInterface {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <map>
 
 using namespace mtl;
@@ -63,8 +64,13 @@ TEST_CASE("nccl environment: refuses variables that would be ignored, accepts th
 }
 
 TEST_CASE("nccl environment: turns off algorithms that add in the network unless the user chooses") {
-  CHECK(nccl_defaults([](const char*) { return nullptr; }).size() == 1);
-  CHECK(nccl_defaults([](const char*) { return "Tree"; }).empty());
+  ::setenv("NCCL_ALGO", "Tree", 1);
+  set_nccl_defaults();
+  CHECK(std::getenv("NCCL_ALGO") == std::string("Tree"));
+  ::unsetenv("NCCL_ALGO");
+  set_nccl_defaults();
+  CHECK(std::getenv("NCCL_ALGO") == std::string("^NVLS,NVLSTree"));
+  ::unsetenv("NCCL_ALGO");
 }
 
 TEST_CASE("nccl environment: variables without effect on CPUs are named, with what replaces them") {
