@@ -48,9 +48,7 @@ sanitize: deps  ## run unit tests, ranks and fuzz corpora under ASan and UBSan, 
 	@ctest -j$(TESTS_AT_ONCE) --test-dir build/asan --output-on-failure -L 'unit|mpi'
 
 bench: tools  ## measure performance, compared with installed peers
-	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_data mtl_bench_text mtl_bench_newton_schulz mtl_bench_state mtl_bench_start \
-	  mtl_bench_convert \
-	  mtl_bench_ranks mtl_slow_disk
+	@ninja -j$(JOBS) -C '$(BUILD)' bench-programs
 	@bash share/bench/run.sh '$(BIN)'
 
 bench-gpu: tools  ## measure training on a GPU against PyTorch, if installed, and operators against the GPU's peaks

@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   StepBatches batches = make_step_batches(steps->shape());
   phase("normals", [&] { steps->params().initialize(1234); });
   RunProgress run(options, std::nullopt);
-  const auto feed = open_feed(data, Split::train, 0, options, steps->shape(), batches);
+  const auto feed = open_feed(data.dataset(Split::train), Split::train, 0, options, steps->shape(), batches);
   for (const char* name : {"first step", "second step"}) {
     phase(name, [&] {
       const EnqueuedStep step = run.next_step(feed->next(steps->stream()), steps->queue());
