@@ -11,31 +11,28 @@ namespace mtl {
 
 namespace {
 
-void check_stage(int stages, int stage, int micro_batches) {
-  require(stages >= 1 && stage >= 0 && stage < stages && micro_batches >= 1, "no such stage or no micro-batch");
+/// Returns the number of micro-batches that pass through every chunk before the next ones start.
+int group_of(const Layout& layout) { return layout.group == 0 ? layout.stages() : layout.group; }
+
+/// Returns how many of its forwards a stage does before its first backward.
+std::ptrdiff_t warmup(const Layout& layout, int stage, std::ptrdiff_t forwards) {
+  if (layout.schedule == ScheduleKind::gpipe) return forwards;
+  const int later = layout.stages() - stage - 1;  // stages
+  const bool interleaves = layout.schedule == ScheduleKind::interleaved;
+  return std::min<std::ptrdiff_t>(forwards, interleaves ? 2 * later + (layout.chunks - 1) * group_of(layout) : later);
 }
 
-/// Returns the first `warmup` forwards, then alternating forwards and backwards, then the remaining backwards.
-std::vector<Action> in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards, int warmup) {
-  std::size_t ahead = warmup;
-  std::vector<Action> actions(forwards.begin(), forwards.begin() + warmup);
-  for (std::size_t i = 0; i < backwards.size(); ++i) {
-    if (i + ahead < forwards.size()) actions.push_back(forwards[i + ahead]);
-    actions.push_back(backwards[i]);
-  }
-  return actions;
+}  // namespace
+
+ScheduleKind find_schedule(std::string_view name) {
+  const auto row = std::ranges::find(kSchedules, name, &ScheduleTraits::name);
+  require(row != kSchedules.end(), "no schedule is named '", name, "'");
+  return row->kind;
 }
 
-std::vector<Action> one_chunk(int micro_batches, int warmup) {
-  std::vector<Action> forwards, backwards;
-  for (int m = 0; m < micro_batches; ++m) {
-    forwards.push_back({.kind = ActionKind::forward, .micro_batch = m, .chunk = 0});
-    backwards.push_back({.kind = ActionKind::backward, .micro_batch = m, .chunk = 0});
-  }
-  return in_turn(forwards, backwards, warmup);
-}
-
-void check_interleaved(int stages, int chunks, std::int64_t micro_batches, int group) {
+void check_micro_batches(const Layout& layout, std::int64_t micro_batches) {
+  if (layout.schedule != ScheduleKind::interleaved) return;
+  const int stages = layout.stages(), chunks = layout.chunks, group = group_of(layout);
   if (stages < 2 || chunks < 2)
     fail(Exit::usage, "an interleaved schedule needs at least 2 stages and 2 chunks per stage, not ",
          count_of(stages, "stage"), " and ", count_of(chunks, "chunk"), "; choose the schedule 1f1b");
@@ -52,64 +49,29 @@ void check_interleaved(int stages, int chunks, std::int64_t micro_batches, int g
   }
 }
 
-}  // namespace
-
-ScheduleKind find_schedule(std::string_view name) {
-  const auto row = std::ranges::find(kSchedules, name, &ScheduleTraits::name);
-  require(row != kSchedules.end(), "no schedule is named '", name, "'");
-  return row->kind;
-}
-
-std::vector<Action> gpipe(int stages, int stage, int micro_batches) {
-  check_stage(stages, stage, micro_batches);
-  return one_chunk(micro_batches, micro_batches);
-}
-
-std::vector<Action> one_forward_one_backward(int stages, int stage, int micro_batches) {
-  check_stage(stages, stage, micro_batches);
-  return one_chunk(micro_batches, std::min(stages - stage - 1, micro_batches));
-}
-
-int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int group) {
-  return std::min(micro_batches * chunks, 2 * (stages - stage - 1) + (chunks - 1) * group);
-}
-
-std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group) {
-  std::vector<std::pair<int, int>> order;
+std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches, std::optional<int> largest) {
+  require(stage >= 0 && stage < layout.stages() && micro_batches >= 1, "no such stage or no micro-batch");
+  require(layout.chunks == 1 || traits_of(layout.schedule).chunks != 1, "the schedule cannot have several chunks");
+  if (defers_weights(layout.schedule)) return pipeline_schedule(layout, micro_batches, largest)[stage];
+  check_micro_batches(layout, micro_batches);
+  std::vector<Action> forwards, backwards;
+  const int group = group_of(layout);
   for (int begin = 0; begin < micro_batches; begin += group) {
-    int end = std::min(begin + group, micro_batches);
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      for (int m = begin; m < end; ++m) order.emplace_back(m, chunk);
+    const int end = std::min(begin + group, micro_batches);
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      for (int m = begin; m < end; ++m) {
+        forwards.push_back({.kind = ActionKind::forward, .micro_batch = m, .chunk = chunk});
+        backwards.push_back({.kind = ActionKind::backward, .micro_batch = m, .chunk = layout.chunks - 1 - chunk});
+      }
     }
   }
-  return order;
-}
-
-std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_batches, int group) {
-  check_stage(stages, stage, micro_batches);
-  if (group == 0) group = stages;
-  check_interleaved(stages, chunks, micro_batches, group);
-  std::vector<Action> forwards, backwards;
-  for (auto [m, chunk] : interleaved_order(chunks, micro_batches, group)) {
-    forwards.push_back({.kind = ActionKind::forward, .micro_batch = m, .chunk = chunk});
-    backwards.push_back({.kind = ActionKind::backward, .micro_batch = m, .chunk = chunks - 1 - chunk});
+  const std::ptrdiff_t ahead = warmup(layout, stage, std::ssize(forwards));
+  std::vector<Action> actions(forwards.begin(), forwards.begin() + ahead);
+  for (std::ptrdiff_t i = 0; i < std::ssize(backwards); ++i) {
+    if (i + ahead < std::ssize(forwards)) actions.push_back(forwards[i + ahead]);
+    actions.push_back(backwards[i]);
   }
-  return in_turn(forwards, backwards, interleaved_warmup(stages, stage, chunks, micro_batches, group));
-}
-
-void check_micro_batches(const Layout& layout, std::int64_t micro_batches) {
-  if (layout.schedule == ScheduleKind::interleaved)
-    check_interleaved(layout.stages(), layout.chunks, micro_batches,
-                      layout.group == 0 ? layout.stages() : layout.group);
-}
-
-std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches, std::optional<int> largest) {
-  require(layout.chunks == 1 || traits_of(layout.schedule).chunks != 1, "the schedule cannot have several chunks");
-  if (layout.schedule == ScheduleKind::gpipe) return gpipe(layout.stages(), stage, micro_batches);
-  if (layout.schedule == ScheduleKind::one_forward_one_backward)
-    return one_forward_one_backward(layout.stages(), stage, micro_batches);
-  if (defers_weights(layout.schedule)) return pipeline_schedule(layout, micro_batches, largest)[stage];
-  return interleaved(layout.stages(), stage, layout.chunks, micro_batches, layout.group);
+  return actions;
 }
 
 namespace {

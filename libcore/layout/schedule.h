@@ -1,4 +1,5 @@
-// Pipeline schedules: pure functions that turn (stages, stage, micro-batches) into a list of actions for the stage.
+// Pipeline schedules: pure functions that turn a layout and a number of micro-batches into a list of actions for each
+// stage.
 //
 // A stage holds one chunk of layers or, in interleaved and V schedules, several. A micro-batch then passes through
 // chunk 0 on every stage, then through chunk 1 on every stage, and so on (layout/place.h). All schedules execute a
@@ -9,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/enum_index.h"
@@ -47,33 +47,24 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// GPipe (Huang et al. 2019): all forwards, then all backwards.
-std::vector<Action> gpipe(int stages, int stage, int micro_batches);
-
-/// 1F1B (Narayanan et al. 2021, figure 4). For m micro-batches, starts with min(stages - stage - 1, m) warm-up
-/// forwards, then alternates forwards and backwards, then runs the remaining backwards. A single stage has no warm-up.
-std::vector<Action> one_forward_one_backward(int stages, int stage, int micro_batches);
-
-/// Interleaved 1F1B (Narayanan et al. 2021, section 2.2). Processes micro-batches in groups of `group`, or as many as
-/// there are stages if `group` is 0. All micro-batches in a group pass through every chunk before the next group
-/// starts. The warm-up consists of interleaved_warmup() forwards.
-///
-/// As in Megatron-LM, throws Error(usage) if there are fewer than 2 stages or fewer than 2 chunks, if `group` is not in
-/// [stages, m], or if m modulo `group` is neither 0 nor at least `stages`.
-std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_batches, int group = 0);
-/// Returns how many forwards the warm-up has: min(m * chunks, 2 (stages - stage - 1) + (chunks - 1) group).
-int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int group);
-/// Returns all forwards as (micro-batch, chunk) pairs, in order. Backwards have the same order, but with the chunks
-/// reversed.
-std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
-
 /// Returns true if the schedule has weight actions.
 constexpr bool defers_weights(ScheduleKind kind) { return traits_of(kind).defers_weights; }
-/// Throws Error(usage) if the layout's schedule cannot run a step with `micro_batches` micro-batches.
+/// Throws Error(usage) if the layout's schedule cannot run a step with `micro_batches` micro-batches: as in
+/// Megatron-LM, an interleaved one if there are fewer than 2 stages or fewer than 2 chunks, if a group has less than
+/// one micro-batch per stage or more than the step, or if the last group has less than one per stage.
 void check_micro_batches(const Layout& layout, std::int64_t micro_batches);
 /// Return the actions for one stage or for all stages in a step with `micro_batches` micro-batches, without
 /// communication. In a run whose steps differ, `largest` is the number of micro-batches in the largest: no place then
-/// keeps more micro-batches than in that step, for which its memory is planned.
+/// keeps more micro-batches than in that step, for which its memory is planned. Throw what check_micro_batches()
+/// throws.
+///
+/// Schedules with weight actions are found by zero_bubble(). In the others, a stage starts with a warm-up of forwards,
+/// then alternates forwards and backwards, then runs the remaining backwards. The warm-up has at most
+///   GPipe (Huang et al. 2019): all forwards
+///   1F1B (Narayanan et al. 2021, figure 4): stages - stage - 1
+///   interleaved 1F1B (section 2.2 there): 2 (stages - stage - 1) + (chunks - 1) group
+/// Micro-batches pass in groups (Layout::group) through every chunk before the next group starts, and back in the same
+/// order, but with the chunks reversed.
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches, std::optional<int> largest = {});
 std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches,
                                                    std::optional<int> largest = {});

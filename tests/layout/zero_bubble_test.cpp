@@ -104,7 +104,7 @@ TEST_CASE("layouts: the memory of ZB-H1 is that of 1F1B's first stage") {
   for (const auto& actions : shape.schedule(ScheduleKind::zero_bubble_1)) most = std::max(most, max_in_flight(actions));
   for (const auto& actions : shape.schedule(ScheduleKind::zero_bubble_2))
     most_2 = std::max(most_2, max_in_flight(actions));
-  CHECK(most == max_in_flight(one_forward_one_backward(4, 0, 12)));
+  CHECK(most == max_in_flight(shape.schedule(ScheduleKind::one_forward_one_backward)[0]));
   CHECK(most_2 == 7);
 }
 
