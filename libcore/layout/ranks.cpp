@@ -25,6 +25,11 @@ std::vector<Axis> parse_order(const std::string& token) {
   return axes;
 }
 
+/// Returns the first and the last rank of a pipeline group, which may be the same.
+std::vector<int> ends_of(const std::vector<int>& group) {
+  return group.size() > 2 ? std::vector{group.front(), group.back()} : group;
+}
+
 }  // namespace
 
 const char* short_name(Axis axis) {
@@ -49,12 +54,6 @@ RankGrid::RankGrid(GridSizes sizes, const std::string& order) : sizes_(sizes.by_
     strides_[enum_index(axis)] = stride;
     stride *= size(axis);
   }
-}
-
-int RankGrid::world() const {
-  int product = 1;
-  for (int size : sizes_) product *= size;
-  return product;
 }
 
 int RankGrid::coordinate(int rank, Axis axis) const { return rank / strides_[enum_index(axis)] % size(axis); }
@@ -106,17 +105,13 @@ std::vector<std::vector<int>> RankGrid::groups(AxisSet axes) const {
 
 std::vector<std::vector<int>> RankGrid::embedding_groups() const {
   std::vector<std::vector<int>> out = groups(Axis::pipeline);
-  for (std::vector<int>& group : out) {
-    if (group.size() > 2) group = {group.front(), group.back()};
-  }
+  for (std::vector<int>& group : out) group = ends_of(group);
   return out;
 }
 
 std::vector<int> RankGrid::embedding_group_of(int rank) const {
-  int stage = coordinate(rank, Axis::pipeline), last = size(Axis::pipeline) - 1;
-  if (last == 0 || (stage != 0 && stage != last)) return {rank};
-  int first = rank - stage * strides_[enum_index(Axis::pipeline)];
-  return {first, first + last * strides_[enum_index(Axis::pipeline)]};
+  const std::vector<int> ends = ends_of(group_of(rank, Axis::pipeline));
+  return rank == ends.front() || rank == ends.back() ? ends : std::vector{rank};
 }
 
 std::vector<std::vector<int>> RankGrid::position_embedding_groups() const {

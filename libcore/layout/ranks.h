@@ -65,7 +65,7 @@ class RankGrid {
   /// below 1, or if `order` contains an unknown axis, repeats an axis, or omits one whose size is at least 2.
   explicit RankGrid(GridSizes sizes, const std::string& order = "tp-cp-ep-dp-pp");
 
-  int world() const;
+  int world() const { return size(AxisSet::all()); }
   int size(Axis axis) const { return sizes_[enum_index(axis)]; }
   /// Returns how many ranks are in a group over `axes`.
   int size(AxisSet axes) const;
