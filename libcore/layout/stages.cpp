@@ -192,8 +192,8 @@ std::vector<std::int64_t> layer_counts(const Layout& layout, std::int64_t num_la
   return out;
 }
 
-std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
-  const std::vector<std::int64_t> counts = layer_counts(layout, num_layers, is_fixed);
+std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers) {
+  const std::vector<std::int64_t> counts = layer_counts(layout, num_layers);
   const Places places = layout.places();
   std::vector<std::vector<LayerRange>> out(places.stages);
   std::int64_t next = 0;

@@ -33,6 +33,6 @@ std::vector<std::int64_t> layer_counts(const Layout& layout, std::int64_t num_la
 
 /// Returns the layers in every chunk, indexed by [stage][chunk]. Together, the chunks cover every layer once. Throws as
 /// layer_counts() does.
-std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers, bool is_fixed = false);
+std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers);
 
 }  // namespace mtl

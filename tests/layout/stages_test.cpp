@@ -25,7 +25,7 @@ struct Split {
   bool is_fixed = false;
 };
 
-std::vector<std::vector<LayerRange>> split_layers(const Split& split) {
+Layout layout_of(const Split& split) {
   Layout layout;
   layout.grid = RankGrid({.pipeline = split.stages});
   layout.chunks = split.chunks;
@@ -33,7 +33,11 @@ std::vector<std::vector<LayerRange>> split_layers(const Split& split) {
   layout.split.last_stage_layers = split.last_stage_layers;
   layout.split.account_for_embedding = split.account_for_embedding;
   layout.split.account_for_loss = split.account_for_loss;
-  return split_layers(layout, split.num_layers, split.is_fixed);
+  return layout;
+}
+
+std::vector<std::vector<LayerRange>> split_layers(const Split& split) {
+  return split_layers(layout_of(split), split.num_layers);
 }
 
 Split split_of(const Json& args) {
@@ -130,7 +134,7 @@ namespace {
 /// Returns why a split is refused, or "".
 std::string refusal(const Split& split) {
   try {
-    split_layers(split);
+    layer_counts(layout_of(split), split.num_layers, split.is_fixed);
     return "";
   } catch (const Error& error) {
     CHECK(error.code() == Exit::usage);
