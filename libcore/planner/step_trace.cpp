@@ -102,10 +102,9 @@ std::size_t StepTrace::index_of(const Action& action) const {
   return static_cast<std::size_t>(found - recorded.begin());
 }
 
-namespace {
-
-/// Returns a recorded step without its schedule.
-StepTrace trace_of(const StepRecord& record, const GptConfig& config, const RunShape& shape) {
+StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
+                     ParamTraffic::Overlap overlap) {
+  const StepRecord record = record_step(config, dropout, shape, overlap);
   StepTrace out;
   out.micro_batches = static_cast<int>(shape.micro_batches);
   out.recorded_micro_batches = record.micro_batches;
@@ -124,15 +123,6 @@ StepTrace trace_of(const StepRecord& record, const GptConfig& config, const RunS
   return out;
 }
 
-}  // namespace
-
-StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-                     ParamTraffic::Overlap overlap) {
-  StepTrace out = trace_of(record_step(config, dropout, shape, overlap), config, shape);
-  out.schedule = rank_schedule(shape.layout, out.micro_batches).actions;
-  return out;
-}
-
 std::vector<StepTrace> trace_stages(const GptConfig& config, const DropoutOptions& dropout, RunShape shape,
                                     ParamTraffic::Overlap overlap, const std::vector<std::vector<Action>>& schedule) {
   std::vector<StepTrace> out;
@@ -140,8 +130,7 @@ std::vector<StepTrace> trace_stages(const GptConfig& config, const DropoutOption
   for (int stage = 0; stage < shape.layout.stages(); ++stage) {
     shape.layout.rank = shape.layout.grid.rank_at({.pipeline = stage});
     const auto [at, is_new] = known.try_emplace(stage_kind(config, shape.layout), stage);
-    out.push_back(is_new ? trace_of(record_step(config, dropout, shape, overlap), config, shape)
-                         : StepTrace(out[at->second]));
+    out.push_back(is_new ? trace_step(config, dropout, shape, overlap) : StepTrace(out[at->second]));
     out.back().schedule = rank_schedule(shape.layout, schedule[stage]).actions;
   }
   return out;

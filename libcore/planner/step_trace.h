@@ -59,10 +59,10 @@ struct StepTrace {
   std::size_t index_of(const Action& action) const;
 };
 
-/// Records a step of layout.rank. Throws Error(usage) if the layout cannot run it.
+/// Records a step of layout.rank, without its schedule.
 StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                      ParamTraffic::Overlap overlap);
-/// Records a step of one rank of every stage. `schedule` is pipeline_schedule() of shape.layout.
+/// Records a step of one rank of every stage, with its schedule. `schedule` is pipeline_schedule() of shape.layout.
 std::vector<StepTrace> trace_stages(const GptConfig& config, const DropoutOptions& dropout, RunShape shape,
                                     ParamTraffic::Overlap overlap, const std::vector<std::vector<Action>>& schedule);
 

@@ -22,13 +22,10 @@ inline GptConfig small_model() {
   return gpt_of_size({.vocab = 60, .layers = 8, .hidden = 16, .heads = 4, .positions = 8});
 }
 
-inline std::vector<StepTrace> trace_all(const GptConfig& config, RunShape shape, ParamTraffic::Overlap overlap = {}) {
-  std::vector<StepTrace> out;
-  for (int stage = 0; stage < shape.layout.stages(); ++stage) {
-    shape.layout.rank = shape.layout.grid.rank_at({.pipeline = stage});
-    out.push_back(trace_step(config, {}, shape, overlap));
-  }
-  return out;
+inline std::vector<StepTrace> trace_all(const GptConfig& config, const RunShape& shape,
+                                        ParamTraffic::Overlap overlap = {}) {
+  const auto schedule = pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
+  return trace_stages(config, {}, shape, overlap, schedule);
 }
 
 /// Returns traces in which a chunk's forward has 1 GFLOP, and a whole backward two, one of them for weight gradients.
