@@ -58,6 +58,7 @@ struct LayoutChoice {
   unsigned savings = 0;    // a bit for each of kSavings
   std::size_t layout = 0;  // number of the layout; choices that differ only in their savings have the same
 
+  auto operator<=>(const LayoutChoice&) const = default;
   bool has(Saving saving) const { return (savings >> enum_index(saving) & 1) != 0; }
   /// Returns true if it needs at most the time and at least the memory of `other`, which must have the same layout.
   bool saves_no_more_than(const LayoutChoice& other) const;

@@ -48,6 +48,26 @@ std::vector<TraceEvent> events_of(int unit, const std::vector<TraceEvent>& event
   return out;
 }
 
+/// Returns what the work of a unit depends on, as the choice of its tensor-parallel and context-parallel ranks alone.
+LayoutChoice work_of(const LayoutChoice& choice) {
+  return {.tensor = choice.tensor,
+          .context = choice.context,
+          .sequence_parallel = choice.sequence_parallel,
+          .schedule =
+              defers_weights(choice.schedule) ? ScheduleKind::zero_bubble_1 : ScheduleKind::one_forward_one_backward,
+          .micro_batch = choice.micro_batch,
+          .savings = choice.savings & kRecomputes};
+}
+
+/// Returns what a rank's memory for activations and messages depends on: all but the ZeRO stage, and where the
+/// optimizer's state is.
+LayoutChoice activations_of(LayoutChoice choice) {
+  choice.zero = 0;
+  choice.savings &= kRecomputes | bit(Saving::offload_activations);
+  choice.layout = 0;
+  return choice;
+}
+
 Layout pipeline_of(const LayoutChoice& choice) {
   return {.grid = RankGrid({.pipeline = choice.pipeline}), .schedule = choice.schedule, .chunks = choice.chunks};
 }
@@ -91,15 +111,6 @@ const GroupPlace& StepBounds::place_of(const LayoutChoice& choice, const std::st
   return at->second;
 }
 
-StepBounds::WorkKey StepBounds::key_of(const LayoutChoice& choice) {
-  return {.tensor = choice.tensor,
-          .context = choice.context,
-          .sequence_parallel = choice.sequence_parallel,
-          .micro_batch = choice.micro_batch,
-          .recompute = choice.savings & kRecomputes,
-          .defers_weights = mtl::defers_weights(choice.schedule)};
-}
-
 std::int64_t StepBounds::replicas(const LayoutChoice& choice) const {
   return request_.run.parallel.world / (choice.tensor * choice.pipeline);
 }
@@ -109,24 +120,19 @@ std::int64_t StepBounds::micro_batches(const LayoutChoice& choice) const {
 }
 
 const StepBounds::ModelCosts& StepBounds::costs_of(const LayoutChoice& choice) {
-  const auto [at, is_new] = costs_.try_emplace(key_of(choice));
-  if (is_new) at->second = measure(choice);
+  const auto [at, is_new] = costs_.try_emplace(work_of(choice));
+  if (is_new) at->second = measure(at->first);
   return at->second;
 }
 
-StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
-  LayoutChoice alone{.tensor = choice.tensor,
-                     .context = choice.context,
-                     .sequence_parallel = choice.sequence_parallel,
-                     .micro_batch = choice.micro_batch,
-                     .savings = choice.savings & kRecomputes};
+StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& alone) const {
   TrainOptions run = request_.run;
-  run.parallel.world = choice.tensor * choice.context;
-  run.batch.global_batch_size = 2 * choice.micro_batch;
+  run.parallel.world = alone.tensor * alone.context;
+  run.batch.global_batch_size = 2 * alone.micro_batch;
   const TrainOptions options = alone.options(run);
   const GptConfig config = with_few_layers(request_.config);
   RunShape shape = run_shape(options, config, 0);
-  if (mtl::defers_weights(choice.schedule)) shape.layout.schedule = ScheduleKind::zero_bubble_1;
+  shape.layout.schedule = alone.schedule;
   const DropoutOptions dropout = run_dropout(options);
   const StepTrace trace = trace_step(config, dropout, shape, {});
   // A group whose ranks are alone on a node here may be on several nodes. That can only be faster by the latency, and
@@ -166,7 +172,7 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
     cost_of(model.params.specs()[param].unit).elements += count;
     out.largest_elements = std::max(out.largest_elements, count);
   }
-  const std::int64_t rows = config.vocab_size / choice.tensor;
+  const std::int64_t rows = config.vocab_size / alone.tensor;
   out.table_elements = double(rows * config.hidden_size);
   // The update of a small vocabulary is in large part that of its padding, which the elements of a stage do not count.
   const double padded = double(model.params.bytes(kValues)) / double(size_of(model.params.table()[kValues].dtype));
@@ -179,7 +185,7 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
   out.message_bytes = double(model.hidden_bytes(shape));
   out.batch_bytes = double(BatchBuffers::bytes(shape)) * shape.batch_sets;
   shape.layout.schedule = ScheduleKind::one_forward_one_backward;
-  shape.layout.grid = RankGrid({.tensor = choice.tensor, .context = choice.context, .pipeline = 2});
+  shape.layout.grid = RankGrid({.tensor = alone.tensor, .context = alone.context, .pipeline = 2});
   PartFlops flops = part_flops(config, dropout, shape);
   out.flops = {.embedding = flops.embedding, .head = flops.head, .layers = {}};
   for (std::int64_t layer = 0; layer < request_.config.num_layers; ++layer)
@@ -190,7 +196,7 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& choice) const {
 
 const std::vector<std::int64_t>& StepBounds::counts_of(const LayoutChoice& choice) {
   const bool is_vee = choice.schedule == ScheduleKind::zero_bubble_v;
-  const WorkKey key = choice.is_balanced ? key_of(choice) : WorkKey{};
+  const LayoutChoice key = choice.is_balanced ? work_of(choice) : LayoutChoice{};
   const auto [at, is_new] = counts_.try_emplace({choice.pipeline, choice.chunks, is_vee, choice.is_balanced, key});
   if (is_new) {
     const Layout layout = pipeline_of(choice);
@@ -247,7 +253,7 @@ double StepBounds::least_bytes(const LayoutChoice& choice) {
     }
     out = std::max(out, elements * per_element + slots);
   }
-  if (const auto learned = learned_.find(pipeline_key_of(choice)); learned != learned_.end())
+  if (const auto learned = learned_.find(activations_of(choice)); learned != learned_.end())
     for (const RankMemory& rank : learned->second) out = std::max(out, rank.bytes + rank.elements * per_element);
   return out + double(steps) * model.batch_bytes;
 }
@@ -262,11 +268,6 @@ double StepBounds::least_host_bytes(const LayoutChoice& choice) {
   const double fixed = host_of_all_ + std::max(elements * bytes.host, model.largest_elements * bytes.largest);
   return std::max(fixed, learned == learned_host_.end() ? 0 : learned->second) +
          double(micro_batches(choice)) * model.batch_bytes;
-}
-
-StepBounds::PipelineKey StepBounds::pipeline_key_of(const LayoutChoice& choice) {
-  return {key_of(choice), choice.schedule,    choice.pipeline,
-          choice.chunks,  choice.is_balanced, choice.has(Saving::offload_activations)};
 }
 
 StepBounds::HostKey StepBounds::host_key_of(const LayoutChoice& choice) {
@@ -288,7 +289,7 @@ void StepBounds::learn(const LayoutChoice& choice, const std::vector<MemoryPlan>
                      double(plan.total_bytes(Space::host)) - on_host(Category::batches) - on_host(Category::offloaded));
     host_of_all_ = on_host(Category::staging) + on_host(Category::step);
   }
-  std::vector<RankMemory>& ranks = learned_[pipeline_key_of(choice)];
+  std::vector<RankMemory>& ranks = learned_[activations_of(choice)];
   if (!ranks.empty()) return;
   for (const MemoryPlan& plan : plans) {
     // Not scratch, which the update may enlarge, and not batches, of which graphs have more.

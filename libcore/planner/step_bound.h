@@ -43,15 +43,6 @@ class StepBounds {
   bool repeats_even(const LayoutChoice& choice);
 
  private:
-  /// What the work of a unit depends on.
-  struct WorkKey {
-    int tensor, context;
-    bool sequence_parallel;
-    std::int64_t micro_batch;
-    unsigned recompute;
-    bool defers_weights;
-    auto operator<=>(const WorkKey&) const = default;
-  };
   /// Milliseconds of a micro-batch. The first overwrites gradients, the later ones add to them, but not where gradients
   /// are in the ring (param_memory.h), which each micro-batch overwrites.
   struct PassMs {
@@ -95,16 +86,13 @@ class StepBounds {
   struct RankMemory {
     double bytes, elements;
   };
-  using PipelineKey = std::tuple<WorkKey, ScheduleKind, int, int, bool, bool>;
   /// What the host memory for a rank's parameters and their states depends on.
   using HostKey = std::tuple<int, int, int, ScheduleKind, std::vector<std::int64_t>, bool, bool>;
 
-  static WorkKey key_of(const LayoutChoice& choice);
-  static PipelineKey pipeline_key_of(const LayoutChoice& choice);
   HostKey host_key_of(const LayoutChoice& choice);
   double micro_batches_kept(const LayoutChoice& choice, int stage, int chunk);
   const ModelCosts& costs_of(const LayoutChoice& choice);
-  ModelCosts measure(const LayoutChoice& choice) const;
+  ModelCosts measure(const LayoutChoice& alone) const;
   const std::vector<std::int64_t>& counts_of(const LayoutChoice& choice);
   /// Returns what the stages hold, by position.
   std::vector<UnitCost> place_costs(const LayoutChoice& choice);
@@ -114,11 +102,11 @@ class StepBounds {
 
   const PlanRequest& request_;
   std::map<std::tuple<int, int, int, std::string>, GroupPlace> places_;  // by sizes of the grid and name
-  std::map<WorkKey, ModelCosts> costs_;
-  std::map<std::tuple<int, int, bool, bool, WorkKey>, std::vector<std::int64_t>> counts_;
-  std::map<PipelineKey, std::vector<RankMemory>> learned_;
-  std::map<HostKey, double> learned_host_;  // bytes, without batches and activations
-  double host_of_all_ = 0;                  // of these, what every layout needs
+  std::map<LayoutChoice, ModelCosts> costs_;                             // by work_of()
+  std::map<std::tuple<int, int, bool, bool, LayoutChoice>, std::vector<std::int64_t>> counts_;
+  std::map<LayoutChoice, std::vector<RankMemory>> learned_;  // by activations_of()
+  std::map<HostKey, double> learned_host_;                   // bytes, without batches and activations
+  double host_of_all_ = 0;                                   // of these, what every layout needs
   /// By stages, chunks and micro-batches of interleaved schedules: how many are kept, by stage and chunk.
   std::map<std::tuple<int, int, std::int64_t>, std::vector<std::vector<int>>> interleaved_;
 };
