@@ -118,7 +118,7 @@ class Flags {
   /// Returns the flags of these sections that were given, on the command line or in a configuration file, as a command
   /// line with the same values, under their main names. Leaves out the flag `without`. Flags that take lists are not
   /// supported.
-  std::vector<std::string> given_flags(const std::vector<std::string>& sections, const std::string& without) const;
+  std::vector<std::string> given_flags(const std::vector<std::string>& sections, const std::string& without = "") const;
   /// Returns true if --dump-config was given, so that no run follows.
   bool wants_dump() const { return wants_dump_; }
 

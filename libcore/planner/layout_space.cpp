@@ -167,22 +167,6 @@ TrainOptions LayoutChoice::options(const TrainOptions& run) const {
   return out;
 }
 
-std::vector<std::string> FixedLayout::flags() const {
-  std::vector<std::string> out;
-  const auto add = [&](const char* flag, const auto& value) {
-    if (value) out.push_back(cat(flag, " ", *value));
-  };
-  add("--tensor-model-parallel-size", tensor);
-  add("--context-parallel-size", context);
-  add("--pipeline-model-parallel-size", pipeline);
-  add("--schedule", schedule);
-  add("--num-virtual-stages-per-pipeline-rank", chunks);
-  add("--zero-stage", zero_stage);
-  add("--micro-batch-size", micro_batch);
-  add("--recompute-granularity", recompute);
-  return out;
-}
-
 std::vector<LayoutChoice> layout_choices(const PlanRequest& request) { return Enumeration(request).run(); }
 
 }  // namespace mtl

@@ -29,9 +29,7 @@ struct FixedLayout {
   std::optional<std::string> schedule;     // where there are several stages
   std::optional<std::int64_t> chunks;      // per stage, where there are several stages
   std::optional<std::string> recompute;    // none, selective or full
-
-  /// Returns what is fixed as mtl-train's flags with their values.
-  std::vector<std::string> flags() const;
+  std::vector<std::string> flags;          // that fix them, as given
 };
 
 struct PlanRequest {

@@ -132,8 +132,8 @@ Json plan_json(const LayoutPlans& plans, const PlanRequest& request) {
 }
 
 void require_layout(const LayoutPlans& plans, const PlanRequest& request, const PlanDevices& devices) {
-  if (plans.candidates == 0 && !request.fixed.flags().empty())
-    fail_at(Exit::failure, join(request.fixed.flags(), " "), "no layout of ",
+  if (plans.candidates == 0 && !request.fixed.flags.empty())
+    fail_at(Exit::failure, join(request.fixed.flags, " "), "no layout of ",
             count_of(request.run.parallel.world, "rank"), " is like this; give fewer of these flags, or other values");
   if (plans.candidates == 0)
     fail_at(Exit::failure, cat("--world-size ", request.run.parallel.world),

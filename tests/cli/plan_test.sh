@@ -211,8 +211,8 @@ expect_exit 0 "${plan[@]}" --world-size 2 --micro-batch-size 4 --recompute-granu
 ! grep -E '^ *[0-9]+\. ' out | grep -E ' GiB | MiB ' | grep -vq 'micro-batch 4$' || fail 'micro-batches that differ from the fixed size'
 expect_exit 1 "${plan[@]}" --world-size 8 --tensor-model-parallel-size 3
 expect_text err '--tensor-model-parallel-size 3: no layout of 8 ranks is like this; '
-expect_exit 1 "${plan[@]}" --world-size 1 --micro-batch-size 3
-expect_text err '--micro-batch-size 3: no layout of 1 rank is like this; '
+expect_exit 1 "${plan[@]}" --world-size 1 --micro-batch-size 3 --recompute-activations
+expect_text err '--micro-batch-size 3 --recompute-activations: no layout of 1 rank is like this; '
 
 # INT ends the search with the best so far. (The layouts of 10,240 ranks take many seconds.)
 set -m  # a background job does not ignore INT

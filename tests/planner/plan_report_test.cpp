@@ -157,6 +157,7 @@ TEST_CASE("plan reports: why there is no layout") {
   plans = {};
   CHECK(reason().starts_with("--world-size 16: the ranks cannot be divided: "));
   request.fixed.tensor = 4;
+  request.fixed.flags = {"--tensor-model-parallel-size", "4"};
   CHECK(reason() ==
         "--tensor-model-parallel-size 4: no layout of 16 ranks is like this; give fewer of these flags, or other "
         "values");

@@ -34,9 +34,11 @@ bool is_script(const std::string& file) {
   return file != "-" && std::ranges::count(std::array{"", ".sh", ".bash", ".sbatch", ".slurm"}, ending) > 0;
 }
 
+constexpr const char* kFixed = "Fixed layout";
+
 /// Adds the flags that fix what is searched otherwise.
 void add_fixed_flags(Flags& flags, FixedLayout& fixed) {
-  flags.section("Fixed layout");
+  flags.section(kFixed);
   flags.add("--tensor-model-parallel-size", &fixed.tensor, "N", "only layouts with N ranks that share each layer",
             within({1, kLargestWorld}));
   flags.add("--pipeline-model-parallel-size", &fixed.pipeline, "N", "only layouts with N pipeline stages",
@@ -116,6 +118,7 @@ void write_plan(const PlanCommand& command, const Flags& flags, Console& console
   if (command.output) check_output({flags.config_file()}, *command.output);
   PlanRequest request = command.request();
   request.fixed = command.fixed;
+  request.fixed.flags = flags.given_flags({kFixed});
   console.progress("listing layouts");
   const LayoutPlans plans = plan_layouts(request, 5, [&](const LayoutPlans& so_far) {
     console.progress(progress_text(so_far));
