@@ -24,6 +24,7 @@ enum class ContextExchange { all_gather, ring };
 /// weight gradients, and `backward` the rest.
 struct ActionDurations {
   double forward = 1, backward = 1, weight = 1;
+  bool operator==(const ActionDurations&) const = default;
 };
 
 /// For Layout::offloaded_layers: offload all of a chunk's layers except kResidentLayers.

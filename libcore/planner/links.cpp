@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
+#include <tuple>
 
 #include "base/error.h"
 #include "layout/ownership.h"
@@ -24,22 +26,16 @@ GroupPlace place_of(const std::vector<int>& ranks, int node_size) {
       .size = static_cast<int>(ranks.size()), .nodes = static_cast<int>(on_node.size()), .per_node = fewest->second};
 }
 
-bool is_slower(const GroupPlace& a, const GroupPlace& b) {
-  if (a.crosses_nodes() != b.crosses_nodes()) return a.crosses_nodes();
-  return a.per_node != b.per_node ? a.per_node < b.per_node : a.nodes > b.nodes;
-}
-
 }  // namespace
 
 GroupPlace place_of_group(const Layout& layout, const std::string& name, int node_size) {
   const std::vector<std::vector<int>> groups =
       name == kEmbeddingGroup ? layout.grid.embedding_groups() : layout.grid.groups(axes_named(name));
-  GroupPlace out = place_of(groups.front(), node_size);
-  for (const std::vector<int>& ranks : groups) {
-    const GroupPlace place = place_of(ranks, node_size);
-    if (is_slower(place, out)) out = place;
-  }
-  return out;
+  const auto places = std::views::transform(groups, [&](const auto& ranks) { return place_of(ranks, node_size); });
+  // The slowest crosses nodes, with few links at a time, and then many nodes.
+  return std::ranges::min(places, {}, [](const GroupPlace& place) {
+    return std::tuple(!place.crosses_nodes(), place.per_node, -place.nodes);
+  });
 }
 
 double operation_ms(OperationKind kind, double bytes, const GroupPlace& place, const Links& links) {

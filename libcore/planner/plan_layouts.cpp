@@ -175,10 +175,7 @@ class Planner {
   /// Returns the schedule of all stages. Keeps the last ones, because zero-bubble schedules take long to find.
   const std::vector<std::vector<Action>>& schedule_of(const RunShape& shape) {
     const Layout& layout = shape.layout;
-    std::vector<double> durations;
-    for (const ActionDurations& each : layout.durations)
-      durations.insert(durations.end(), {each.forward, each.backward, each.weight});
-    const ScheduleKey key{layout.schedule, layout.stages(), layout.chunks, shape.micro_batches, durations};
+    const ScheduleKey key{layout.schedule, layout.stages(), layout.chunks, shape.micro_batches, layout.durations};
     const auto found = std::ranges::find(schedules_, key, &KeptSchedule::first);
     if (found != schedules_.end()) return found->second;
     if (schedules_.size() == kKeptSchedules) schedules_.pop_front();
@@ -227,7 +224,7 @@ class Planner {
     return out;
   }
 
-  using ScheduleKey = std::tuple<ScheduleKind, int, int, std::int64_t, std::vector<double>>;
+  using ScheduleKey = std::tuple<ScheduleKind, int, int, std::int64_t, std::vector<ActionDurations>>;
   using KeptSchedule = std::pair<ScheduleKey, std::vector<std::vector<Action>>>;
   static constexpr std::size_t kKeptSchedules = 16;
 
