@@ -53,7 +53,7 @@ bool is_empty(const RunLog& log) { return log.steps.rows() + log.validations.row
 
 void put_step(RunLog& log, const Row& row) {
   log.replaced += log.steps.put_row(row);
-  auto found = std::ranges::find_if(row, [](const auto& item) { return item.first == "iteration"; });
+  const auto found = std::ranges::find(row, "iteration", &Row::value_type::first);
   if (found != row.end()) log.validations.drop_after(found->second);
 }
 
@@ -233,17 +233,6 @@ std::vector<double>* Table::kept_column(const std::string& name) {
   return nullptr;
 }
 
-void Table::append_row(const std::vector<std::pair<std::string, double>>& row) {
-  for (const auto& [name, value] : row) {
-    std::vector<double>* column = kept_column(name);
-    if (column == nullptr) continue;
-    column->resize(rows_ + 1, kNone);
-    column->back() = value;
-  }
-  ++rows_;
-  for (auto& [name, column] : columns_) column.resize(rows_, kNone);
-}
-
 std::size_t Table::drop_after(double iteration) {
   const std::vector<double>& iterations = column("iteration");
   std::size_t kept = rows_;
@@ -253,19 +242,20 @@ std::size_t Table::drop_after(double iteration) {
 }
 
 std::size_t Table::put_row(const std::vector<std::pair<std::string, double>>& row) {
-  auto found = std::ranges::find_if(row, [](const auto& item) { return item.first == "iteration"; });
-  if (found == row.end()) return append_row(row), 0;
-  const std::size_t dropped = drop_after(found->second);
-  if (rows_ == 0 || column("iteration").empty() || column("iteration").back() != found->second)
-    return append_row(row), dropped;
+  const auto found = std::ranges::find(row, "iteration", &Row::value_type::first);
+  const std::size_t dropped = found == row.end() ? 0 : drop_after(found->second);
+  const std::vector<double>& iterations = column("iteration");
+  const bool is_new = found == row.end() || iterations.empty() || iterations.back() != found->second;
+  if (is_new) ++rows_;
   bool lost = false;
   for (const auto& [name, value] : row) {
     std::vector<double>* values = kept_column(name);
     if (values == nullptr) continue;
     values->resize(rows_, kNone);
-    lost = lost || (name != "iteration" && name != "consumed_samples" && !std::isnan(values->back()));
+    lost |= !is_new && name != "iteration" && name != "consumed_samples" && !std::isnan(values->back());
     values->back() = value;
   }
+  for (auto& [name, column] : columns_) column.resize(rows_, kNone);
   return dropped + (lost ? 1 : 0);
 }
 

@@ -45,7 +45,6 @@ class Table {
   std::vector<std::string> names() const;
 
  private:
-  void append_row(const std::vector<std::pair<std::string, double>>& row);
   /// Returns the column, or null if its values are not kept.
   std::vector<double>* kept_column(const std::string& name);
 
