@@ -41,7 +41,7 @@ double Machine::work_ms(const TraceEvent& event, bool tf32) const {
   if (measured != nullptr) return measured->ms(event.name, event.operands, event.work) + measured->between_ms();
   const double compute =
       event.work.flops / (share_of(efficiency, event.operator_class) * device.tflops(event.dtype, tf32) * 1e9);
-  return std::max(compute, event.work.bytes / (efficiency.memory * device.dram_gbs * 1e6)) + launch_us * 1e-3;
+  return std::max(compute, event.work.bytes / bytes_per_ms()) + launch_us * 1e-3;
 }
 
 const std::vector<Machine>& known_machines() {

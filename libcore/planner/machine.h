@@ -41,6 +41,8 @@ struct Machine {
   /// Returns the largest share of the peak FLOP/s that a class reaches.
   double best_share() const;
 
+  /// The bytes of device memory that operators read and write.
+  double bytes_per_ms() const { return efficiency.memory * device.dram_gbs * 1e6; }
   /// Returns the time of an operator, and of what the host does between it and the next.
   double work_ms(const TraceEvent& event, bool tf32) const;
 };

@@ -163,7 +163,7 @@ class Planner {
     const DType compute = precision_of(request_.run.precision).compute;
     double ms =
         std::max(plan.step.flops / (machine.best_share() * machine.device.tflops(compute, request_.run.tf32) * 1e9),
-                 plan.step.bytes / (machine.efficiency.memory * machine.device.dram_gbs * 1e6));
+                 plan.step.bytes / machine.bytes_per_ms());
     for (const GroupTraffic& each : plan.sent) {
       if (each.group == kPipelineGroup) continue;  // two channels, and links that stages may share
       ms = std::max(ms, operation_ms(OperationKind::all_gather, each.sent.bytes, bounds_.place_of(choice, each.group),

@@ -370,8 +370,7 @@ double StepBounds::least_ms(const LayoutChoice& choice) {
       elements.push_back(cost.elements);
     }
     const double passes = all.forward.of(steps, in_ring) + all.backward.of(steps, in_ring);
-    const double update =
-        all.elements / owners * model.update_bytes / (machine.efficiency.memory * machine.device.dram_gbs * 1e6);
+    const double update = all.elements / owners * model.update_bytes / machine.bytes_per_ms();
     out =
         std::max({out, before + passes, passes + all.weight.of(steps, in_ring) + update, traffic_ms(choice, elements)});
     const UnitCost& first = costs[places.position_of({stage, 0})];
