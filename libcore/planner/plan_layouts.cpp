@@ -109,10 +109,7 @@ class Planner {
   struct Step {
     double bound_ms;
     std::size_t choice;  // of choices_
-    /// Orders a queue by the bound.
-    bool operator<(const Step& other) const {
-      return std::tie(bound_ms, choice) > std::tie(other.bound_ms, other.choice);
-    }
+    auto operator<=>(const Step&) const = default;
   };
 
   /// Returns true if the layout fits with fewer savings.
@@ -195,7 +192,7 @@ class Planner {
       const double bound_ms = bounds_.least_ms(choices_[i]);
       if (bound_ms < out_.best[0].time->ms) steps.push_back({.bound_ms = bound_ms, .choice = i});
     }
-    std::ranges::sort(steps, [](const Step& a, const Step& b) { return b < a; });
+    std::ranges::sort(steps);
     std::vector<Candidate> out;
     for (const Step& step : steps) {
       Candidate candidate{.options = choices_[step.choice].options(request_.run)};
@@ -231,9 +228,9 @@ class Planner {
   const PlanRequest& request_;
   StepBounds bounds_{request_};
   std::vector<LayoutChoice> choices_;
-  std::priority_queue<Step> queue_;
-  std::map<std::size_t, Candidate> fitting_;             // by choice: planned, and not simulated yet
-  std::map<std::size_t, std::vector<std::size_t>> fit_;  // by layout: the choices that fit
+  std::priority_queue<Step, std::vector<Step>, std::greater<>> queue_;  // the lowest bound first
+  std::map<std::size_t, Candidate> fitting_;                            // by choice: planned, and not simulated yet
+  std::map<std::size_t, std::vector<std::size_t>> fit_;                 // by layout: the choices that fit
   std::deque<KeptSchedule> schedules_;
   LayoutPlans out_;
 };
