@@ -44,23 +44,10 @@ void set_memory(Candidate& candidate, const std::vector<MemoryPlan>& plans) {
   }
 }
 
-void note_unmeasured(const StepTrace& trace, const OperatorTimes& times, std::set<std::string>& unmeasured) {
-  const auto note = [&](const std::vector<TraceEvent>& events) {
-    for (const TraceEvent& event : events)
-      if (event.kind == TraceEvent::Kind::work && !times.has(event.name)) unmeasured.insert(event.name);
-  };
-  for (const StepTrace::Recorded& each : trace.recorded) note(each.events);
-  note(trace.update);
-}
-
-/// Simulates a step. Adds the operators that the machine's profile does not have to `unmeasured`.
 StepTime simulate_run(const TrainOptions& options, const RunShape& shape, const PlanRequest& request,
-                      const std::vector<std::vector<Action>>& schedule, std::set<std::string>& unmeasured,
-                      Timeline* timeline = nullptr) {
+                      const std::vector<std::vector<Action>>& schedule, Timeline* timeline = nullptr) {
   const std::vector<StepTrace> traces =
       trace_stages(request.config, run_dropout(options), shape, run_overlap(options), schedule);
-  if (const OperatorTimes* times = request.machine.measured.get())
-    for (const StepTrace& trace : traces) note_unmeasured(trace, *times, unmeasured);
   return simulate_step(traces, shape.layout, request.node_size, request.machine, options.tf32, timeline);
 }
 
@@ -93,6 +80,7 @@ class Planner {
       if (const auto planned = fitting_.find(step.choice); planned != fitting_.end()) {
         Candidate& candidate = planned->second;
         candidate.time = simulate(candidate.options);
+        out_.unmeasured.insert(candidate.time->unmeasured.begin(), candidate.time->unmeasured.end());
         ++out_.simulated;
         insert(out_.best, candidate, most, [](const Candidate& each) { return each.time->ms; });
         fitting_.erase(planned);
@@ -181,7 +169,7 @@ class Planner {
 
   StepTime simulate(const TrainOptions& options) {
     const RunShape shape = run_shape(options, request_.config, 0);
-    return simulate_run(options, shape, request_, schedule_of(shape), out_.unmeasured);
+    return simulate_run(options, shape, request_, schedule_of(shape));
   }
 
   /// Returns layouts without savings that are too large, and might be faster than the best.
@@ -271,20 +259,19 @@ LayoutPlans plan_layouts(const PlanRequest& request, std::size_t most, const Pla
   return Planner(request).run(most, goes_on);
 }
 
-TimedLayout time_layout(const PlanRequest& request) {
-  TimedLayout out{.candidate = {.options = request.run}};
+Candidate time_layout(const PlanRequest& request) {
+  Candidate out{.options = request.run};
   const RunShape shape = run_shape(request.run, request.config, 0);
   const std::vector<std::vector<Action>> schedule = make_schedule(shape);
-  set_memory(out.candidate, plan_largest_ranks(request.config, run_dropout(request.run), shape, schedule));
-  out.candidate.time = simulate_run(request.run, shape, request, schedule, out.unmeasured);
+  set_memory(out, plan_largest_ranks(request.config, run_dropout(request.run), shape, schedule));
+  out.time = simulate_run(request.run, shape, request, schedule);
   return out;
 }
 
 Timeline step_timeline(const Candidate& candidate, const PlanRequest& request) {
   const RunShape shape = run_shape(candidate.options, request.config, 0);
-  std::set<std::string> unmeasured;
   Timeline out;
-  simulate_run(candidate.options, shape, request, make_schedule(shape), unmeasured, &out);
+  simulate_run(candidate.options, shape, request, make_schedule(shape), &out);
   return out;
 }
 

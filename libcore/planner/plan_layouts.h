@@ -37,7 +37,7 @@ struct LayoutPlans {
   std::size_t planned = 0;           // whose memory was planned
   std::size_t fitting = 0;           // of those
   std::size_t simulated = 0;
-  std::set<std::string> unmeasured;  // operators that the machine's profile does not have
+  std::set<std::string> unmeasured;  // StepTime::unmeasured of all that were simulated
   bool is_complete = true;           // false if the search was ended; then `too_large` is empty
 };
 
@@ -50,13 +50,8 @@ LayoutPlans plan_layouts(
     const PlanRequest& request, std::size_t most = 5,
     const PlanProgress& goes_on = [](const LayoutPlans&) { return true; });
 
-/// A layout that was asked for.
-struct TimedLayout {
-  Candidate candidate;
-  std::set<std::string> unmeasured = {};  // as in LayoutPlans
-};
 /// Plans and simulates the layout of request.run, whether it fits or not.
-TimedLayout time_layout(const PlanRequest& request);
+Candidate time_layout(const PlanRequest& request);
 /// Simulates the same step as for candidate.time, with all that its stages do.
 Timeline step_timeline(const Candidate& candidate, const PlanRequest& request);
 

@@ -23,15 +23,13 @@ std::string reasons_text(const std::vector<Difference>& differences, double step
   return out.empty() ? "no part differs by more than 0.2 %" : join(out, "; ");
 }
 
-std::string number(std::size_t count) { return with_commas(static_cast<std::int64_t>(count)); }
-
 std::string counts_text(const LayoutPlans& plans) {
-  std::string out = cat("  ", number(plans.layouts), plans.layouts == 1 ? " layout" : " layouts");
+  std::string out = cat("  ", count_of(plans.layouts, "layout"));
   if (plans.layouts == 0) return out + "\n";
-  out += cat(", ", number(plans.candidates), " with savings; of these, ", number(plans.bounded), " may fit\n  ",
-             number(plans.planned), " planned, ", number(plans.fitting), " fit");
+  out += cat(", ", with_commas(plans.candidates), " with savings; of these, ", with_commas(plans.bounded),
+             " may fit\n  ", with_commas(plans.planned), " planned, ", with_commas(plans.fitting), " fit");
   if (plans.fitting > 0)
-    out += cat(", ", number(plans.simulated), " simulated",
+    out += cat(", ", with_commas(plans.simulated), " simulated",
                plans.is_complete ? "; the others cannot be faster than the last one listed"
                                  : "; ended before all were looked at, so others may be faster");
   return out + "\n";
@@ -61,7 +59,8 @@ constexpr const char* kFolder = "DIR";
 }  // namespace
 
 std::string progress_text(const LayoutPlans& so_far) {
-  std::string out = cat("planned ", number(so_far.planned), " of at most ", number(so_far.bounded), " layouts");
+  std::string out =
+      cat("planned ", with_commas(so_far.planned), " of at most ", with_commas(so_far.bounded), " layouts");
   if (so_far.best.empty()) return out;
   const Candidate& best = so_far.best[0];
   return cat(out, "; the fastest so far takes ", format("%.2f", best.time->ms), " ms: ", layout_text(best));
@@ -148,11 +147,10 @@ void require_layout(const LayoutPlans& plans, const PlanRequest& request, const 
             settings_that_fit(plans.too_large.at(0), request));
 }
 
-std::string time_text(const TimedLayout& timed, const PlanRequest& request) {
-  const Candidate& layout = timed.candidate;
+std::string time_text(const Candidate& layout, const PlanRequest& request) {
   const StepShares shares = step_shares(*layout.time);
   const bool fits = request.device_bytes == 0 || double(layout.bytes) <= request.device_bytes;
-  return cat("time of ", machine_text(request, timed.unmeasured), "  ", whole_layout_text(layout), "\n",
+  return cat("time of ", machine_text(request, layout.time->unmeasured), "  ", whole_layout_text(layout), "\n",
              format("step %.2f ms, %s tokens/s, MFU %.1f %%; the mean stage computes %.1f %%, waits %.1f %%, is idle "
                     "%.1f %%\n",
                     layout.time->ms, with_commas(static_cast<std::int64_t>(tokens_per_second(layout))).c_str(),
@@ -161,10 +159,10 @@ std::string time_text(const TimedLayout& timed, const PlanRequest& request) {
              fits ? "" : "the layout does not fit in a device's memory\n", "\n", layout_tables(layout, request));
 }
 
-Json time_json(const TimedLayout& timed, const PlanRequest& request) {
+Json time_json(const Candidate& layout, const PlanRequest& request) {
   Json out = Json::object({{"schema", "mtl-time/1"}});
-  set_machine(out, request, timed.unmeasured);
-  out.set("layout", layout_json(timed.candidate, request));
+  set_machine(out, request, layout.time->unmeasured);
+  out.set("layout", layout_json(layout, request));
   return out;
 }
 

@@ -35,8 +35,9 @@ struct TimedEvent {
 };
 using TimedEvents = std::vector<TimedEvent>;
 
-/// Returns the events with their times. Joins operators in a row.
-TimedEvents timed(const std::vector<TraceEvent>& events, const Machine& machine, bool tf32) {
+/// Returns the events with their times. Joins operators in a row. Adds those that the profile lacks to `unmeasured`.
+TimedEvents timed(const std::vector<TraceEvent>& events, const Machine& machine, bool tf32,
+                  std::set<std::string>& unmeasured) {
   TimedEvents out;
   std::vector<int> at;  // in `out`, by event
   for (const TraceEvent& event : events) {
@@ -44,6 +45,7 @@ TimedEvents timed(const std::vector<TraceEvent>& events, const Machine& machine,
     const bool joins = is_work && !out.empty() && out.back().event.kind == TraceEvent::Kind::work;
     if (!joins) out.push_back({event, 0});
     if (is_work) out.back().ms += machine.work_ms(event, tf32);
+    if (is_work && machine.measured != nullptr && !machine.measured->has(event.name)) unmeasured.insert(event.name);
     if (event.started >= 0) out.back().event.started = at[static_cast<std::size_t>(event.started)];
     at.push_back(static_cast<int>(out.size()) - 1);
   }
@@ -130,10 +132,10 @@ class Simulation {
       Rank& rank = ranks_[stage];
       rank.number = static_cast<int>(stage);
       for (const StepTrace::Recorded& one : traces[stage].recorded) {
-        rank.actions.push_back(timed(one.events, machine, tf32));
+        rank.actions.push_back(timed(one.events, machine, tf32, out_.unmeasured));
         add_copies(rank.actions.back(), kHost, one.host_bytes, links_.host_gbs);
       }
-      rank.actions.push_back(timed(traces[stage].update, machine, tf32));
+      rank.actions.push_back(timed(traces[stage].update, machine, tf32, out_.unmeasured));
       require(traces[stage].update_file_bytes == 0 || links_.disk_gbs > 0, "the rate of the disk is not known");
       add_copies(rank.actions.back(), kHost, traces[stage].update_host_bytes, links_.host_gbs);
       add_copies(rank.actions.back(), kFiles, traces[stage].update_file_bytes, links_.disk_gbs);
@@ -148,7 +150,6 @@ class Simulation {
         while (advance(rank)) has_progress = true;
       }
     }
-    StepTime out;
     double first = 0, last = 0;  // ends of the steps
     double begin = INFINITY;
     for (const Rank& rank : ranks_) {
@@ -157,13 +158,13 @@ class Simulation {
       begin = std::min(begin, rank.first_end);
       last = std::max(last, rank.now);
     }
-    out.ms = last - first;
+    out_.ms = last - first;
     if (recorder_) recorder_->finish(begin, last);
     for (Rank& rank : ranks_) {
       rank.time.idle += (last - rank.now) - (first - rank.first_end);
-      out.stages.push_back(rank.time);
+      out_.stages.push_back(rank.time);
     }
-    return out;
+    return std::move(out_);
   }
 
  private:
@@ -374,6 +375,7 @@ class Simulation {
   int node_size_;
   const Links& links_;
   std::vector<Rank> ranks_;
+  StepTime out_;
   std::map<Route, std::deque<Started>> messages_;  // that have not been received
   std::map<Route, double> message_lanes_;
   std::vector<std::vector<int>> pipelines_;  // the ranks of every pipeline, by stage

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct StageTime {
 struct StepTime {
   double ms = 0;
   std::vector<StageTime> stages;
+  std::set<std::string> unmeasured = {};  // operators that the machine's profile does not have
 };
 
 /// Something that a stage's ranks do without a break.

@@ -59,9 +59,9 @@ void add_time_flags(Flags& flags, PlannedRun& command) {
 void write_time(const PlannedRun& command, const Flags& flags) {
   if (command.output) check_output({flags.config_file()}, *command.output);
   const PlanRequest request = command.request();
-  const TimedLayout timed = time_layout(request);
-  print_out(command.json ? time_json(timed, request).dump(2) + "\n" : time_text(timed, request));
-  if (command.output) write_output(command.output, layout_svg(timed.candidate, request), flags.program());
+  const Candidate layout = time_layout(request);
+  print_out(command.json ? time_json(layout, request).dump(2) + "\n" : time_text(layout, request));
+  if (command.output) write_output(command.output, layout_svg(layout, request), flags.program());
 }
 
 }  // namespace
