@@ -33,11 +33,7 @@ constexpr PrecisionDType kDTypes[] = {
 std::span<const PrecisionDType> precision_dtype_flags() { return std::span(kDTypes).subspan(3); }
 
 Precision precision_of(const PrecisionOptions& options) {
-  const std::string name = preset_name(options);
-  Precision precision;
-  for (const PrecisionPreset& preset : precision_presets()) {
-    if (preset.name == name) precision = preset.precision;
-  }
+  Precision precision = find_precision(preset_name(options));
   for (const PrecisionDType& row : precision_dtype_flags()) {
     const std::optional<std::string>& given = options.*row.given;
     if (given == "fp32") precision.*row.dtype = DType::f32;
