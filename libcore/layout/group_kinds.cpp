@@ -75,11 +75,9 @@ std::vector<GroupKind> group_kinds(const Layout& layout, int node_size) {
   return out;
 }
 
-std::vector<GroupKind> shown_kinds(const std::vector<GroupKind>& kinds) {
-  std::vector<GroupKind> out;
-  std::copy_if(kinds.begin(), kinds.end(), std::back_inserter(out),
-               [](const GroupKind& kind) { return !kind.repeats && !kind.is_idle(); });
-  return out;
+std::vector<GroupKind> shown_kinds(std::vector<GroupKind> kinds) {
+  std::erase_if(kinds, [](const GroupKind& kind) { return kind.repeats || kind.is_idle(); });
+  return kinds;
 }
 
 std::vector<std::string> idle_kinds(const std::vector<GroupKind>& kinds) {

@@ -24,7 +24,7 @@ struct GroupKind {
 /// share a node of `node_size` ranks.
 std::vector<GroupKind> group_kinds(const Layout& layout, int node_size);
 /// Returns the kinds whose groups have at least two ranks. Omits kinds with the same groups as an earlier kind.
-std::vector<GroupKind> shown_kinds(const std::vector<GroupKind>& kinds);
+std::vector<GroupKind> shown_kinds(std::vector<GroupKind> kinds);
 /// Returns the names of all kinds whose groups have one rank. Omits kinds with the same groups as an earlier kind.
 std::vector<std::string> idle_kinds(const std::vector<GroupKind>& kinds);
 

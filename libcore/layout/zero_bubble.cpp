@@ -72,11 +72,7 @@ class ListSchedule {
     }
   }
 
-  double total() const {
-    double total = 0;
-    for (const StageTimes& stage : stages_) total = std::max(total, stage.free);
-    return total;
-  }
+  double total() const { return std::ranges::max_element(stages_, {}, &StageTimes::free)->free; }
   std::vector<std::vector<Action>> actions() const {
     std::vector<std::vector<Action>> out;
     for (const StageTimes& stage : stages_) out.push_back(stage.actions);
