@@ -23,7 +23,6 @@ class ChartAxis {
   /// a logarithmic axis whose ends differ by a factor of five or more, these are powers of ten plus, if there is room,
   /// 2 and 5 times each.
   std::vector<Tick> ticks(int count) const;
-  bool is_log() const { return is_log_; }
 
  private:
   std::vector<Tick> linear_ticks(int count) const;

@@ -13,5 +13,7 @@ inline constexpr Rgb kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x7
 
 /// Returns a chunk's color, such as "#0072b2": `strong` for the first, then paler up to the last.
 std::string shade(const Rgb& strong, int chunk, int chunks);
+/// True if text on a chunk's color should be white.
+inline bool is_dark(int chunk, int chunks) { return chunks == 1 || chunk < (chunks + 1) / 2; }
 
 }  // namespace mtl

@@ -17,6 +17,10 @@ void SvgCanvas::box(double x, double y, double width, double height, const char*
   widen(x + width);
 }
 
+void SvgCanvas::label(double x, double y, const std::string& text, const char* style) {
+  this->text(x, y, text, cat("class=\"", style, "\""));
+}
+
 void SvgCanvas::text(double x, double y, const std::string& text, std::string_view attributes) {
   body_ += cat(format("<text x=\"%.1f\" y=\"%.1f\" ", x, y), attributes, ">", escape_xml(text), "</text>\n");
 }

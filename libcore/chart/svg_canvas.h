@@ -12,6 +12,7 @@ class SvgCanvas {
   /// `style` is a class in the document's style sheet.
   void line(double x1, double y1, double x2, double y2, const char* style);
   void box(double x, double y, double width, double height, const char* style);
+  void label(double x, double y, const std::string& text, const char* style);
   /// `attributes` are added to the element, such as text-anchor="end".
   void text(double x, double y, const std::string& text, std::string_view attributes = "");
   /// Adds markup unchanged.

@@ -121,12 +121,12 @@ class Drawing {
   }
 
   std::string document(const std::string& title, const std::string& subtitle) {
-    canvas_.text(kMargin, kMargin + 14, title, "class=\"title\"");
-    canvas_.text(kMargin, kMargin + 34, subtitle, "class=\"note\"");
+    canvas_.label(kMargin, kMargin + 14, title, "title");
+    canvas_.label(kMargin, kMargin + 34, subtitle, "note");
     const double top = kMargin + 62;
     const std::array<const char*, 3> shares = {"computes", "waits", "idle"};
     for (std::size_t i = 0; i < shares.size(); ++i)
-      canvas_.text(right_ + kShareColumns[i], top - 8, shares[i], "class=\"small\"");
+      canvas_.label(right_ + kShareColumns[i], top - 8, shares[i], "small");
     double y = draw_stages(top);
     draw_axes(top, y);
     y = draw_legend(y + 58);
@@ -139,8 +139,7 @@ class Drawing {
     for (std::size_t stage = 0; stage < count; ++stage) {
       if (count > kMostStages + 1 && stage == kMostStages / 2) {
         stage = count - kMostStages / 2;
-        canvas_.text(kMargin, y + 14, cat("stages ", kMostStages / 2, " to ", stage - 1, " are not shown"),
-                     "class=\"note\"");
+        canvas_.label(kMargin, y + 14, cat("stages ", kMostStages / 2, " to ", stage - 1, " are not shown"), "note");
         y += 30;
       }
       y = draw_stage(stage, y);
@@ -150,11 +149,11 @@ class Drawing {
 
   double draw_stage(std::size_t number, double y) {
     const Timeline::Stage& stage = timeline_.stages[number];
-    canvas_.text(kMargin, y + 18, cat("stage ", number), "class=\"head\"");
+    canvas_.label(kMargin, y + 18, cat("stage ", number), "head");
     const StageTime& time = time_.stages[number];
     const std::array<double, 3> parts = {time.compute, time.waiting(), time.idle};
     for (std::size_t i = 0; i < parts.size(); ++i)
-      canvas_.text(right_ + kShareColumns[i], y + 18, format("%.1f%%", 100 * parts[i] / time_.ms), "class=\"small\"");
+      canvas_.label(right_ + kShareColumns[i], y + 18, format("%.1f%%", 100 * parts[i] / time_.ms), "small");
     canvas_.raw(cat("<g id=\"stage", number, "\">\n"));
     for (const Window& window : windows_) {
       canvas_.box(window.left, y, window.right() - window.left, kBand, "band");
@@ -166,7 +165,7 @@ class Drawing {
       double used = 0;
       for (const TimeSpan& span : lane.spans) used += span.end - span.start;
       if (used < kLeastUse * timeline_.ms) continue;
-      canvas_.text(kMargin + 8, y + kLane, lane_text(lane), "class=\"small\"");
+      canvas_.label(kMargin + 8, y + kLane, lane_text(lane), "small");
       for (const Window& window : windows_) draw_lane(lane, window, y);
       y += kLane + kLaneGap;
     }
@@ -232,9 +231,8 @@ class Drawing {
     if (!box.is_alone || box.kind == Kind::update) return;
     const std::string number = cat(box.micro_batch);
     if (text_width(number, kNumberFont) + 2 > right - left || low > kBand / 2) return;
-    const bool is_dark = chunks_ == 1 || box.chunk < (chunks_ + 1) / 2;
     numbers += format("<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">%s</text>\n", (left + right) / 2,
-                      y + (kBand - low) / 2 + 3.5, is_dark ? "on" : "off", number.c_str());
+                      y + (kBand - low) / 2 + 3.5, is_dark(box.chunk, chunks_) ? "on" : "off", number.c_str());
   }
 
   static std::string style_of(Kind kind, int chunk) {
@@ -289,7 +287,7 @@ class Drawing {
   double draw_legend(double y) {
     double x = kMargin + kLabels;
     const auto name = [&](const std::string& text) {
-      canvas_.text(x + 5, y, text, "class=\"note\"");
+      canvas_.label(x + 5, y, text, "note");
       x += text_width(text, 12) + 24;
     };
     const auto swatch = [&](const std::string& attributes, double height) {
@@ -314,11 +312,11 @@ class Drawing {
     swatch("class=\"between\"", kLane);
     name("links between nodes");
     y += 20;
-    canvas_.text(
+    canvas_.label(
         kMargin + kLabels, y,
         "Numbers are micro-batches. A box is as high as the share of its time in which the stage computes. The "
         "lanes below a stage show what is on its links.",
-        "class=\"note\"");
+        "note");
     return y;
   }
 

@@ -47,17 +47,6 @@ const char* const kHead =
     "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
     "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#D55E00\"/></marker></defs>\n";
 
-/// A canvas whose texts are styled by a class in the style sheet.
-class Canvas : public SvgCanvas {
- public:
-  void text(double x, double y, const std::string& text, const char* style) {
-    SvgCanvas::text(x, y, text, cat("class=\"", style, "\""));
-  }
-  std::string document(double height, const std::string& title) const {
-    return SvgCanvas::document(width() + kMargin, height, title, kHead);
-  }
-};
-
 /// Part of the rank grid: some columns, all stages.
 class Band : GridPart {
  public:
@@ -71,7 +60,7 @@ class Band : GridPart {
   }
 
   /// Draws the band from y = `top` down. Returns the y below it.
-  double draw(Canvas& canvas, double top) {
+  double draw(SvgCanvas& canvas, double top) {
     bool replicas = report.layout.grid.size(Axis::data) > 1;
     double y = top + (replicas ? 20 : 0) + kBoxTop;
     for (std::size_t row = 0; row < stages.size(); ++row) {
@@ -87,8 +76,8 @@ class Band : GridPart {
     for (std::size_t row = 0; row < stages.size(); ++row) draw_row(canvas, row);
     for (const NodeBox& box : boxes) {
       double left = xs_[box.first_column] - kBoxSide, right = xs_[box.last_column] + kCellWidth + kBoxSide;
-      canvas.text(left + 6, ys_[box.first_row] - kBoxTop + 15, fit(report.node_name(box.node), right - left - 14, 11),
-                  "node");
+      canvas.label(left + 6, ys_[box.first_row] - kBoxTop + 15, fit(report.node_name(box.node), right - left - 14, 11),
+                   "node");
     }
     return y + kCellHeight + kBoxBottom;
   }
@@ -101,10 +90,10 @@ class Band : GridPart {
     return node_ends_after(i) ? kNodeGap : same_replica(i) ? kLinkGap : kReplicaGap;
   }
 
-  void draw_row(Canvas& canvas, std::size_t row) {
+  void draw_row(SvgCanvas& canvas, std::size_t row) {
     double y = ys_[row], middle = y + kCellHeight / 2;
-    canvas.text(kMargin, middle - 2, report.stage_name(stages[row]), "head");
-    canvas.text(kMargin, middle + 15, fit(report.holdings(stages[row]), label_ - 10, 12), "note");
+    canvas.label(kMargin, middle - 2, report.stage_name(stages[row]), "head");
+    canvas.label(kMargin, middle + 15, fit(report.holdings(stages[row]), label_ - 10, 12), "note");
     for (std::size_t i = 0; i < columns.size(); ++i) {
       int rank = report.rank_in_grid(stages[row], columns[i]);
       if (same_replica(i))
@@ -113,13 +102,13 @@ class Band : GridPart {
       double x = xs_[i] + kCellWidth * 0.9;
       if (row + 1 < stages.size()) canvas.line(x, y + kCellHeight, x, ys_[row + 1] - 1, "pp");
       canvas.box(xs_[i], y, kCellWidth, kCellHeight, "rank");
-      canvas.text(xs_[i] + kCellWidth / 2, y + 17, cat(report.world > 100 ? "" : "rank ", rank), "mid");
-      canvas.text(xs_[i] + kCellWidth / 2, y + 31, cat("gpu ", report.local_rank(rank)), "small");
+      canvas.label(xs_[i] + kCellWidth / 2, y + 17, cat(report.world > 100 ? "" : "rank ", rank), "mid");
+      canvas.label(xs_[i] + kCellWidth / 2, y + 31, cat("gpu ", report.local_rank(rank)), "small");
     }
   }
-  void name_replicas(Canvas& canvas, double y) {
+  void name_replicas(SvgCanvas& canvas, double y) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (begins_replica(i)) canvas.text(xs_[i], y, cat("replica ", columns[i] / report.columns_of_replica()), "note");
+      if (begins_replica(i)) canvas.label(xs_[i], y, cat("replica ", columns[i] / report.columns_of_replica()), "note");
     }
   }
 
@@ -127,23 +116,23 @@ class Band : GridPart {
   std::vector<double> xs_, ys_;
 };
 
-double draw_legend(Canvas& canvas, const TopoReport& report, double y) {
+double draw_legend(SvgCanvas& canvas, const TopoReport& report, double y) {
   double x = kMargin + label_width(report);
   auto entry = [&](const char* style, const char* name) {
     canvas.line(x, y - 4, x + 26, y - 4, style);
-    canvas.text(x + 34, y, name, "note");
+    canvas.label(x + 34, y, name, "note");
     x += 34 + text_width(name, 12) + 20;
   };
   if (report.layout.grid.size(Axis::tensor) > 1) entry("tp", "tensor parallel");
   if (report.layout.grid.size(Axis::context) > 1) entry("cp", "context parallel");
   if (report.stages > 1) entry("pp", "pipeline");
   canvas.box(x, y - 12, 22, 15, "box");
-  canvas.text(x + 30, y, "node", "note");
+  canvas.label(x + 30, y, "node", "note");
   canvas.widen(x + 30 + 40);
   return y;
 }
 
-double draw_grid(Canvas& canvas, const TopoReport& report, double top) {
+double draw_grid(SvgCanvas& canvas, const TopoReport& report, double top) {
   int replica = report.columns_of_replica();
   int step = replica >= kBandColumns ? kBandColumns : kBandColumns / replica * replica;
   double y = top;
@@ -157,14 +146,14 @@ double draw_grid(Canvas& canvas, const TopoReport& report, double top) {
   return draw_legend(canvas, report, y + 14);
 }
 
-double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
+double draw_groups(SvgCanvas& canvas, const TopoReport& report, double top) {
   constexpr std::array<double, 5> kColumns = {0, 84, 200, 340, 640};
   std::vector<GroupKind> kinds = shown_kinds(report.kinds);
   if (kinds.empty()) return top;
   double y = top + 40;
   auto row = [&](const std::array<std::string, 5>& texts, const char* style, const char* third) {
     for (std::size_t i = 0; i < texts.size(); ++i)
-      canvas.text(kMargin + kColumns[i], y, texts[i], i == 2 ? third : style);
+      canvas.label(kMargin + kColumns[i], y, texts[i], i == 2 ? third : style);
     y += 20;
   };
   row({"kind", "groups", "across nodes", "purpose", "traffic"}, "head", "head");
@@ -178,7 +167,7 @@ double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
   return y;
 }
 
-double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double unit) {
+double draw_time_axis(SvgCanvas& canvas, const TopoReport& report, double y, double unit) {
   const TopoSchedule& schedule = *report.schedule;
   double left = kMargin + 70, chunks = report.layout.chunks, total = schedule.times.total / chunks;
   int step = 1;
@@ -189,7 +178,7 @@ double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double
   for (int time = 0; time <= total; time += step) {
     double x = left + time * chunks * unit;
     canvas.line(x, y, x, y + 5, "axis");
-    canvas.text(x, y + 18, cat(time), "small");
+    canvas.label(x, y + 18, cat(time), "small");
   }
   return y + 36;
 }
@@ -200,7 +189,7 @@ const Rgb& color_of(ActionKind kind) {
 }
 
 /// Draws a color swatch for each kind of action in each chunk, and the times of the step. Returns the y below.
-double draw_schedule_legend(Canvas& canvas, const TopoReport& report, double left, double y) {
+double draw_schedule_legend(SvgCanvas& canvas, const TopoReport& report, double left, double y) {
   const int chunks = report.layout.chunks;
   double x = left;
   auto swatch = [&](const std::string& fill) {
@@ -209,7 +198,7 @@ double draw_schedule_legend(Canvas& canvas, const TopoReport& report, double lef
     x += 17;
   };
   auto name = [&](const std::string& text) {
-    canvas.text(x + 5, y, text, "note");
+    canvas.label(x + 5, y, text, "note");
     x += 5 + text_width(text, 12) + 16;
   };
   std::string of_chunks = chunks == 1 ? "" : cat(", chunks 0 to ", chunks - 1);
@@ -224,7 +213,7 @@ double draw_schedule_legend(Canvas& canvas, const TopoReport& report, double lef
   canvas.widen(std::max(x, left + 600));
   const ScheduleTimes& times = report.schedule->times;
   double total = times.total / chunks, ideal = times.ideal / chunks;
-  canvas.text(
+  canvas.label(
       left, y + 22,
       format("Time in forwards of a whole stage: %.4g, of which %.4g are work. The bubble is %.1f%% of the work, "
              "%.1f%% of the time.",
@@ -233,16 +222,16 @@ double draw_schedule_legend(Canvas& canvas, const TopoReport& report, double lef
   return y + 30;
 }
 
-double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top) {
+double draw_schedule_figure(SvgCanvas& canvas, const TopoReport& report, double top) {
   const TopoSchedule& schedule = *report.schedule;
   constexpr double kRow = 30, kBar = 26;
   int chunks = report.layout.chunks;
   double left = kMargin + 70, room = std::max(canvas.width() - kMargin, kContent) - 70;
   double unit = std::clamp(room / schedule.times.total, 2.0, 30.0);
-  canvas.text(kMargin, top, report.schedule_title(), "head");
+  canvas.label(kMargin, top, report.schedule_title(), "head");
   double y = top + 14;
   for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage, y += kRow) {
-    canvas.text(kMargin, y + 18, cat("stage ", stage), "");
+    canvas.label(kMargin, y + 18, cat("stage ", stage), "");
     canvas.box(left, y, schedule.times.total * unit, kBar, "wait");
     for (std::size_t i = 0; i < schedule.stages[stage].size(); ++i) {
       const Action& action = schedule.stages[stage][i];
@@ -252,8 +241,8 @@ double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top
       canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" fill=\"%s\" stroke=\"#fff\"/>\n", x,
                         y, width, kBar, fill.c_str()));
       std::string number = cat(action.micro_batch);
-      bool dark = chunks == 1 || action.chunk < (chunks + 1) / 2;
-      if (text_width(number, 12) + 2 <= width) canvas.text(x + width / 2, y + 17.5, number, dark ? "on" : "off");
+      if (text_width(number, 12) + 2 <= width)
+        canvas.label(x + width / 2, y + 17.5, number, is_dark(action.chunk, chunks) ? "on" : "off");
     }
   }
   return draw_schedule_legend(canvas, report, left, draw_time_axis(canvas, report, y + 4, unit) + 4);
@@ -275,17 +264,17 @@ std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
 }
 
 /// Draws a bar per plan, divided by memory category.
-double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
+double draw_memory(SvgCanvas& canvas, const TopoReport& report, double top) {
   constexpr std::array kColors = {"#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7",
                                   "#999999", "#D55E00", "#F0E442", "#000000"};
   constexpr double kRow = 26, kBar = 20, kLabel = 150;
   const std::vector<RankPlan>& plans = report.memory->plans;
   const double total_width = plans.front().plan.total_bytes(Space::file) > 0 ? 240 : 110;
   double scale = (kContent - kLabel - total_width) / double(largest_plan(plans).plan.total_bytes());
-  canvas.text(kMargin, top, "Memory of each rank", "head");
+  canvas.label(kMargin, top, "Memory of each rank", "head");
   double y = top + 12, x = kMargin + kLabel;
   for (const RankPlan& kind : fold_by_memory(plans)) {
-    canvas.text(kMargin, y + 15, cat(kind.ranks.size() == 1 ? "rank " : "ranks ", short_rank_list(kind.ranks)), "");
+    canvas.label(kMargin, y + 15, cat(kind.ranks.size() == 1 ? "rank " : "ranks ", short_rank_list(kind.ranks)), "");
     x = kMargin + kLabel;
     const std::vector<MemoryPart> parts = memory_parts(kind.plan);
     for (std::size_t i = 0; i + 1 < parts.size(); ++i) {  // the last is the total
@@ -297,7 +286,7 @@ double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
     std::string total = human_bytes(double(kind.plan.total_bytes()));
     if (const std::size_t files = kind.plan.total_bytes(Space::file); files > 0)
       total += cat(", and ", human_bytes(double(files)), " in files");
-    canvas.text(x + 8, y + 15, total, "");
+    canvas.label(x + 8, y + 15, total, "");
     y += kRow;
   }
   x = kMargin + kLabel;
@@ -305,7 +294,7 @@ double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
     canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y + 6, kColors[i]));
     std::string name = parts[i].heading;
-    canvas.text(x + 17, y + 16, name, "note");
+    canvas.label(x + 17, y + 16, name, "note");
     x += 17 + text_width(name, 12) + 18;
   }
   canvas.widen(kMargin + kContent);
@@ -315,17 +304,17 @@ double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
 }  // namespace
 
 std::string topo_svg(const TopoReport& report) {
-  Canvas canvas;
+  SvgCanvas canvas;
   std::string title = report.size();
-  canvas.text(kMargin, kMargin + 14, title, "title");
-  canvas.text(kMargin, kMargin + 34, cat("numbered in the order ", report.order), "note");
+  canvas.label(kMargin, kMargin + 14, title, "title");
+  canvas.label(kMargin, kMargin + 34, cat("numbered in the order ", report.order), "note");
   canvas.widen(kMargin + text_width(title, 17));
   double y = draw_grid(canvas, report, kMargin + 54);
   y = draw_groups(canvas, report, y);
-  if (report.vocab_size > 0) canvas.text(kMargin, y += 12, report.vocab_summary(), "note");
+  if (report.vocab_size > 0) canvas.label(kMargin, y += 12, report.vocab_summary(), "note");
   if (report.schedule) y = draw_schedule_figure(canvas, report, y + 30);
   if (report.memory && report.memory->unsupported_reason.empty()) y = draw_memory(canvas, report, y + 36);
-  return canvas.document(y + kMargin, title);
+  return canvas.document(canvas.width() + kMargin, y + kMargin, title, kHead);
 }
 
 }  // namespace mtl
