@@ -1,11 +1,11 @@
 // mtl-data order: prints the samples that mtl-train reads with the same data and batch flags, in order.
-#include <algorithm>
 #include <optional>
 #include <string>
-#include <utility>
 
+#include "base/enum_index.h"
 #include "base/heartbeat.h"
 #include "cli/data/commands.h"
+#include "cli/data/print.h"
 #include "cli/flags/data_flags.h"
 #include "cli/single_process.h"
 #include "train/sample_walk.h"
@@ -20,10 +20,6 @@ struct DataOrderOptions {
   std::int64_t seed = 1234;
   std::int64_t data_parallel_size = 1;
   bool tokens = false;
-
-  Split split() const {
-    return static_cast<Split>(std::find(kSplitNames.begin(), kSplitNames.end(), dataset) - kSplitNames.begin());
-  }
 };
 
 void add_flags(Flags& flags, DataOrderOptions& options) {
@@ -54,21 +50,11 @@ void check(Flags& flags, DataOrderOptions& options) {
 
 /// Returns {"sample":17,"dataset":0,"documents":[4,6],"offsets":[12,3]} and a newline; `with_tokens` adds "tokens".
 std::string sample_line(const BlendedDataset& dataset, std::int64_t index, bool with_tokens) {
-  const auto append_list = [](std::string& out, const auto& numbers) {
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      out += i == 0 ? '[' : ',';
-      append_part(out, numbers[i]);
-    }
-    out += numbers.empty() ? "[]" : "]";
-  };
   const SampleSource source = dataset.describe(index);
-  std::string out = cat("{\"sample\":", source.sample, ",\"dataset\":", source.dataset, ",\"documents\":");
-  append_list(out, source.documents);
-  out += cat(",\"offsets\":[", source.first_offset, ",", source.last_offset, "]");
-  if (with_tokens) {
-    out += ",\"tokens\":";
-    append_list(out, dataset.read_tokens(index));
-  }
+  std::string out =
+      cat("{\"sample\":", source.sample, ",\"dataset\":", source.dataset, ",\"documents\":[",
+          join_numbers(source.documents, ','), "],\"offsets\":[", source.first_offset, ",", source.last_offset, "]");
+  if (with_tokens) out += cat(",\"tokens\":[", join_numbers(dataset.read_tokens(index), ','), "]");
   return out + "}\n";
 }
 
@@ -86,7 +72,7 @@ int data_order(int argc, const char* const* argv) {
   const auto run = [&](Console& console) {
     const SampleWalk walk{.data = options.data,
                           .batch = options.batch,
-                          .split = options.split(),
+                          .split = *enum_named<Split>(kSplitNames, options.dataset),
                           .seed = options.seed,
                           .data_parallel = options.data_parallel_size};
     std::optional<Heartbeat> ordering(std::in_place, console, "computing the order of the samples");

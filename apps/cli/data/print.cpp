@@ -12,21 +12,12 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-std::string join_ids(const Ids& ids, char separator) {
-  std::string out;
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) out += separator;
-    append_part(out, ids[i]);
-  }
-  return out;
-}
-
 std::string ids_line(const std::vector<Ids>& sequences) {
-  return join(sequences, " ", [](const Ids& ids) { return join_ids(ids, ' '); }) + "\n";
+  return join(sequences, " ", [](const Ids& ids) { return join_numbers(ids, ' '); }) + "\n";
 }
 
 std::string ids_json(std::int64_t document, const std::vector<Ids>& sequences) {
-  const auto list = [](const Ids& ids) { return "[" + join_ids(ids, ',') + "]"; };
+  const auto list = [](const Ids& ids) { return "[" + join_numbers(ids, ',') + "]"; };
   return cat("{\"document\":", document, ",\"sequences\":[", join(sequences, ",", list), "]}\n");
 }
 

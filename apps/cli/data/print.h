@@ -13,6 +13,17 @@
 
 namespace mtl {
 
+/// Joins numbers, of which there may be many, without making texts of them one by one.
+template <class Numbers>
+std::string join_numbers(const Numbers& numbers, char separator) {
+  std::string out;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (i > 0) out += separator;
+    append_part(out, numbers[i]);
+  }
+  return out;
+}
+
 struct DataPrintOptions {
   TokenizerOptions tokenizer;
   bool ids = false;
