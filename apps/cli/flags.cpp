@@ -26,8 +26,9 @@ constexpr const char* kEmpty = "is empty; add a value";
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
 
 /// Returns how many words follow a flag; -1: all up to the next flag.
-int takes_of(const CLI::Option& option, bool is_switch) {
-  return is_switch ? 0 : option.get_items_expected_max() > 1 ? -1 : 1;
+int takes_of(const CLI::Option& option) {
+  const int most = option.get_items_expected_max();
+  return most > 1 ? -1 : most;
 }
 
 }  // namespace
@@ -310,10 +311,9 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
       const std::string name = word.substr(0, is_long ? equals : 2);
       Flag* flag = find(name);
       if (flag != nullptr) flag->used_name = name;
-      cut =
-          equals == word.size() - 1 && flag != nullptr && flag->option->get_items_expected_max() == 1 ? flag : nullptr;
-      needs_value =
-          flag != nullptr && is_long && equals == std::string::npos && flag->option->get_items_expected_max() == 1;
+      const bool takes_one = flag != nullptr && takes_of(*flag->option) == 1;
+      cut = takes_one && equals == word.size() - 1 ? flag : nullptr;
+      needs_value = takes_one && is_long && equals == std::string::npos;
       takes = flag != nullptr || equals != std::string::npos ? 0 : find_foreign(word).takes;
       marked.push_back(flag == nullptr ? kForeign + word : word);
       if (equals != std::string::npos) marked.back().insert(marked.back().find('=') + 1, 1, kMark);
@@ -342,7 +342,7 @@ void Flags::set_aside(const Flags& other, const std::vector<std::string>& subjec
   for (const auto& flag : other.flags_) {
     for (const std::string& long_name : flag->option->get_lnames()) {
       const std::string name = "--" + long_name;
-      if (find(name) == nullptr) foreign.acknowledge(takes_of(*flag->option, flag->kind() == "switch"), why, name);
+      if (find(name) == nullptr) foreign.acknowledge(takes_of(*flag->option), why, name);
     }
   }
 }
@@ -354,7 +354,7 @@ ForeignFlags::Answer Flags::find_foreign(const std::string& name) const {
   }
   ForeignFlags::Answer answer = foreign.find(name, known);
   if (const Flag* meant = answer.meant.empty() ? nullptr : find(answer.meant)) {
-    answer.takes = takes_of(*meant->option, meant->kind() == "switch");
+    answer.takes = takes_of(*meant->option);
   }
   return answer;
 }
