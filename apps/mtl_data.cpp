@@ -59,22 +59,15 @@ std::string list_completions() {
   return out;
 }
 
-int refuse_command(const std::string& word) {
-  if (file_exists(dataset_prefix(word) + ".idx")) {
-    std::fprintf(stderr, "mtl-data: %s names token files; put a command first, for example: mtl-data info %s\n",
-                 word.c_str(), shell_word(word).c_str());
-    return static_cast<int>(Exit::usage);
-  }
-  if (const auto missing = explain_missing_index(word)) {
-    std::fprintf(stderr, "mtl-data: %s\n", missing->message.c_str());
-    return static_cast<int>(Exit::usage);
-  }
+/// Says why a word is not a command.
+std::string objection(const std::string& word) {
+  if (file_exists(dataset_prefix(word) + ".idx"))
+    return cat(word, " names token files; put a command first, for example: mtl-data info ", shell_word(word));
+  if (const auto missing = explain_missing_index(word)) return missing->message;
   const std::vector<std::string> names = texts_of(kCommands, &Command::name);
   const std::string guess = nearest(word, names);
-  const std::string hint =
-      guess.empty() ? cat("the commands are ", join(names, ", ")) : cat("did you mean ", guess, "?");
-  std::fprintf(stderr, "mtl-data: unknown command %s; %s\n", word.c_str(), hint.c_str());
-  return static_cast<int>(Exit::usage);
+  return cat("unknown command ", word, "; ",
+             guess.empty() ? cat("the commands are ", join(names, ", ")) : cat("did you mean ", guess, "?"));
 }
 
 int print_and_succeed(const std::string& text) {
@@ -99,5 +92,6 @@ int main(int argc, char** argv) {
   if (word == "--version")
     return print_and_succeed(version_text("mtl-data", argc == 3 && argv[2] == std::string_view("--verbose")));
   if (word == "--list-completions") return print_and_succeed(list_completions());
-  return refuse_command(word);
+  std::fprintf(stderr, "mtl-data: %s\n", objection(word).c_str());
+  return static_cast<int>(Exit::usage);
 }
