@@ -11,16 +11,15 @@ namespace mtl {
 
 namespace {
 
-/// Returns the flag that selects the activation, if any, as "--activation relu", and the activation. GELU uses the tanh
-/// form unless --no-bias-gelu-fusion is given.
-std::optional<std::pair<std::string, Activation>> given_activation(const ArchitectureOptions& given) {
+/// Returns the given flags that select the activation, such as "--activation relu", and what each selects.
+std::vector<std::pair<std::string, Activation>> given_activations(const ArchitectureOptions& given) {
+  std::vector<std::pair<std::string, Activation>> out;
   if (const auto named = enum_named<Activation>(kActivationNames, given.activation.value_or("")))
-    return {{cat("--activation ", *given.activation), *named}};
-  if (given.swiglu) return {{"--swiglu", Activation::silu}};
-  if (given.squared_relu) return {{"--squared-relu", Activation::squared_relu}};
-  if (given.openai_gelu) return {{"--openai-gelu", Activation::gelu_tanh}};
-  if (given.no_bias_gelu_fusion) return {{"--no-bias-gelu-fusion", Activation::gelu_erf}};
-  return {};
+    out.emplace_back(cat("--activation ", *given.activation), *named);
+  if (given.swiglu) out.emplace_back("--swiglu", Activation::silu);
+  if (given.squared_relu) out.emplace_back("--squared-relu", Activation::squared_relu);
+  if (given.openai_gelu) out.emplace_back("--openai-gelu", Activation::gelu_tanh);
+  return out;
 }
 
 /// Returns the first given flag that acts with yarn only, with its value, or "".
@@ -114,9 +113,11 @@ class FlagResolver {
 };
 
 void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
-  const auto activation = given_activation(given);
-  if (activation)
-    resolver.choice(config.activation, activation->second, true, activation->first, "has another activation");
+  auto activations = given_activations(given);
+  // GELU has the tanh form by default.
+  if (given.no_bias_gelu_fusion) activations.emplace_back("--no-bias-gelu-fusion", Activation::gelu_erf);
+  if (!activations.empty())
+    resolver.choice(config.activation, activations[0].second, true, activations[0].first, "has another activation");
   resolver.choice(config.gated_mlp, true, given.swiglu, "--swiglu", "has an MLP without a gate");
   resolver.number(config.ffn_hidden_size, given.ffn_hidden_size, "--ffn-hidden-size");
   // As in Megatron-LM: 2/3 of 4 C, rounded down to a multiple of 64, so that three matrices have as many parameters as
@@ -274,12 +275,7 @@ std::optional<std::int64_t> window_of(const std::string& text) {
 }
 
 std::vector<std::string> activation_flags(const ArchitectureOptions& given) {
-  std::vector<std::string> flags;
-  if (given.activation) flags.push_back(cat("--activation ", *given.activation));
-  if (given.swiglu) flags.emplace_back("--swiglu");
-  if (given.squared_relu) flags.emplace_back("--squared-relu");
-  if (given.openai_gelu) flags.emplace_back("--openai-gelu");
-  return flags;
+  return texts_of(given_activations(given), &std::pair<std::string, Activation>::first);
 }
 
 std::vector<std::string> scaling_flags(const ArchitectureOptions& given) {
