@@ -128,21 +128,12 @@ StepSchedule counting_schedule(const Layout& layout, int micro_batches) {
   return StepSchedule(with_communication(actions, layout.places(), layout.stage()));
 }
 
-namespace {
-
-/// Returns the action kind that finishes a micro-batch in a chunk.
-ActionKind last_kind(const std::vector<Action>& actions) {
-  bool defers =
-      std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::weight; });
-  return defers ? ActionKind::weight : ActionKind::backward;
+bool has_weights(const std::vector<Action>& actions) {
+  return std::ranges::find(actions, ActionKind::weight, &Action::kind) != actions.end();
 }
 
-}  // namespace
-
 StepSchedule::StepSchedule(std::vector<Action> actions_of_step)
-    : actions(std::move(actions_of_step)),
-      defers_weights(last_kind(actions) == ActionKind::weight),
-      ends_gradients(actions.size(), false) {
+    : actions(std::move(actions_of_step)), defers_weights(has_weights(actions)), ends_gradients(actions.size(), false) {
   const ActionKind last = defers_weights ? ActionKind::weight : ActionKind::backward;
   std::set<int> ended;  // chunks whose last such action we have found
   for (std::size_t i = actions.size(); i-- > 0;)
@@ -151,7 +142,7 @@ StepSchedule::StepSchedule(std::vector<Action> actions_of_step)
 
 int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk) {
   int in_flight = 0, largest = 0;
-  const ActionKind last = last_kind(actions);
+  const ActionKind last = has_weights(actions) ? ActionKind::weight : ActionKind::backward;
   for (const Action& action : actions) {
     if (chunk && action.chunk != *chunk) continue;
     in_flight += int(action.kind == ActionKind::forward) - int(action.kind == last);

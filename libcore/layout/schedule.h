@@ -91,6 +91,9 @@ StepSchedule counting_schedule(const Layout& layout, int micro_batches);
 /// number of slots.
 int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk = {});
 
+/// Returns true if there are weight actions.
+bool has_weights(const std::vector<Action>& actions);
+
 /// Adds the stage's sends and receives to `actions`. Before each forward or backward, the stage receives its input.
 /// After it, the stage sends its output. The model's first chunk receives no activations and sends no gradients. The
 /// model's last chunk sends no activations and receives no gradients. Consecutive chunks of one stage exchange no

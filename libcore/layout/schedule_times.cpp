@@ -12,9 +12,7 @@ namespace mtl {
 ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, const Places& places,
                              const std::vector<ActionDurations>& durations) {
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
-  const bool defers_weights = std::ranges::any_of(stages, [](const std::vector<Action>& actions) {
-    return std::ranges::find(actions, ActionKind::weight, &Action::kind) != actions.end();
-  });
+  const bool defers_weights = std::ranges::any_of(stages, has_weights);
   ScheduleTimes out{.spans = std::vector<std::vector<TimeSpan>>(stages.size())};
   std::map<std::tuple<ActionKind, int, int>, double> ends;  // by kind, position and micro-batch
 
