@@ -167,10 +167,6 @@ void warn_of_undrawable(Chart& chart) {
   fail(Exit::bad_data, "no run has a metric named ", column, "; choose from these with --y: ", known_columns(logs));
 }
 
-std::string x_label(const RunChartOptions& options) {
-  return options.x == "time" ? "training time (s)" : options.x == "samples" ? "samples" : options.x;
-}
-
 }  // namespace
 
 std::set<std::string> columns_of(const RunChartOptions& options) {
@@ -186,7 +182,10 @@ std::set<std::string> columns_of(const RunChartOptions& options) {
 
 Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& options) {
   check_points(logs, options);
-  Chart chart{.title = options.title, .x_label = x_label(options), .log_x = options.log_x, .panels = {}};
+  Chart chart{.title = options.title,
+              .x_label = options.x == "time" ? "training time (s)" : options.x,
+              .log_x = options.log_x,
+              .panels = {}};
   for (const std::string& column : options.y.empty() ? default_columns() : options.y) {
     Panel panel{.y_label = label_of(column), .log_y = options.log_y && chart.panels.empty(), .series = {}};
     std::vector<Series> faint, lines, markers;

@@ -139,11 +139,6 @@ void draw_series(Plot& plot, const Look& look, const Series& series, const Chart
   }
 }
 
-std::string right_aligned(const std::string& text, int width) {
-  std::size_t wide = std::max(width, 0);
-  return std::string(wide - std::min(wide, text.size()), ' ') + text;
-}
-
 /// Draws one panel: its name, then rows with the vertical axis. The horizontal axis is drawn separately.
 std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_axis, int rows) {
   ChartAxis y_axis(y_range(panel), panel.log_y);
@@ -161,7 +156,7 @@ std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_
   for (int row = 0; row < rows; ++row) {
     const std::string& label = labels[row];
     const char* axis = look.options.unicode ? (label.empty() ? "│" : "┤") : (label.empty() ? "|" : "+");
-    out += cat(right_aligned(label, look.gutter), " ", axis, plot.row(row, look.options.color), "\n");
+    out += cat(format("%*s ", look.gutter, label.c_str()), axis, plot.row(row, look.options.color), "\n");
   }
   return out;
 }
@@ -188,7 +183,7 @@ std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& a
   labels.erase(labels.find_last_not_of(' ') + 1);
   const int name_length = static_cast<int>(chart.x_label.size());
   const int name_begin = look.gutter + 2 + (columns - name_length) / 2;
-  return cat(out, labels, "\n", right_aligned(chart.x_label, name_begin + name_length), "\n");
+  return cat(out, labels, "\n", format("%*s\n", name_begin + name_length, chart.x_label.c_str()));
 }
 
 std::string draw_legend(const Chart& chart, const Look& look) {
