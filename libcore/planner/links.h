@@ -20,11 +20,6 @@ struct Links {
   /// Ranks copy what they send inside a node with the core that computes, as ranks on CPUs do, so it overlaps nothing.
   bool by_core = false;
   double disk_gbs = 0;  // a rank's share of the disk with its optimizer's state, read and written at once; 0: no disk
-
-  /// Links that take no time.
-  static Links free() {
-    return {.inside_gbs = 1e30, .between_gbs = 1e30, .inside_us = 0, .between_us = 0, .host_gbs = 1e30};
-  }
 };
 
 /// Where a group's ranks are.

@@ -144,7 +144,7 @@ TEST_CASE("bounds: they hold where stages are cheaper than a model without repli
 
 TEST_CASE("bounds: they are close to the step's time where only FLOPs, only bytes or only links take time") {
   Machine bytes = links_machine();
-  bytes.links = Links::free();
+  bytes.links = kFreeLinks;
   bytes.device.dram_gbs = 1;
   struct Row {
     const char* what;
