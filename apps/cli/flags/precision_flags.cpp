@@ -5,13 +5,6 @@
 
 namespace mtl {
 
-namespace {
-
-/// Returns true if the main weights are narrower than fp32, so that layers read them directly.
-bool has_narrow_main_params(const PrecisionOptions& options) { return precision_of(options).main_params != DType::f32; }
-
-}  // namespace
-
 void add_precision_flags(Flags& flags, PrecisionOptions& options) {
   flags.add("--precision", &options.preset, "NAME", "dtypes of all roles by name (default: fp32)",
             one_of(texts_of(precision_presets(), &PrecisionPreset::name)));
@@ -30,7 +23,7 @@ void add_precision_flags(Flags& flags, PrecisionOptions& options) {
                          [&options] { return precision_of(options).compute == DType::bf16; }));
   flags.add_switch("--stochastic-rounding", options.stochastic_rounding, "round updates of bf16 weights stochastically",
                    needs("main weights in bf16: --precision fsdp-low, or --main-params-dtype bf16",
-                         [&options] { return has_narrow_main_params(options); }));
+                         [&options] { return precision_of(options).main_params != DType::f32; }));
   flags.foreign.acknowledge(
       0, "has no effect, because the dtype flags for main weights, gradients and moments work without it",
       "--use-precision-aware-optimizer");
