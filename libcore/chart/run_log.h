@@ -17,7 +17,6 @@
 // An incomplete last line is ignored, with a warning. Any other invalid JSON line is an error.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

@@ -1,7 +1,6 @@
 #include "chart/terminal.h"
 
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +8,7 @@
 #include <cstdlib>
 
 #include "base/console.h"
-#include "base/json.h"
+#include "base/json_cursor.h"
 #include "base/printable.h"
 #include "base/str.h"
 #include "chart/axis.h"

@@ -1,7 +1,5 @@
 #include "planner/layout_report.h"
 
-#include <algorithm>
-
 #include "base/count_of.h"
 #include "base/str.h"
 #include "engine/plan_tables.h"

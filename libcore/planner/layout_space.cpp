@@ -2,7 +2,6 @@
 
 #include <bit>
 
-#include "base/str.h"
 #include "layout/schedule.h"
 
 namespace mtl {

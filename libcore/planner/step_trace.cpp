@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/str.h"
 #include "engine/stage.h"
 #include "engine/step_record.h"
 

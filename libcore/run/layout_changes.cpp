@@ -1,7 +1,5 @@
 #include "run/layout_changes.h"
 
-#include <algorithm>
-
 #include "base/str.h"
 #include "layout/schedule.h"
 

@@ -1,8 +1,6 @@
 // Megatron-LM's tokenizer flags, shared by all tools that read or make tokens.
 #pragma once
 
-#include <memory>
-
 #include "cli/flags.h"
 #include "text/tokenizer.h"
 
