@@ -187,10 +187,7 @@ std::string plan_script(const LayoutPlans& plans, const PlanRequest& request, co
   std::vector<std::string> flags = texts_of(given, shell_word);
   for (const std::string& word : candidate_flags(plans.best[0]))
     flags.push_back(word == kFolder ? "\"${OFFLOAD_DIR:?is the folder for optimizer states, on a local disk}\"" : word);
-  if (is_on_cpu)
-    for (const std::string& word :
-         {std::string("--device"), std::string("cpu"), std::string("--threads"), cat(request.run.threads)})
-      flags.push_back(word);
+  if (is_on_cpu) flags.insert(flags.end(), {"--device", "cpu", "--threads", cat(request.run.threads)});
   std::string line = " ";
   for (std::size_t i = 0; i < flags.size(); ++i) {
     if (starts_with(flags[i], "--") && line.size() > 80) {
