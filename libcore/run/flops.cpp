@@ -14,14 +14,13 @@ namespace mtl {
 
 double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::int64_t sequences,
                       std::int64_t seq_length) {
-  auto real = [](std::int64_t value) -> double { return value; };
-  double tokens = real(sequences) * real(seq_length), layers = real(config.num_layers),
-         hidden = real(config.hidden_size);
-  double query = real(config.head_dim * config.num_heads), key = real(config.head_dim * config.num_query_groups);
+  double tokens = double(sequences) * double(seq_length), layers = double(config.num_layers),
+         hidden = double(config.hidden_size);
+  double query = double(config.head_dim * config.num_heads), key = double(config.head_dim * config.num_query_groups);
   const double products = config.gated_mlp ? 3 : 2;
-  double linears = hidden * products * real(config.ffn_hidden_size) * layers +
+  double linears = hidden * products * double(config.ffn_hidden_size) * layers +
                    layers * (hidden * (query + 2 * key) + query * hidden);
-  return 6 * tokens * (linears + hidden * real(padded_vocab)) + 6 * tokens * real(seq_length) * query * layers;
+  return 6 * tokens * (linears + hidden * double(padded_vocab)) + 6 * tokens * double(seq_length) * query * layers;
 }
 
 namespace {
