@@ -97,9 +97,8 @@ class Runs {
   std::size_t current_ = 0;
 };
 
-std::vector<RunLog> read_json_lines(RunLog empty, std::string_view text, const std::string& path,
-                                    std::vector<std::string>& warnings) {
-  Runs runs(std::move(empty));
+std::vector<RunLog> read_json_lines(const RunLog& empty, std::string_view text, std::vector<std::string>& warnings) {
+  Runs runs(empty);
   for_each_line(text, [&](std::string_view line, std::size_t number, bool is_complete) {
     bool is_parsed = false;
     try {
@@ -109,9 +108,9 @@ std::vector<RunLog> read_json_lines(RunLog empty, std::string_view text, const s
       runs.read_line(object);
     } catch (const Error& error) {
       if (is_complete || is_parsed)
-        fail(Exit::bad_data, path, ":", number, ": ", error.what(),
+        fail(Exit::bad_data, empty.path, ":", number, ": ", error.what(),
              "; expected a line that mtl-train --log-jsonl wrote");
-      warnings.push_back(cat(path, ":", number, ": the last line is incomplete and is ignored"));
+      warnings.push_back(cat(empty.path, ":", number, ": the last line is incomplete and is ignored"));
     }
   });
   return runs.take();
@@ -188,14 +187,14 @@ void read_validation_line(RunLog& log, std::string_view line, const Row& last_st
   if (row.size() > last_step.size()) log.validations.put_row(row);
 }
 
-void read_text(RunLog& log, std::string_view text, const std::string& path) {
+void read_text(RunLog& log, std::string_view text) {
   Row last_step = {{"iteration", kNone}, {"consumed_samples", kNone}};
   for_each_line(text, [&](std::string_view line, std::size_t number, bool is_complete) {
     bool is_step = line.find("| consumed samples:") != std::string_view::npos;
     bool is_validation = line.find(" validation loss at ") != std::string_view::npos || !validation_set(line).empty();
     if (!is_step && !is_validation) return;
     if (!is_complete && trim(line).back() != '|') {
-      log.warnings.push_back(cat(path, ":", number, ": the last line is incomplete and is ignored"));
+      log.warnings.push_back(cat(log.path, ":", number, ": the last line is incomplete and is ignored"));
       return;
     }
     if (is_validation) return read_validation_line(log, line, last_step);
@@ -284,9 +283,9 @@ std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& pat
   std::vector<RunLog> runs = {log};
   std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{')
-    runs = read_json_lines(log, text, log.path, warnings);
+    runs = read_json_lines(log, text, warnings);
   else
-    read_text(runs[0], text, log.path);
+    read_text(runs[0], text);
   if (!std::ranges::all_of(runs, is_empty)) std::erase_if(runs, is_empty);
   for (RunLog& run : runs) {
     if (run.replaced == 0) continue;

@@ -32,8 +32,8 @@ struct PlaceTimes {
   std::vector<double> inputs, gradients;  // by micro-batch: when it arrives; kNever: not known yet
   std::array<int, 3> started = {};        // by ActionKind
 
-  int& count(ActionKind kind) { return started[static_cast<std::size_t>(kind)]; }
-  int count(ActionKind kind) const { return started[static_cast<std::size_t>(kind)]; }
+  int& count(ActionKind kind) { return started[enum_index(kind)]; }
+  int count(ActionKind kind) const { return started[enum_index(kind)]; }
 };
 
 struct StageTimes {
