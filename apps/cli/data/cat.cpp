@@ -40,7 +40,7 @@ void print_documents(const DataCatOptions& options, Console& console) {
 int data_cat(int argc, const char* const* argv) {
   DataCatOptions options;
   Flags flags("mtl-data cat", "print the documents of token files, as ids or, with a tokenizer, as JSON lines of text");
-  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefixes, kPrefixHelp);
   flags.section("Documents");
   flags.add("--begin", &options.begin, "N", "first document to print, from 0", at_least(0));
   flags.add("--count", &options.count, "N", "documents to print (default: all that remain)", at_least(0));

@@ -6,6 +6,8 @@ namespace mtl {
 
 /// What a PREFIX is, for a message.
 inline constexpr const char* kWhatPrefix = "the path prefix of token files";
+/// Help for PREFIX.
+inline constexpr const char* kPrefixHelp = "prefix of the token files, or either of the two files";
 
 using DataCommand = int(int argc, const char* const* argv);
 DataCommand data_info, data_verify, data_cat, data_sample, data_stats, data_merge, data_split, data_shuffle,

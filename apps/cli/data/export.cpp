@@ -44,7 +44,7 @@ void check_output(Flags& flags, const DataExportOptions& options) {
 int data_export(int argc, const char* const* argv) {
   DataExportOptions options;
   Flags flags("mtl-data export", "write all tokens as one flat file for other tools");
-  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, kPrefixHelp);
   flags.section("Output");
   flags.add("--output", &options.output, "FILE", "file to write", required);
   flags.add("--format", &options.format_name, "FORMAT",

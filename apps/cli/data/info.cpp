@@ -80,7 +80,7 @@ Json to_json(const IndexedDataset& data) {
 int data_info(int argc, const char* const* argv) {
   DataInfoOptions options;
   Flags flags("mtl-data info", "print counts, sizes and sequence lengths of token files");
-  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files", kWhatPrefix);
+  flags.positional("PREFIX", options.prefixes, kPrefixHelp, kWhatPrefix);
   flags.add_switch("--json", options.json, "print one JSON line per PREFIX, schema mtl-data-info/1");
   return run_single_process(flags, argc, argv, [&](Console&) {
     for (std::size_t i = 0; i < options.prefixes.size(); ++i) {

@@ -36,7 +36,7 @@ void repair(const DataRepairOptions& options, Console& console) {
 int data_repair(int argc, const char* const* argv) {
   DataRepairOptions options;
   Flags flags("mtl-data repair", "write an .idx with pointers computed from its lengths");
-  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, kPrefixHelp);
   flags.section("Output");
   flags.add("--output", &options.output, "FILE.idx", "file to write; PREFIX.bin belongs to it as it is");
   flags.add_switch("--in-place", options.in_place, "replace PREFIX.idx once the new one is complete");

@@ -34,7 +34,7 @@ void print_sample(const DataSampleOptions& options, Console& console) {
 int data_sample(int argc, const char* const* argv) {
   DataSampleOptions options;
   Flags flags("mtl-data sample", "print documents of token files drawn at random, as cat does");
-  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, kPrefixHelp);
   flags.section("Documents");
   flags.add("--count", &options.count, "N", "number of distinct documents to print", at_least(0));
   flags.add("--seed", &options.seed, "N", "random seed for the draw", within({0, UINT32_MAX}));

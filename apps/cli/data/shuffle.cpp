@@ -35,7 +35,7 @@ int data_shuffle(int argc, const char* const* argv) {
   DataShuffleOptions options;
   options.output.make.command = command_words(argc, argv);
   Flags flags("mtl-data shuffle", "put the documents of token files into a random order");
-  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, kPrefixHelp);
   flags.section("Order");
   flags.add("--seed", &options.seed, "N", "random seed; the order is numpy.random.RandomState(N).permutation",
             within({0, UINT32_MAX}));

@@ -131,7 +131,7 @@ int data_split(int argc, const char* const* argv) {
   DataSplitOptions options;
   options.output.make.command = command_words(argc, argv);
   Flags flags("mtl-data split", "divide the documents of token files into several token files, in order");
-  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, kPrefixHelp);
   flags.section("Parts");
   flags.add("--weights", &options.weights, "W,W,...", "share of each part, such as 0.98,0.01,0.01 or 98,1,1");
   flags.add("--counts", &options.counts, "N,N,...",

@@ -16,7 +16,7 @@ void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options) {
 }
 
 void add_inspection_flags(Flags& flags, DataInspection& options, const std::string& schema) {
-  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files", kWhatPrefix);
+  flags.positional("PREFIX", options.prefixes, kPrefixHelp, kWhatPrefix);
   flags.section("Output");
   flags.add_switch("--json", options.json, "print one JSON line per PREFIX, schema " + schema);
   add_tokenizer_flags(flags, options.tokenizer);
