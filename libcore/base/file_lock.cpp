@@ -8,12 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
-#include <thread>
-#include <utility>
 
 #include "base/console.h"
-#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/host_name.h"
@@ -56,70 +52,6 @@ std::string boot_id() {
 /// Returns everything before the beat.
 std::string owner_of(const std::string& content) { return content.substr(0, content.find(kBeat)); }
 
-}  // namespace
-
-/// Owns the open lock file and the thread that writes the beats.
-class FileLock::Holder {
- public:
-  Holder(std::string path, Descriptor descriptor) : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
-  ~Holder() { stop(); }
-
-  const std::string& path() const { return path_; }
-  const std::string& owner() const { return owner_; }
-
-  /// Returns false if the file was removed or replaced after we opened it.
-  bool is_current() const {
-    struct stat opened {
-    }, named{};
-    if (::fstat(descriptor_, &opened) != 0) fail_errno(path_, "examine");
-    if (::stat(path_.c_str(), &named) != 0) {
-      if (errno == ENOENT) return false;
-      fail_errno(path_, "examine");
-    }
-    return opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-  }
-
-  /// Names this process as the owner in the file and starts the thread that writes the beats.
-  void start_beating(double beat_seconds) {
-    owner_ = cat(kOwner, ::getpid(), " on ", host_name(), " since ", timestamp(), kBoot, boot_id());
-    if (::ftruncate(descriptor_, 0) != 0 || !write_beat(0)) fail_errno(path_, "write");
-    beat_thread_ = worker_thread([this, beat_seconds] {
-      std::unique_lock lock(mutex_);
-      const std::chrono::duration<double> pause(beat_seconds);
-      for (std::int64_t beat = 1; !wake_.wait_for(lock, pause, [this] { return stopping_; }); ++beat) write_beat(beat);
-    });
-  }
-
- private:
-  /// Overwrites the previous beat: the length is always the same.
-  bool write_beat(std::int64_t beat) {
-    const std::string text = cat(owner_, kBeat, format("%012lld", static_cast<long long>(beat)), "\n");
-    return ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  }
-
-  void stop() {
-    if (!beat_thread_.joinable()) return;
-    end_thread(beat_thread_, mutex_, wake_, stopping_);
-    if (owner_of(content_of(descriptor_)) == owner_) (void)!::ftruncate(descriptor_, 0);
-  }
-
-  std::string path_, owner_;
-  Descriptor descriptor_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::thread beat_thread_;
-};
-
-FileLock::FileLock(std::unique_ptr<Holder> holder) : holder_(std::move(holder)) {}
-FileLock::~FileLock() = default;
-FileLock::FileLock(FileLock&& other) noexcept = default;
-FileLock& FileLock::operator=(FileLock&& other) noexcept = default;
-
-const std::string& FileLock::path() const { return holder_->path(); }
-
-namespace {
-
 /// Throws Error(usage) if another program wrote the file. An empty file counts as a lock, and so does one that begins
 /// with a zero byte, because a host crash can leave zeros in a lock file.
 void refuse_other_file(const std::string& path, const std::string& content) {
@@ -150,13 +82,48 @@ bool beats(const std::string& path, const std::string& content, const FileLockTi
 
 }  // namespace
 
-std::optional<FileLock> FileLock::take(const std::string& path, std::string* owner, const FileLockTimes& times,
-                                       std::unique_lock<std::mutex>* no_signal) {
+FileLock::~FileLock() {
+  if (!beat_thread_.joinable()) return;
+  end_thread(beat_thread_, mutex_, wake_, stopping_);
+  if (owner_of(content_of(descriptor_)) == owner_) (void)!::ftruncate(descriptor_, 0);
+}
+
+/// Returns false if the file was removed or replaced after we opened it.
+bool FileLock::is_current() const {
+  struct stat opened {
+  }, named{};
+  if (::fstat(descriptor_, &opened) != 0) fail_errno(path_, "examine");
+  if (::stat(path_.c_str(), &named) != 0) {
+    if (errno == ENOENT) return false;
+    fail_errno(path_, "examine");
+  }
+  return opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+/// Names this process as the owner in the file and starts the thread that writes the beats.
+void FileLock::start_beating(double beat_seconds) {
+  owner_ = cat(kOwner, ::getpid(), " on ", host_name(), " since ", timestamp(), kBoot, boot_id());
+  if (::ftruncate(descriptor_, 0) != 0 || !write_beat(0)) fail_errno(path_, "write");
+  beat_thread_ = worker_thread([this, beat_seconds] {
+    std::unique_lock lock(mutex_);
+    const std::chrono::duration<double> pause(beat_seconds);
+    for (std::int64_t beat = 1; !wake_.wait_for(lock, pause, [this] { return stopping_; }); ++beat) write_beat(beat);
+  });
+}
+
+/// Overwrites the previous beat: the length is always the same.
+bool FileLock::write_beat(std::int64_t beat) {
+  const std::string text = cat(owner_, kBeat, format("%012lld", static_cast<long long>(beat)), "\n");
+  return ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+}
+
+std::unique_ptr<FileLock> FileLock::take(const std::string& path, std::string* owner, const FileLockTimes& times,
+                                         std::unique_lock<std::mutex>* no_signal) {
   for (int tries = 0; tries < kTries; ++tries) {
     // Bypasses base/files, because a lock file is not an output and stays open.
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0) fail_errno(path, "open");
-    auto holder = std::make_unique<Holder>(path, Descriptor(descriptor));
+    std::unique_ptr<FileLock> file(new FileLock(path, descriptor));
     refuse_special_file(path);
     const bool is_granted = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const bool has_locks = is_granted || (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK);
@@ -164,28 +131,28 @@ std::optional<FileLock> FileLock::take(const std::string& path, std::string* own
     *owner = content.substr(0, content.find(kBoot));
     if (!is_granted && has_locks) {
       if (errno != EWOULDBLOCK) fail_errno(path, "lock");
-      return std::nullopt;
+      return nullptr;
     }
-    if (!holder->is_current()) continue;
+    if (!file->is_current()) continue;
     refuse_other_file(path, content);
     if (may_live(content, has_locks)) {
       if (no_signal != nullptr) no_signal->unlock();
       const bool lives = beats(path, content, times);
       if (no_signal != nullptr) no_signal->lock();
-      if (lives) return std::nullopt;
+      if (lives) return nullptr;
     }
-    holder->start_beating(times.beat);
-    return FileLock(std::move(holder));
+    file->start_beating(times.beat);
+    return file;
   }
   fail(Exit::io, path, ": cannot lock this file: other processes keep replacing it");
 }
 
 void FileLock::check_held() const {
-  const std::string content = content_of(holder_->path());
-  if (content.empty() || owner_of(content) == holder_->owner()) return;
-  fail(Exit::failure, holder_->path(), ": another process (", content, ") took this lock ",
-       holder_->is_current() ? "while this process was suspended or could not reach the file system"
-                             : "after the file had been removed or replaced",
+  const std::string content = content_of(path_);
+  if (content.empty() || owner_of(content) == owner_) return;
+  fail(Exit::failure, path_, ": another process (", content, ") took this lock ",
+       is_current() ? "while this process was suspended or could not reach the file system"
+                    : "after the file had been removed or replaced",
        "; stop one of the two");
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -81,20 +80,18 @@ void remove_leftovers(const std::vector<std::string>& names, Console& console,
 
 OutputLock::OutputLock(const std::string& prefix, InterruptGuard& guard, const std::string& flag) : guard_(&guard) {
   std::string owner;
-  std::optional<FileLock> lock;
   auto no_signal = guard.defer_signals();
   try {
-    lock = FileLock::take(path_of(prefix), &owner, {}, &no_signal);
+    lock_ = FileLock::take(path_of(prefix), &owner, {}, &no_signal);
   } catch (const SystemError& error) {
     fail(Exit::io, parent_folder(prefix), ": cannot create files here: ", std::strerror(error.number()),
          error.number() == ENOSPC || error.number() == EDQUOT ? full_disk_remedy(prefix) : "", "; choose another ",
          flag);
   }
-  if (!lock) {
+  if (!lock_) {
     fail(Exit::failure, prefix, ": another run writes there (", owner, "); wait for it, stop it, or choose another ",
          flag);
   }
-  lock_ = std::make_unique<FileLock>(std::move(*lock));
   guard.add_lock_file(path());
 }
 

@@ -173,7 +173,7 @@ class SaveDirectory {
 
   std::string path_;
   std::vector<std::string> made_folders_;  // created by this object, outermost first
-  std::optional<FileLock> lock_;           // held only on rank 0
+  std::unique_ptr<FileLock> lock_;         // held only on rank 0
   Warn warn_;                              // likewise
 };
 
