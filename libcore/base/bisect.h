@@ -1,7 +1,9 @@
 // Binary search over the numbers from 0.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <ranges>
 
 namespace mtl {
 
@@ -9,15 +11,7 @@ namespace mtl {
 /// must not return true for a number after that one.
 template <class IsBefore>
 std::int64_t bisect(std::int64_t count, const IsBefore& is_before) {
-  std::int64_t low = 0;
-  while (low < count) {
-    const std::int64_t middle = low + (count - low) / 2;
-    if (is_before(middle))
-      low = middle + 1;
-    else
-      count = middle;
-  }
-  return low;
+  return *std::ranges::partition_point(std::views::iota(std::int64_t{0}, count), is_before);
 }
 
 }  // namespace mtl
