@@ -18,7 +18,7 @@ sigset_t with(sigset_t set, std::initializer_list<int> numbers) {
   return set;
 }
 
-sigset_t awaited_signals() { return with(heeded_signals({SIGINT, SIGTERM, SIGHUP, SIGXCPU}), {kWakeSignal}); }
+sigset_t awaited_signals() { return heeded_signals({SIGINT, SIGTERM, SIGHUP, SIGXCPU, kWakeSignal}); }
 
 /// Locked forever by the thread that removes files.
 std::shared_mutex& creation_mutex() {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -14,28 +15,7 @@ namespace mtl {
 
 namespace {
 
-sigset_t request_signals() {
-  sigset_t signals = heeded_signals({SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGXCPU});
-  ::sigaddset(&signals, kWakeSignal);
-  return signals;
-}
-
-const char* name_of_signal(int number) {
-  switch (number) {
-    case SIGUSR1:
-      return "USR1";
-    case SIGUSR2:
-      return "USR2";
-    case SIGTERM:
-      return "TERM";
-    case SIGINT:
-      return "INT";
-    case SIGHUP:
-      return "HUP";
-    default:
-      return "XCPU";
-  }
-}
+sigset_t request_signals() { return heeded_signals({SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGXCPU, kWakeSignal}); }
 
 bool requests_end(int number) { return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGXCPU; }
 
@@ -82,7 +62,7 @@ void SignalRequests::begin_run(bool answers, bool saves) {
 void SignalRequests::answer(int number, const char* what) const {
   if (!answers_) return;
   const std::string line =
-      cat("mtl-train: ", name_of_signal(number), ": finishing iteration ", iteration_.load(), what, "\n");
+      cat("mtl-train: ", ::sigabbrev_np(number), ": finishing iteration ", iteration_.load(), what, "\n");
   (void)!::write(STDERR_FILENO, line.data(), line.size());
 }
 
