@@ -174,20 +174,19 @@ void OutputFile::close() {
 
 namespace {
 
-/// Returns the target if `path` is a symbolic link; otherwise returns `path`.
-std::string follow_link(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_symlink(path, error)) return path;
-  fs::path target = fs::weakly_canonical(path, error);
-  return error ? path : target.string();
-}
-
 bool is_special(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
 }  // namespace
+
+std::string follow_link(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_symlink(path, error)) return path;
+  fs::path target = fs::weakly_canonical(path, error);
+  return error ? path : target.string();
+}
 
 std::string AtomicFile::temporary_name(const std::string& path) { return cat(follow_link(path), ".tmp.", ::getpid()); }
 

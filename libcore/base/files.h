@@ -119,6 +119,8 @@ void make_directories(const std::string& path);
 void make_output_directories(const std::string& path);
 /// Removes a file, or a folder with its contents, if it exists.
 void remove_tree(const std::string& path);
+/// Returns the target if `path` is a symbolic link; otherwise returns `path`.
+std::string follow_link(const std::string& path);
 /// Returns the folder part of `path`, or "." if `path` has no folder part.
 std::string parent_folder(const std::string& path);
 

@@ -100,12 +100,10 @@ void refuse_overwriting(const std::vector<std::string>& inputs, const std::vecto
 void check_output(const std::vector<std::string>& inputs, const std::string& output) {
   constexpr const char* kRemedy = "; choose another --output";
   refuse_overwriting(inputs, {output}, "--output");
-  std::error_code error;
-  if (fs::is_directory(output, error)) fail_at(Exit::io, output, "this is a folder", kRemedy, ", the name of a file");
-  if (fs::exists(output, error) && !fs::is_regular_file(output, error)) return;  // a device or pipe, written in place
-  const bool is_link = fs::is_symlink(output, error);                            // whose file is replaced
-  const std::string folder = parent_folder(is_link ? fs::weakly_canonical(output, error).string() : output);
-  if (!fs::is_directory(folder, error))
+  if (is_directory(output)) fail_at(Exit::io, output, "this is a folder", kRemedy, ", the name of a file");
+  if (file_exists(output) && !is_regular_file(output)) return;    // a device or pipe, written in place
+  const std::string folder = parent_folder(follow_link(output));  // a link stays, and its target is replaced
+  if (!is_directory(folder))
     fail_at(Exit::io, output, "there is no folder ", folder, "; make it, or choose another --output");
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
     fail_at(Exit::io, folder, "cannot create files here: ", std::strerror(errno), kRemedy);

@@ -80,10 +80,9 @@ Json export_tokens(const ExportOptions& options, const IndexedDataset& data, Con
   require_space(options.output, data.tokens() * (as_stored ? item_size(data.type()) : to.bytes));
   InterruptGuard guard(console.program());  // must outlive `file`
   std::vector<OutputLock> locks;
-  std::error_code unknown;                                         // ignored: opening the file reports the error
-  if (!fs::is_other(options.output, unknown)) {                    // a device or FIFO is written in place
-    const bool is_link = fs::is_symlink(options.output, unknown);  // whose file is replaced, such as /dev/stdout's
-    const std::string name = is_link ? fs::weakly_canonical(options.output, unknown).string() : options.output;
+  std::error_code unknown;                                 // ignored: opening the file reports the error
+  if (!fs::is_other(options.output, unknown)) {            // a device or FIFO is written in place
+    const std::string name = follow_link(options.output);  // a link stays, and its target is replaced
     locks = claim_outputs({.prefixes = {dataset_prefix(name)}, .names = {name}, .inputs = read, .flag = "--output"},
                           guard, console);
   }

@@ -34,7 +34,6 @@ class SharedLog {
   void sync();
 
  private:
-  class Lock;
   /// What tells whether another run has replaced the file or appended to it.
   struct FileState {
     std::uint64_t device = 0, inode = 0, bytes = 0;
