@@ -15,7 +15,6 @@
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/fault_plan.h"
 #include "base/interrupt_guard.h"
@@ -387,6 +386,21 @@ bool is_regular_file(const std::string& path) {
 bool is_directory(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error);
+}
+
+std::string nearest_existing(const std::string& path) {
+  fs::path at = fs::absolute(path).lexically_normal();
+  while (!file_exists(at.string()) && at.has_relative_path()) at = at.parent_path();
+  return at.string();
+}
+
+std::vector<std::string> list_names(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  std::ranges::sort(names);
+  return names;
 }
 
 std::uint64_t file_size(const std::string& path) {

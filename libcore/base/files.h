@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/descriptor.h"
 #include "base/error.h"
@@ -150,6 +151,11 @@ bool file_exists(const std::string& path);
 bool is_regular_file(const std::string& path);
 /// Returns true for a folder. Returns false if the path cannot be examined; opening it later reports why.
 bool is_directory(const std::string& path);
+/// Returns the path if it exists; otherwise the nearest folder or file above it that does.
+std::string nearest_existing(const std::string& path);
+/// Returns the names in a folder, sorted by their bytes. Leaves out what cannot be listed, even all of them: for
+/// callers to whom the folder need not exist, and who report its errors when they write into it.
+std::vector<std::string> list_names(const std::string& folder);
 /// Throws Error(io) if the file cannot be examined.
 std::uint64_t file_size(const std::string& path);
 /// Returns the XXH3 of a regular file. Throws what MappedFile's constructor throws.

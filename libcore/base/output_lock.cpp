@@ -27,9 +27,7 @@ bool is_temporary_of(const std::vector<std::string>& names, const std::string& f
 
 std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
   std::vector<std::string> left;
-  std::error_code error;  // ignored: if a folder cannot be listed, its leftovers stay
-  for (fs::directory_iterator at(parent_folder(names.front()), error), end; !error && at != end; at.increment(error)) {
-    const std::string file = at->path().filename().string();
+  for (const std::string& file : list_names(parent_folder(names.front()))) {
     if (is_temporary_of(names, file)) left.push_back(fs::path(names.front()).replace_filename(file).string());
   }
   return left;

@@ -21,13 +21,9 @@ namespace {
 
 /// Counts the checkpoints in a folder, including damaged ones, which also use disk space.
 std::int64_t count_checkpoints(const std::string& folder) {
-  std::int64_t count = 0;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    count += starts_with(name, "iter_") && name.find('.') == std::string::npos ? 1 : 0;
-  }
-  return count;
+  return std::ranges::count_if(list_names(folder), [](const std::string& name) {
+    return starts_with(name, "iter_") && name.find('.') == std::string::npos;
+  });
 }
 
 bool on_same_disk(const std::string& a, const std::string& b) {
@@ -90,12 +86,11 @@ std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const s
 
 std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
                               std::uint64_t state_bytes) {
-  fs::path folder = fs::absolute(options.checkpoint.save);
-  while (!file_exists(folder.string()) && folder.has_relative_path()) folder = folder.parent_path();
-  const auto free = free_disk_bytes(folder.string());
+  const std::string folder = nearest_existing(options.checkpoint.save);
+  const auto free = free_disk_bytes(folder);
   if (!free) return "";
   const SpaceNeed need = space_need(options, config, iteration, count_checkpoints(options.checkpoint.save));
-  const bool shares_disk = on_same_disk(folder.string(), options.parallel.offload_optimizer);
+  const bool shares_disk = on_same_disk(folder, options.parallel.offload_optimizer);
   const std::uint64_t taken = shares_disk ? std::min(*free, state_bytes) : 0;
   return check_space(need, *free - taken, "--save " + options.checkpoint.save);
 }

@@ -87,22 +87,15 @@ std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const
   return out;
 }
 
-/// Returns the path if it exists, otherwise the nearest folder or file above it that does.
-fs::path nearest_existing(const std::string& path) {
-  fs::path at = fs::absolute(path).lexically_normal();
-  while (!file_exists(at.string()) && at.has_relative_path()) at = at.parent_path();
-  return at;
-}
-
 /// Reports a folder that can neither be written to nor created. `where` is the flag with its value.
 bool check_folder(const std::string& where, const std::string& path, Findings& findings) {
   if (path.empty()) return true;
-  const fs::path at = nearest_existing(path);
+  const std::string at = nearest_existing(path);
   std::string problem;
-  if (!is_directory(at.string()))
-    problem = cat("cannot be created, because ", at.string(), " is not a folder; choose another folder");
+  if (!is_directory(at))
+    problem = cat("cannot be created, because ", at, " is not a folder; choose another folder");
   else if (::access(at.c_str(), W_OK | X_OK) != 0)
-    problem = cat("needs write access to ", at.string(), "; choose another folder, or change its permissions");
+    problem = cat("needs write access to ", at, "; choose another folder, or change its permissions");
   if (!problem.empty()) findings.problem(where, problem);
   return problem.empty();
 }

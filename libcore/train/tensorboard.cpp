@@ -41,11 +41,9 @@ constexpr const char* kSamplesMark = " vs samples";
 /// Returns the folder's event files in the order in which TensorBoard reads them.
 std::vector<std::string> event_files(const std::string& directory) {
   std::vector<std::string> paths;
-  std::error_code error;  // ignored: creating our file reports it
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    if (starts_with(at->path().filename().string(), kEventFilePrefix)) paths.push_back(at->path().string());
+  for (const std::string& name : list_names(directory)) {
+    if (starts_with(name, kEventFilePrefix)) paths.push_back(cat(directory, "/", name));
   }
-  std::sort(paths.begin(), paths.end());
   return paths;
 }
 

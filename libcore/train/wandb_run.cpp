@@ -60,9 +60,8 @@ void truncate(const std::string& path, std::uint64_t bytes) {
 }
 
 void rewind_sessions(const std::string& directory, const LogStart& from) {
-  std::error_code error;  // of reading the folder, ignored: creating ours reports it
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    const std::string path = cat(at->path().string(), "/run-", from.run, ".wandb");
+  for (const std::string& session : list_names(directory)) {
+    const std::string path = cat(directory, "/", session, "/run-", from.run, ".wandb");
     if (!is_regular_file(path) || file_exists(path + ".synced")) continue;
     const std::string file = read_regular_file(path);
     const std::size_t kept = wandb_bytes_until(file, from.iteration);
