@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <concepts>
-#include <type_traits>
-#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -23,22 +20,6 @@ struct TypeTraits {
 /// By type code, from 1.
 constexpr TypeTraits kTypes[] = {{"u8", 1},  {"i8", 1},  {"i16", 2}, {"i32", 4},
                                  {"i64", 8}, {"f64", 8}, {"f32", 4}, {"u16", 2}};
-
-template <std::integral T>
-void convert_tokens(std::span<const std::byte> from, std::span<std::int32_t> out, const std::string& path) {
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const T token = load_at<T>(from.data() + i * sizeof(T));
-    if (!std::in_range<std::int32_t>(token))
-      fail(Exit::bad_data, path, ": the token id ", token, " does not fit in 32 bits");
-    out[i] = static_cast<std::int32_t>(token);
-  }
-}
-
-/// Like convert_tokens(), but for two's complement i8. This is a separate function because C++ treats std::int8_t as a
-/// character type.
-void convert_signed_bytes(std::span<const std::byte> from, std::span<std::int32_t> out) {
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = (std::to_integer<std::int32_t>(from[i]) ^ 0x80) - 0x80;
-}
 
 /// Returns the path of the .idx. If there is none, explains files of other tools.
 std::string index_path(const std::string& path) {
@@ -111,7 +92,8 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   if (!is_integer(type()))
     fail(Exit::bad_data, idx_.path(), " stores ", name_of(type()),
          " values, not token ids; use token files of integers");
-  const std::size_t size = item_size(type());
+  const IntegerType stored = integer_type(type());
+  const std::size_t size = stored.bytes;
   std::size_t at = (token_begin(sequence) + offset) * size;
   require(at <= bin_bytes() && out.size() * size <= bin_bytes() - at, prefix_, ": sequence ", sequence,
           " extends past the end of the .bin file");
@@ -122,12 +104,10 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
     const auto part = out.first(std::min(out.size(), buffer.size() / size));
     const auto from = std::span(buffer).first(part.size() * size);
     open_bin_.read(at, from);
-    visit_integer(integer_type(type()), [&]<class T>(T) {
-      if constexpr (std::is_same_v<T, std::int8_t>)
-        convert_signed_bytes(from, part);
-      else
-        convert_tokens<T>(from, part, bin_.path());
-    });
+    if (const auto outside = find_outside(stored, from, range_of(kI32)))
+      fail(Exit::bad_data, bin_.path(), ": the token id ", token_text(stored, from, *outside),
+           " does not fit in 32 bits");
+    convert_ids(stored, from, kI32, std::as_writable_bytes(part).data());
     at += from.size();
     out = out.subspan(part.size());
   }

@@ -42,6 +42,8 @@ DataType token_type_for_vocab(std::int64_t vocab_size);
 /// Returns PREFIX for PREFIX, PREFIX.bin or PREFIX.idx.
 std::string dataset_prefix(std::string_view path);
 
+struct IntegerType;
+
 /// Writes PREFIX.bin and PREFIX.idx. They get their final names only in finish(). Without a finish(), neither file is
 /// kept.
 class IndexedDatasetWriter {
@@ -71,8 +73,7 @@ class IndexedDatasetWriter {
   const TokenFilesWritten& written() const { return files_.written; }
 
  private:
-  template <class Token>
-  void add_tokens(std::span<const Token> tokens);
+  void add_tokens(IntegerType from, std::span<const std::byte> tokens);
   void flush();
   void write_index();
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "data/indexed_dataset.h"
+#include "data/integer_type.h"
 #include "text/sentences.h"
 
 namespace mtl {
@@ -20,16 +21,10 @@ std::size_t count_tokens(const TypedTokens& tokens) {
   return std::visit([](const auto& typed) { return typed.size(); }, tokens);
 }
 
-/// Throws Error(bad_data) for an id that does not fit in 16 bits. The first pass has no branches, so it vectorizes.
 void check_u16(std::span<const std::int32_t> ids) {
-  std::uint32_t bits = 0;
-  for (std::int32_t id : ids) bits |= static_cast<std::uint32_t>(id);
-  if (bits <= 0xFFFF) return;
-  for (std::int32_t id : ids) {
-    if (id < 0 || id > 0xFFFF)
-      fail(Exit::bad_data, "token id ", id,
-           " does not fit in 16 bits, the token width for this vocabulary size; use a larger --vocab-size");
-  }
+  if (const auto outside = find_outside(kI32, std::as_bytes(ids), range_of(kU16)))
+    fail(Exit::bad_data, "token id ", ids[*outside],
+         " does not fit in 16 bits, the token width for this vocabulary size; use a larger --vocab-size");
 }
 
 }  // namespace
