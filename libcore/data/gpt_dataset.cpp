@@ -57,7 +57,6 @@ GptDataset::GptDataset(std::shared_ptr<const TokenData> data, const GptDatasetOp
                                           .seed = options.seed,
                                           .range = options.range,
                                           .samples = options.samples,
-                                          .drop_last_partial = options.drop_last_partial,
                                           .name = data_->name()});
 }
 
@@ -100,9 +99,8 @@ void GptDataset::check_ids(const std::vector<std::int32_t>& ids, std::int64_t in
 }
 
 Sample GptDataset::item(std::int64_t index) const {
-  std::vector<std::int32_t> ids = read_tokens(index);
+  const std::vector<std::int32_t> ids = read_tokens(index);
   if (options_.vocab_size > 0) check_ids(ids, index);
-  ids.resize(options_.seq_length + 1, options_.pad);
   Sample sample;
   sample.tokens.assign(ids.begin(), ids.end() - 1);
   sample.labels.assign(ids.begin() + 1, ids.end());

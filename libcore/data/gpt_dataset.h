@@ -20,7 +20,6 @@ struct GptDatasetOptions {
   OrderKind order = OrderKind::megatron;
   SplitRange range{0, 0};                 // the sequences to read
   std::optional<std::int64_t> samples{};  // provide at least this many; nullopt: one epoch
-  bool drop_last_partial = true;          // see SampleOrderOptions; if false, the last sample is padded
   std::int32_t eod = -1;                  // the end-of-document id; -1: none
   std::int32_t pad = -1;                  // the padding id; -1, or the same as eod: none
   std::int64_t vocab_size = 0;            // if > 0: item() throws for ids outside [0, vocab_size), except pad
@@ -59,8 +58,7 @@ class GptDataset {
   /// and Error(bad_data) if vocab_size is given and a token id is outside the vocabulary.
   Sample item(std::int64_t index) const;
   SampleSource describe(std::int64_t index) const;
-  /// Returns an item's S + 1 stored token ids. A partial last sample has fewer. Throws what TokenData::read() and
-  /// check_sizes() throw.
+  /// Returns an item's S + 1 stored token ids. Throws what TokenData::read() and check_sizes() throw.
   std::vector<std::int32_t> read_tokens(std::int64_t index) const;
   /// Asks the operating system to prefetch an item's tokens. Returns immediately.
   void prefetch(std::int64_t index) const;
