@@ -13,8 +13,8 @@ namespace {
 std::shared_ptr<const GptDataset> open_one(DataFiles& files, const SplitSource& source, const std::string& prefix,
                                            std::optional<std::int64_t> samples, GptDatasetOptions options) {
   auto file = files.open(prefix);
-  options.range = range_of(source.share, file->sequences());
-  options.samples = samples;
+  options.order.range = range_of(source.share, file->sequences());
+  options.order.samples = samples;
   return std::make_shared<GptDataset>(std::move(file), options);
 }
 
@@ -42,8 +42,8 @@ std::shared_ptr<const BlendedDataset> open_unweighted(DataFiles& files, const Sp
     datasets.push_back(open_one(files, source, prefix, std::nullopt, options));
     all += sizes.emplace_back(datasets.back()->size());
     if (sizes.back() == 0) {
-      fail(Exit::bad_data, datasets.back()->name(), ": one epoch is shorter than a sample of ", options.seq_length,
-           " tokens; add weights, or omit this data set");
+      fail(Exit::bad_data, datasets.back()->name(), ": one epoch is shorter than a sample of ",
+           options.order.seq_length, " tokens; add weights, or omit this data set");
     }
     weights.push_back(sizes.back());
   }

@@ -60,10 +60,10 @@ class BlendedDataset {
   std::optional<BlendOrder> order_;
 };
 
-/// Opens the data sets in `source`. Ignores options.range and options.samples, because both are computed for each data
-/// set. Without the argument `samples`, each data set provides one epoch; a weighted blend needs `samples`. Throws
-/// everything that IndexedDataset and GptDataset throw. Also throws Error(bad_data) if a data set in a blend without
-/// weights has no sample in its range.
+/// Opens the data sets in `source`. Ignores the range and the samples of options.order, because both are computed for
+/// each data set. Without the argument `samples`, each data set provides one epoch; a weighted blend needs `samples`.
+/// Throws everything that IndexedDataset and GptDataset throw. Also throws Error(bad_data) if a data set in a blend
+/// without weights has no sample in its range.
 std::shared_ptr<const BlendedDataset> open_split(DataFiles& files, const SplitSource& source,
                                                  std::optional<std::int64_t> samples, GptDatasetOptions options);
 

@@ -52,12 +52,8 @@ GptDataset::GptDataset(std::shared_ptr<const TokenData> data, const GptDatasetOp
          " contains multimodal data, which mtl cannot train on; use token files without modes");
   // If the padding id equals eod, do not mask the loss for eod labels.
   if (options_.pad == options_.eod) options_.pad = -1;
-  order_ = SampleOrder(data_->lengths(), {.kind = options.order,
-                                          .seq_length = options.seq_length,
-                                          .seed = options.seed,
-                                          .range = options.range,
-                                          .samples = options.samples,
-                                          .name = data_->name()});
+  options_.order.name = data_->name();
+  order_ = SampleOrder(data_->lengths(), options_.order);
 }
 
 SampleSource GptDataset::describe(std::int64_t index) const {
@@ -80,7 +76,7 @@ void GptDataset::prefetch(std::int64_t index) const {
 std::vector<std::int32_t> GptDataset::read_tokens(std::int64_t index) const {
   data_->check_sizes();
   std::vector<std::int32_t> ids;
-  ids.reserve(options_.seq_length + 1);
+  ids.reserve(options_.order.seq_length + 1);
   for_each_run(*data_, describe(index), [&](std::int64_t sequence, std::int64_t begin, std::int64_t end) {
     const std::size_t old_size = ids.size();
     ids.resize(old_size + (end - begin));

@@ -5,27 +5,21 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "data/sample_order.h"
-#include "data/split.h"
 #include "data/token_data.h"
 
 namespace mtl {
 
 struct GptDatasetOptions {
-  std::int64_t seq_length = 0;
-  std::int64_t seed = 1234;
-  OrderKind order = OrderKind::megatron;
-  SplitRange range{0, 0};                 // the sequences to read
-  std::optional<std::int64_t> samples{};  // provide at least this many; nullopt: one epoch
-  std::int32_t eod = -1;                  // the end-of-document id; -1: none
-  std::int32_t pad = -1;                  // the padding id; -1, or the same as eod: none
-  std::int64_t vocab_size = 0;            // if > 0: item() throws for ids outside [0, vocab_size), except pad
-  bool eod_mask_loss = false;             // mask the loss where the input is eod
-  bool reset_position_ids = false;        // restart positions at 0 after each eod
-  bool reset_attention_mask = false;      // prevent tokens after an eod from attending to tokens before it
+  SampleOrderOptions order;           // `name` is the data's
+  std::int32_t eod = -1;              // the end-of-document id; -1: none
+  std::int32_t pad = -1;              // the padding id; -1, or the same as eod: none
+  std::int64_t vocab_size = 0;        // if > 0: item() throws for ids outside [0, vocab_size), except pad
+  bool eod_mask_loss = false;         // mask the loss where the input is eod
+  bool reset_position_ids = false;    // restart positions at 0 after each eod
+  bool reset_attention_mask = false;  // prevent tokens after an eod from attending to tokens before it
 };
 
 /// One sample. Each vector has S entries.
@@ -63,7 +57,6 @@ class GptDataset {
   /// Asks the operating system to prefetch an item's tokens. Returns immediately.
   void prefetch(std::int64_t index) const;
 
-  const SampleOrder& order() const { return order_; }
   /// The data set's name in messages.
   const std::string& name() const { return data_->name(); }
 

@@ -14,9 +14,7 @@ namespace mtl {
 namespace {
 
 GptDatasetOptions dataset_options(const TrainOptions& options, const TrainingData::Tokens& tokens) {
-  return {.seq_length = options.data.seq_length,
-          .seed = options.seed,
-          .order = options.data.order_kind(),
+  return {.order = {.kind = options.data.order_kind(), .seq_length = options.data.seq_length, .seed = options.seed},
           .eod = tokens.eod,
           .pad = tokens.pad,
           .vocab_size = tokens.vocab_size,
@@ -86,7 +84,7 @@ void TrainingData::open_whole(const SplitSource& source, const GptDatasetOptions
     parts.push_back(dataset->datasets().front());
     if (sizes.emplace_back(dataset->size()) > 0) continue;
     fail(Exit::bad_data, parts.back()->name(), ": the part for validation is shorter than a sample of ",
-         options.seq_length, " tokens; use more data, or a smaller --seq-length");
+         options.order.seq_length, " tokens; use more data, or a smaller --seq-length");
   }
   if (!apart && parts.size() > 1)
     validation_sets_ = {std::make_shared<BlendedDataset>(std::move(parts), BlendOrder::exhaustive(sizes))};
@@ -102,10 +100,10 @@ void TrainingData::generate(const TrainOptions& options, const Tokens& tokens) {
     if (count == 0) continue;
     GptDatasetOptions dataset = dataset_options(options, tokens);
     dataset.eod = eod;
-    dataset.range = {0, source->lengths().size()};
-    dataset.samples = count;
-    dataset.seed = static_cast<std::uint32_t>(dataset.seed +
-                                              std::int64_t(i));  // else validation would repeat the training samples
+    dataset.order.range = {0, source->lengths().size()};
+    dataset.order.samples = count;
+    // Otherwise, validation would repeat the training samples.
+    dataset.order.seed = static_cast<std::uint32_t>(dataset.order.seed + std::int64_t(i));
     datasets_[i] = std::make_shared<BlendedDataset>(std::make_shared<GptDataset>(source, dataset));
   }
   if (dataset(Split::valid)) validation_sets_ = {dataset(Split::valid)};
@@ -129,8 +127,7 @@ void TrainingData::identify(const TrainOptions& options, const SplitSources& sou
     for (double weight : sources[i]->blend.weights.value_or(std::vector<double>{})) weights.push(weight);
     for (const std::string& prefix : sources[i]->blend.prefixes) {
       const auto& all = files_.all();
-      auto has_prefix = [&](const auto& file) { return file->prefix() == dataset_prefix(prefix); };
-      numbers.push(std::find_if(all.begin(), all.end(), has_prefix) - all.begin());
+      numbers.push(std::ranges::find(all, dataset_prefix(prefix), &IndexedDataset::prefix) - all.begin());
     }
     order.set(cat("weights of ", kSplitNames[i]), weights).set(cat("data sets of ", kSplitNames[i]), numbers);
   }

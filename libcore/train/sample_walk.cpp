@@ -48,7 +48,7 @@ void for_each_sample(const SampleWalk& walk, const SplitSources& sources,
   DataFiles files;
   const auto dataset =
       open_split(files, *sources[split], needed,
-                 {.seq_length = walk.data.seq_length, .seed = walk.seed, .order = walk.data.order_kind()});
+                 {.order = {.kind = walk.data.order_kind(), .seq_length = walk.data.seq_length, .seed = walk.seed}});
   if (walk.data.sampler_kind() == SamplerKind::single) require_samples(*sources[split], walk.split, *dataset, needed);
   std::vector<Sampler> samplers = samplers_of(walk, *dataset);
   const bool is_training = walk.split == Split::train;

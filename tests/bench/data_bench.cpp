@@ -106,7 +106,8 @@ SplitSource whole_of(const std::string& prefix) {
 void bench_feistel(const std::string& prefix, std::int64_t samples) {
   const double begin = now_seconds();
   DataFiles files;
-  const auto dataset = open_split(files, whole_of(prefix), samples, {.seq_length = 2048, .order = OrderKind::feistel});
+  const auto dataset =
+      open_split(files, whole_of(prefix), samples, {.order = {.kind = OrderKind::feistel, .seq_length = 2048}});
   const std::int64_t first = dataset->describe(0).sample;
   std::printf("{\"seconds\": %.3f, \"memory_mib\": %.1f, \"mapped_mib\": %.1f, \"first\": %lld}\n",
               now_seconds() - begin, status_kib("RssAnon:") / 1024, status_kib("RssFile:") / 1024,
@@ -133,7 +134,8 @@ void bench_feed(const std::string& prefix, std::int64_t seq_length, std::int64_t
   shape.micro_batch = 8;
   shape.micro_batches = 4;
   shape.seq_length = seq_length;
-  const auto dataset = open_split(files, whole_of(prefix), samples, {.seq_length = seq_length, .vocab_size = 65536});
+  const auto dataset =
+      open_split(files, whole_of(prefix), samples, {.order = {.seq_length = seq_length}, .vocab_size = 65536});
   StepBatches memory = make_step_batches(shape);
   Stream stream(Device::cpu);
   DataFeed feed(

@@ -97,8 +97,9 @@ void check_end_to_end(const Json& entry) {
     if (want.is_null()) continue;
     source.share = *shares[i];
     const Json& size = entry.at("sizes").as_array()[i];
-    const auto blend = open_split(files, source, size.is_null() ? std::nullopt : std::optional(size.as_int()),
-                                  {.seq_length = entry.at("seq_length").as_int(), .seed = entry.at("seed").as_int()});
+    const auto blend =
+        open_split(files, source, size.is_null() ? std::nullopt : std::optional(size.as_int()),
+                   {.order = {.seq_length = entry.at("seq_length").as_int(), .seed = entry.at("seed").as_int()}});
     CHECK(blend->size() == want.at("blend_size").as_int());
     for (std::size_t d = 0; d < lengths.size(); ++d)
       CHECK(blend->datasets()[d]->size() == want.at("available").as_array()[d].as_int());
@@ -269,8 +270,8 @@ TEST_CASE("an empty share is refused with the name of its data set") {
   const SplitSource source{.flag = "--data-path",
                            .blend = {.prefixes = {write_documents(folder, 0, {50, 50})}, .weights = {}},
                            .share = {.begin = 0.9, .end = 0.91}};
-  CHECK_THROWS_WITH_AS(open_split(files, source, 4, {.seq_length = 8}), doctest::Contains("set0: sequences 2 to 2"),
-                       Error);
+  CHECK_THROWS_WITH_AS(open_split(files, source, 4, {.order = {.seq_length = 8}}),
+                       doctest::Contains("set0: sequences 2 to 2"), Error);
 }
 
 TEST_CASE("files are opened once, and data sets without weights provide one epoch") {
@@ -280,10 +281,10 @@ TEST_CASE("files are opened once, and data sets without weights provide one epoc
   CHECK(files.open(a + ".bin") == files.open(a + ".idx"));
   CHECK(files.all().size() == 1);
   SplitSource source{.flag = "--data-path", .blend = {.prefixes = {a}, .weights = {}}, .share = {.begin = 0, .end = 1}};
-  CHECK(open_split(files, source, 5, {.seq_length = 8})->item(4).tokens == std::vector<std::int32_t>(8, 0));
+  CHECK(open_split(files, source, 5, {.order = {.seq_length = 8}})->item(4).tokens == std::vector<std::int32_t>(8, 0));
   source.blend.prefixes.push_back(b);
   for (const auto samples : {std::optional<std::int64_t>(), std::optional<std::int64_t>(99)}) {
-    const auto blend = open_split(files, source, samples, {.seq_length = 8});
+    const auto blend = open_split(files, source, samples, {.order = {.seq_length = 8}});
     CHECK(blend->size() == 3);
     std::int32_t sum = 0;
     for (std::int64_t i = 0; i < 3; ++i) sum += blend->item(i).labels[0];
@@ -293,10 +294,11 @@ TEST_CASE("files are opened once, and data sets without weights provide one epoc
                          "--data-path: without weights the 2 data sets provide one epoch, 3 samples for valid, but the "
                          "run needs 4; "));
   }
-  CHECK(test::contains(test::error_of([&] { open_split(files, source, 1, {.seq_length = 9}); }, Exit::bad_data),
-                       "set1: one epoch is shorter than a sample of 9 tokens"));
+  CHECK(test::contains(
+      test::error_of([&] { open_split(files, source, 1, {.order = {.seq_length = 9}}); }, Exit::bad_data),
+      "set1: one epoch is shorter than a sample of 9 tokens"));
   source.blend.weights = {1, 1};
-  CHECK_THROWS_AS(open_split(files, source, {}, {.seq_length = 8}), Error);
+  CHECK_THROWS_AS(open_split(files, source, {}, {.order = {.seq_length = 8}}), Error);
 }
 
 TEST_CASE("a blend that would exhaust a data set is refused") {
@@ -308,6 +310,6 @@ TEST_CASE("a blend that would exhaust a data set is refused") {
   for (std::size_t d = 1; d < 100; ++d) source.blend.prefixes.push_back(write_documents(folder, d, {9}));
   source.blend.weights->assign(100, 0.001);
   source.blend.weights->front() = 0.9;  // its target is 10, but the blend has 109 entries
-  CHECK_THROWS_WITH_AS(open_split(files, source, 10, {.seq_length = 8}), doctest::Contains("but the blend needs"),
-                       Error);
+  CHECK_THROWS_WITH_AS(open_split(files, source, 10, {.order = {.seq_length = 8}}),
+                       doctest::Contains("but the blend needs"), Error);
 }

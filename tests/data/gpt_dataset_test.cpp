@@ -111,10 +111,7 @@ GptDataset dataset_of(const Json& entry) {
   const std::string& which = entry.at("which").as_string();
   const std::size_t i = which == "train" ? 0 : which == "valid" ? 1 : 2;
   const auto share = parse_split(entry.at("split").as_string())[i];
-  return GptDataset(data, {.seq_length = entry.at("seq_length").as_int(),
-                           .seed = entry.at("seed").as_int(),
-                           .range = range_of(share.value(), data->sequences()),
-                           .samples = samples_of(entry, i),
+  return GptDataset(data, {.order = order_options(entry, i, range_of(share.value(), data->sequences())),
                            .eod = static_cast<std::int32_t>(entry.at("eod").as_int()),
                            .pad = static_cast<std::int32_t>(entry.at("pad").as_int()),
                            .eod_mask_loss = entry.at("eod_mask_loss").as_bool(),
@@ -183,7 +180,7 @@ TEST_CASE("samples equal Megatron-LM's") {
 
 TEST_CASE("a sample's reported origin agrees with its tokens") {
   const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/items_short");
-  const GptDataset dataset(data, {.seq_length = 16, .range = {0, data->sequences()}, .samples = 25});
+  const GptDataset dataset(data, {.order = {.seq_length = 16, .range = {0, data->sequences()}, .samples = 25}});
   for (std::int64_t index = 0; index < dataset.size(); ++index) {
     const SampleSource source = dataset.describe(index);
     const auto tokens = dataset.read_tokens(index);
@@ -201,7 +198,8 @@ TEST_CASE("a sample's reported origin agrees with its tokens") {
 TEST_CASE("an id beyond the vocabulary is refused") {
   const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/items_short");
   const auto read_all = [&](std::int64_t vocab_size) {
-    const GptDataset dataset(data, {.seq_length = 16, .range = {0, 14}, .samples = 25, .vocab_size = vocab_size});
+    const GptDataset dataset(data,
+                             {.order = {.seq_length = 16, .range = {0, 14}, .samples = 25}, .vocab_size = vocab_size});
     for (std::int64_t index = 0; index < dataset.size(); ++index) dataset.item(index);
   };
   CHECK_NOTHROW(read_all(91));  // the largest id is 90
@@ -210,7 +208,7 @@ TEST_CASE("an id beyond the vocabulary is refused") {
   Folder folder;
   const auto open_ids = [&] {
     return GptDataset(std::make_shared<IndexedDataset>(folder.path + "ids"),
-                      {.seq_length = 4, .range = {0, 1}, .pad = 95, .vocab_size = 91});
+                      {.order = {.seq_length = 4, .range = {0, 1}}, .pad = 95, .vocab_size = 91});
   };
   const auto item_of = [&](std::int32_t id) {
     write_documents(folder.path + "ids", DataType::i32, {{{1, id, 2, 3, 4}}});

@@ -39,7 +39,8 @@ struct Numbers {
       writer.end_document();
     }
     writer.finish();
-    dataset = open_split(files, {"--data-path", {{folder + "numbers"}, {}}, {0, 1}}, samples, {.seq_length = kLength});
+    dataset = open_split(files, {"--data-path", {{folder + "numbers"}, {}}, {0, 1}}, samples,
+                         {.order = {.seq_length = kLength}});
   }
   ~Numbers() { remove_tree(folder); }
 
@@ -250,7 +251,7 @@ TEST_CASE("a micro-batch without a token that counts has weights of zero") {
   writer.end_document();
   writer.finish();
   numbers.dataset = open_split(numbers.files, {"--data-path", {{numbers.folder + "ends"}, {}}, {0, 1}}, 2,
-                               {.seq_length = kLength, .eod = 3, .eod_mask_loss = true});
+                               {.order = {.seq_length = kLength}, .eod = 3, .eod_mask_loss = true});
   DataFeed feed = numbers.feed(1, [](std::int64_t) { return 1; });
   const StepBatch& step = feed.next(stream);
   CHECK(step.unmasked[0] == 0);
