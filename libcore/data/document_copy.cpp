@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "data/indexed_format.h"
-#include "data/integer_type.h"
 #include "data/number_writer.h"
 #include "data/token_counts.h"
 
@@ -79,22 +78,15 @@ SequenceRange sequences_of(const DocumentRange& range) {
 /// Returns the tokens of a range as they are stored.
 Bytes stored_tokens(const SequenceRange& range) { return range.data.stored_tokens(range.begin, range.end); }
 
-/// Writes a range's tokens in another type. Throws Error(bad_data) for the first token that does not fit.
+/// Writes a range's tokens in another type. Throws what convert_tokens() throws.
 void write_converted(const SequenceRange& range, IntegerType to, OutputFile& out, const CopyProgress& progress) {
-  const IndexedDataset& data = range.data;
-  const IntegerType from = integer_type(data.type());
+  const std::size_t stored_bytes = item_size(range.data.type());
   std::vector<std::byte> converted(kConversionTokens * to.bytes);
-  std::int64_t at = data.token_begin(range.begin);
+  std::int64_t at = range.data.token_begin(range.begin);
   for (Bytes tokens = stored_tokens(range); !tokens.empty();) {
-    const Bytes part = tokens.first(std::min(tokens.size(), kConversionTokens * from.bytes));
-    if (const auto outside = find_outside(from, part, range_of(to))) {
-      const auto token = at + static_cast<std::int64_t>(*outside);
-      fail(Exit::bad_data, data.bin_file().path(), ": ", describe_location(data, token), ", is ",
-           token_text(from, part, *outside), ", which does not fit in ", name_of(to), " (byte ", token * from.bytes,
-           "); choose a larger --token-type");
-    }
-    const std::size_t count = part.size() / from.bytes;
-    convert_ids(from, part, to, converted.data());
+    const Bytes part = tokens.first(std::min(tokens.size(), kConversionTokens * stored_bytes));
+    const std::size_t count = part.size() / stored_bytes;
+    convert_tokens(range.data, at, part, to, converted.data());
     out.write(converted.data(), count * to.bytes);
     progress(count * to.bytes);
     at += static_cast<std::int64_t>(count);

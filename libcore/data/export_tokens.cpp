@@ -44,18 +44,11 @@ void write_as_stored(const IndexedDataset& data, AtomicFile& file, ByteProgress&
 
 void write_as(const IndexedDataset& data, TokenFormat format, IntegerType to, AtomicFile& file,
               ByteProgress& progress) {
-  const IntegerType from = integer_type(data.type());
   std::vector<std::byte> converted(kConversionTokens * to.bytes);
   file.write(flat_header(format, to, data.tokens()));
   for_each_block(data, [&](Bytes block, std::int64_t first) {
-    if (const auto outside = find_outside(from, block, range_of(to))) {
-      const std::int64_t token = first + static_cast<std::int64_t>(*outside);
-      fail_at(Exit::bad_data, data.bin_file().path(), describe_location(data, token), ", is ",
-              token_text(from, block, *outside), ", which does not fit in ", name_of(to), " (byte ", token * from.bytes,
-              "); choose another --token-type");
-    }
-    convert_ids(from, block, to, converted.data());
-    file.write(converted.data(), block.size() / from.bytes * to.bytes);
+    convert_tokens(data, first, block, to, converted.data());
+    file.write(converted.data(), block.size() / item_size(data.type()) * to.bytes);
     progress.add(block.size());
   });
 }

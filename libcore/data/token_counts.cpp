@@ -1,14 +1,12 @@
 #include "data/token_counts.h"
 
 #include <algorithm>
-#include <span>
 #include <type_traits>
 
 #include "base/bisect.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "data/indexed_format.h"
-#include "data/integer_type.h"
 
 namespace mtl {
 namespace {
@@ -38,6 +36,19 @@ std::string describe_location(const IndexedDataset& data, std::int64_t token) {
   const std::int64_t sequence = sequence_of(data, token);
   return cat("token ", token - data.token_begin(sequence), " of sequence ", sequence, ", in document ",
              document_of(data, sequence));
+}
+
+void convert_tokens(const IndexedDataset& data, std::int64_t first, std::span<const std::byte> tokens, IntegerType to,
+                    std::byte* out) {
+  const IntegerType from = integer_type(data.type());
+  if (const auto outside = find_outside(from, tokens, range_of(to))) {
+    const std::int64_t token = first + static_cast<std::int64_t>(*outside);
+    const std::string id = token_text(from, tokens, *outside);
+    fail_at(Exit::bad_data, data.bin_file().path(), describe_location(data, token), ", is ", id,
+            ", which does not fit in ", name_of(to), " (byte ", token * from.bytes, "); choose ",
+            id.front() == '-' ? "another" : "a larger", " --token-type");
+  }
+  convert_ids(from, tokens, to, out);
 }
 
 void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {

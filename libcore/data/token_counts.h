@@ -1,11 +1,14 @@
 // Counts how often each token occurs, and finds the first token outside a vocabulary.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "data/indexed_dataset.h"
+#include "data/integer_type.h"
 
 namespace mtl {
 
@@ -24,5 +27,9 @@ void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int 
 /// Returns where a token is, for messages: "token 3 of sequence 2, in document 1". `token` is its index among all
 /// tokens in the .bin.
 std::string describe_location(const IndexedDataset& data, std::int64_t token);
+/// Writes `tokens` of `data`, in which the first of them is number `first`, at `out` in the type `to`. Throws
+/// Error(bad_data), with the location, for one that does not fit.
+void convert_tokens(const IndexedDataset& data, std::int64_t first, std::span<const std::byte> tokens, IntegerType to,
+                    std::byte* out);
 
 }  // namespace mtl

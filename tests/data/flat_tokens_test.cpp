@@ -213,12 +213,14 @@ TEST_CASE("flat tokens: export writes the files that the other tools' code write
     return test::error_of([&] { export_as(out, folder.path + "none", format, type); }, Exit::bad_data);
   };
   write_documents(out, DataType::i32, {{{1, 2}}, {{3}, {4, 70000}}});
-  CHECK(message(TokenFormat::llm_c, kU16) ==
-        out +
-            ".bin: token 1 of sequence 2, in document 1, is 70000, which does not fit in u16 (byte 16); choose another "
-            "--token-type");
+  CHECK(
+      message(TokenFormat::llm_c, kU16) ==
+      out +
+          ".bin: token 1 of sequence 2, in document 1, is 70000, which does not fit in u16 (byte 16); choose a larger "
+          "--token-type");
   write_documents(out, DataType::i32, {{{-1}}});
-  CHECK(test::contains(message(TokenFormat::nanogpt, kU32), "is -1, which does not fit in u32 (byte 0)"));
+  CHECK(test::contains(message(TokenFormat::nanogpt, kU32),
+                       "is -1, which does not fit in u32 (byte 0); choose another --token-type"));
   CHECK_FALSE(file_exists(folder.path + "none"));
   CHECK(test::contains(test::error_of([&] { flat_header(TokenFormat::llm_c, kU16, INT64_C(1) << 31); }, Exit::bad_data),
                        "up to 2^31 - 1 tokens, but there are 2,147,483,648"));
