@@ -4,7 +4,6 @@
 #include <span>
 
 #include "base/error.h"
-#include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/mapped_pages.h"
 #include "base/output_lock.h"
@@ -70,7 +69,6 @@ Json export_tokens(const ExportOptions& options, const IndexedDataset& data, Con
   const bool as_stored = options.format == TokenFormat::npy && !options.type;
   const auto type = as_stored ? std::nullopt : std::optional(default_export_type(data, options.format));
   const IntegerType to = options.type.value_or(type.value_or(kU16));
-  require_space(options.output, data.tokens() * (as_stored ? item_size(data.type()) : to.bytes));
   InterruptGuard guard(console.program());  // must outlive `file`
   std::vector<OutputLock> locks;
   std::error_code unknown;                                 // ignored: opening the file reports the error
@@ -78,6 +76,7 @@ Json export_tokens(const ExportOptions& options, const IndexedDataset& data, Con
     const std::string name = follow_link(options.output);  // a link stays, and its target is replaced
     locks = claim_outputs({.prefixes = {dataset_prefix(name)}, .names = {name}, .inputs = read, .flag = "--output"},
                           guard, console);
+    require_space(name, data.tokens() * (as_stored ? item_size(data.type()) : to.bytes));
   }
   ByteProgress progress(console, data.bin_bytes());
   AtomicFile file(options.output, &guard);

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "base/error.h"
-#include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/mapped_pages.h"
 #include "base/output_lock.h"
@@ -242,13 +241,11 @@ TokenFilesMade import_tokens(const ImportOptions& options, const std::vector<Fla
     read.push_back(input.path());
     bytes += input.tokens() * item_size(type);
   }
-  refuse_overwriting(read, names);
-  require_space(options.prefix, bytes);
-
   for (const FlatTokenFile& input : inputs) warn_of_width(input, console);
   InterruptGuard guard(console.program());  // destroyed after the files it would remove
   const std::vector<OutputLock> locks =
       claim_outputs({.prefixes = {options.prefix}, .names = names, .inputs = read}, guard, console);
+  require_space(options.prefix, bytes);
   ByteProgress progress(console, bytes);
   Importer importer(options, inputs, type);
   importer.write(progress);

@@ -5,7 +5,6 @@
 
 #include "base/disk_space.h"
 #include "base/files.h"
-#include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/mapped_pages.h"
 #include "base/output_lock.h"
@@ -47,9 +46,7 @@ std::vector<std::string> files_of(const std::vector<const IndexedDataset*>& inpu
 }
 
 void require_space(const std::string& path, std::uint64_t bytes) {
-  const fs::path folder = fs::path(path).parent_path();
-  make_directories(folder.string());
-  const auto free = free_disk_bytes(folder.empty() ? "." : folder.string());
+  const auto free = free_disk_bytes(parent_folder(path));
   if (!free || *free >= bytes) return;  // if the free space is unknown, a write may fail later
   fail(Exit::io, path, " needs ", human_bytes(bytes), ", but its disk has ", human_bytes(*free),
        " free; free some space, or write to another disk");
@@ -77,18 +74,17 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
   }
   std::vector<std::string> read = files_of(inputs);
   read.push_back(options.config_file);
-  refuse_overwriting(read, files);
   std::uint64_t bin_bytes = 0, bytes = 0;
   for (const IndexedDataset* input : inputs) {
     const std::uint64_t written = input->tokens() * item_size(traits.type);
     bin_bytes += written;
     bytes += written + input->idx_bytes();
   }
-  for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
   InterruptGuard guard(console.program());  // destroyed after the files it would remove
   const std::vector<OutputLock> locks =
       claim_outputs({.prefixes = prefixes, .names = files, .inputs = read}, guard, console);
+  for (const std::string& prefix : prefixes) require_space(prefix, bytes);
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies = copy_parts(options, inputs, traits, parts, progress);
   const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);

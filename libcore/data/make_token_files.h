@@ -16,8 +16,7 @@ namespace mtl {
 /// Returns the paths of all files in the data sets: each one's .bin, .idx and .json.
 std::vector<std::string> files_of(const std::vector<const IndexedDataset*>& inputs);
 
-/// Creates the folder that contains `path`. Throws Error(io) if it cannot be created, or if its disk has less than
-/// `bytes` free.
+/// Throws Error(io) if the disk of the folder that contains `path` has less than `bytes` free.
 void require_space(const std::string& path, std::uint64_t bytes);
 
 /// A progress line with the rate and the remaining time.
