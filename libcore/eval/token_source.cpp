@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/json_cursor.h"
 #include "data/indexed_dataset.h"
 #include "text/decompress.h"
 #include "text/json_lines.h"
@@ -72,19 +71,10 @@ class TextTokens : public TokenSource {
     if (!seems.empty())
       fail(Exit::bad_data, input_name(path), ":1: ", seems, "; if it is plain text, add --format text");
     if (text.empty()) return;
-    check_utf8(input, text);
+    check_utf8(input_name(path), text, input.unpack);
     end_text_file(ids);
     add_text(text, ids);
     ends_with_eod_ = false;
-  }
-
-  static void check_utf8(const StoredInput& input, std::string_view text) {
-    const std::size_t bad = find_invalid_utf8(text);
-    if (bad == std::string_view::npos) return;
-    const std::string_view good = text.substr(0, bad);
-    const std::size_t line_begin = good.rfind('\n') + 1;  // npos + 1 is 0
-    fail(Exit::bad_data, input_name(input.path), ":", 1 + std::ranges::count(good, '\n'), ": ",
-         invalid_utf8_message(bad - line_begin + 1, input.unpack));
   }
 
   void read_lines(const StoredInput& input, std::string_view text, std::int64_t first_line,

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json_cursor.h"
 #include "base/ordered.h"
 #include "base/threads.h"
 #include "text/json_lines.h"
@@ -15,18 +14,6 @@
 namespace mtl {
 
 namespace {
-
-/// Throws Error(bad_data) if the text is not valid UTF-8. Advances `lines` and `column` (in bytes) from the start of
-/// the text to its end.
-void check_utf8(const StoredInput& input, std::string_view text, std::int64_t& lines, std::size_t& column) {
-  const std::size_t bad = find_invalid_utf8(text);
-  const std::string_view good = text.substr(0, bad);
-  const std::size_t line_begin = good.rfind('\n') + 1;  // npos + 1 is 0
-  lines += std::ranges::count(good, '\n');
-  column = line_begin == 0 ? column + good.size() : good.size() - line_begin;
-  if (bad == std::string_view::npos) return;
-  fail(Exit::bad_data, input_name(input.path), ":", lines + 1, ": ", invalid_utf8_message(column + 1, input.unpack));
-}
 
 /// How many bytes of a text are read at least before it is cut.
 constexpr std::size_t kPartBytes = 1 << 20;
@@ -71,7 +58,7 @@ class TextReader {
     std::string part = pending_.substr(0, cut);
     pending_.erase(0, part.size());
     if (part.empty()) return {};
-    check_utf8(stored(), part, lines_, column_);  // parts are cut between characters
+    place_ = check_utf8(path_, part, stored().unpack, place_);  // parts are cut between characters
     return part;
   }
   StoredInput stored() const { return source_->stored(); }
@@ -82,8 +69,7 @@ class TextReader {
   std::string path_;
   std::unique_ptr<ByteSource> source_;
   std::string pending_;
-  std::int64_t lines_ = 0;  // before the next part
-  std::size_t column_ = 0;  // bytes before the next part in its line
+  TextPlace place_;  // of the next part
 };
 
 /// Calls count(counts, item) for the items that `produce` returns, on multiple threads. Each thread has its own table,
@@ -180,9 +166,7 @@ void count_text(const VocabOptions& options, const std::string& file, Counter& c
                 [&](WordCounts& counts, const LineBatch& batch) {
                   const StoredInput input{.path = file, .unpack = batch.unpack};
                   if (batch.first_line == 1) refuse_doubtful_input(options, input, batch.text);
-                  std::int64_t lines = batch.first_line - 1;
-                  std::size_t column = 0;
-                  check_utf8(input, batch.text, lines, column);
+                  check_utf8(input_name(file), batch.text, batch.unpack, {.lines = batch.first_line - 1});
                   for_each_text_line(batch.text, [&](std::string_view unit) { counts.add_text(unit); });
                   return std::uint64_t{batch.text.size()};
                 });

@@ -282,6 +282,16 @@ std::string invalid_utf8_message(std::size_t column, std::string_view unpack) {
              piped("iconv -f ISO-8859-1 -t UTF-8", unpack));
 }
 
+TextPlace check_utf8(const std::string& name, std::string_view text, std::string_view unpack, TextPlace place) {
+  const std::size_t bad = find_invalid_utf8(text);
+  const std::string_view good = text.substr(0, bad);
+  const std::size_t line_begin = good.rfind('\n') + 1;  // npos + 1 is 0
+  place.lines += std::ranges::count(good, '\n');
+  place.column = line_begin == 0 ? place.column + good.size() : good.size() - line_begin;
+  if (bad == std::string_view::npos) return place;
+  fail(Exit::bad_data, name, ":", place.lines + 1, ": ", invalid_utf8_message(place.column + 1, unpack));
+}
+
 std::string describe_bad_line(std::string_view line, const LineOrigin& origin, const std::string& key) {
   const std::string_view unpack = origin.unpack;
   if (starts_with(line, "\xEF\xBB\xBF"))

@@ -49,4 +49,13 @@ std::string describe_wrong_value(std::string_view value, const LineOrigin& origi
 /// Returns the message for bytes that are not UTF-8. `column`: the first such byte in its line, from 1.
 std::string invalid_utf8_message(std::size_t column, std::string_view unpack);
 
+/// A place in a file: the number of lines before it, and of bytes before it in its line.
+struct TextPlace {
+  std::int64_t lines = 0;
+  std::size_t column = 0;
+};
+/// Throws Error(bad_data) "NAME:LINE: ..." if `text`, which begins at `place`, is not valid UTF-8. Returns the place at
+/// which it ends.
+TextPlace check_utf8(const std::string& name, std::string_view text, std::string_view unpack, TextPlace place = {});
+
 }  // namespace mtl
