@@ -6,18 +6,18 @@
 
 namespace mtl {
 
-namespace {
-
-constexpr int kLogVersion = 1;
-
-/// A figure of an interval, in the files.
+/// A figure of a report, in the files.
 struct Figure {
-  const char* name;         // in JSON lines, and after mtl_train_ for Prometheus
-  const char* tag;          // in TensorBoard
+  const char* name;         // of an interval, in JSON lines, and after mtl_train_ for Prometheus
+  std::string tag;          // in TensorBoard
   Json value;               // null: the interval has none
   bool by_samples = false;  // as in Megatron-LM, TensorBoard also has it against samples
   double divisor = 1;       // TensorBoard's times are in seconds
 };
+
+namespace {
+
+constexpr int kLogVersion = 1;
 
 std::vector<Figure> figures_of(const IntervalReport& report) {
   const auto if_present = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
@@ -62,16 +62,6 @@ Json validation_object(const ValidationReport& report) {
   if (report.is_final) out.set("final", true);
   return out;
 }
-
-/// Like Megatron-LM, writes most metrics twice: against iterations and against samples.
-struct StepScalars {
-  Scalars by_iteration, by_samples;
-
-  void add(const std::string& tag, double value) {
-    by_iteration.emplace_back(tag, value);
-    by_samples.emplace_back(tag + " vs samples", value);
-  }
-};
 
 }  // namespace
 
@@ -121,26 +111,17 @@ void Metrics::print(const std::string& lines) {
 void Metrics::report(const IntervalReport& report) {
   print(log_line(report, timestamp()) + "\n");
   write_json(step_object(report));
-  StepScalars scalars;
-  scalars.add("world-size", double(options_.world_size));
-  for (const Figure& figure : figures_of(report)) {
-    if (figure.value.is_null()) continue;
-    const double value = figure.value.as_number() / figure.divisor;
-    if (figure.by_samples)
-      scalars.add(figure.tag, value);
-    else
-      scalars.by_iteration.emplace_back(figure.tag, value);
-  }
-  write_scalars(scalars.by_iteration, scalars.by_samples, report.iteration, report.consumed_samples);
+  std::vector<Figure> figures = figures_of(report);
+  figures.insert(figures.begin(), {"", "world-size", options_.world_size, true});
+  write_curves(figures, report.iteration, report.consumed_samples);
 }
 
 void Metrics::report(const ValidationReport& report) {
   print(log_line(report) + "\n");
   write_json(validation_object(report));
-  StepScalars scalars;
-  scalars.add(cat("lm loss ", report.label()), report.loss);
-  scalars.add(cat("lm loss ", report.label(), " ppl"), report.ppl());
-  write_scalars(scalars.by_iteration, scalars.by_samples, report.iteration, report.consumed_samples);
+  const std::string tag = "lm loss " + report.label();
+  write_curves({{"", tag, report.loss, true}, {"", tag + " ppl", report.ppl(), true}}, report.iteration,
+               report.consumed_samples);
 }
 
 void Metrics::write_json(const Json& object) {
@@ -152,8 +133,14 @@ void Metrics::write_json(const Json& object) {
   });
 }
 
-void Metrics::write_scalars(const Scalars& by_iteration, const Scalars& by_samples, std::int64_t iteration,
-                            std::int64_t samples) {
+void Metrics::write_curves(const std::vector<Figure>& figures, std::int64_t iteration, std::int64_t samples) {
+  Scalars by_iteration, by_samples;
+  for (const Figure& figure : figures) {
+    if (figure.value.is_null()) continue;
+    const double value = figure.value.as_number() / figure.divisor;
+    by_iteration.emplace_back(figure.tag, value);
+    if (figure.by_samples) by_samples.emplace_back(figure.tag + " vs samples", value);
+  }
   if (!options_.tensorboard_dir.empty()) {
     event_sink_.attempt(2, [&] {
       if (!events_) open_events();

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/console.h"
 #include "base/json.h"
@@ -47,6 +48,8 @@ struct MetricsOptions {
   Json start = Json::object();  // more entries for the "start" line
 };
 
+struct Figure;
+
 class Metrics {
  public:
   /// Opens the sinks. Throws Error(bad_data) if the file options.log_jsonl is not a training log. Warns about failing
@@ -66,8 +69,7 @@ class Metrics {
   void open_events();
   void print(const std::string& lines);
   void write_json(const Json& object);
-  void write_scalars(const Scalars& by_iteration, const Scalars& by_samples, std::int64_t iteration,
-                     std::int64_t samples);
+  void write_curves(const std::vector<Figure>& figures, std::int64_t iteration, std::int64_t samples);
 
   MetricsOptions options_;
   Console& console_;
