@@ -150,22 +150,27 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
 
 void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
   CheckpointOptions& checkpoint = options.checkpoint;
+  const auto saves = [&checkpoint] { return !checkpoint.save.empty(); };
+  const auto loads = [&checkpoint] { return !checkpoint.load.empty(); };
+  const auto resumes = [&start] { return start.state.has_value(); };
+  // A value of 0 asks for nothing.
+  const auto with_save = [saves](const auto& value) {
+    return only_with("--save", [saves, &value] { return saves() || value == 0; });
+  };
   flags.section("Checkpoints");
   flags.add("--save", &checkpoint.save, "DIR", "folder to save checkpoints in, and to resume from if it contains one");
   flags.add("--save-interval,--persistent-save-interval", &checkpoint.save_interval, "N",
             "iterations between saves (default, or 0: only at the end)", at_least(0),
-            only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.save_interval == 0; }));
+            with_save(checkpoint.save_interval));
   flags.add("--non-persistent-save-interval", &checkpoint.non_persistent_interval, "N",
             "iterations between saves that stay only until the next one of either kind; 0: none", at_least(0),
-            only_with("--save",
-                      [&checkpoint] { return !checkpoint.save.empty() || checkpoint.non_persistent_interval == 0; }),
+            with_save(checkpoint.non_persistent_interval),
             only_with("with a --save-interval that divides it", [&checkpoint] {
               return !is_due(checkpoint.save_interval, checkpoint.non_persistent_interval.value_or(0)) ||
                      checkpoint.non_persistent_interval == 0;
             }));
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all", at_least(0),
-            only_with("--save", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; }));
-  const auto saves = [&checkpoint] { return !checkpoint.save.empty(); };
+            with_save(checkpoint.keep_last));
   flags.add_switch("--keep-best", checkpoint.keep_best,
                    "also save after a validation with the lowest loss so far, and keep that checkpoint",
                    only_with("--save", saves),
@@ -178,8 +183,8 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
       "--save-retain-interval", &checkpoint.retain_interval, "N",
       "keep the checkpoints of iterations that are multiples of N, and delete others as --keep-last says, with 2 as "
       "its default",
-      at_least(1), only_with("--save-interval", [&checkpoint] {
-        return !checkpoint.save.empty() && checkpoint.save_interval.value_or(0) > 0;
+      at_least(1), only_with("--save-interval", [&checkpoint, saves] {
+        return saves() && checkpoint.save_interval.value_or(0) > 0;
       }));
   flags.add_switch("--async-save", checkpoint.async_save,
                    "train while checkpoints are written, from a copy in host memory", only_with("--save", saves));
@@ -187,24 +192,20 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
                    "save weights without the optimizer's state; a resume then needs --no-load-optim",
                    only_with("--save", saves));
   flags.add("--load", &checkpoint.load, "PATH", cat("model to resume or to start from: ", loadable_models()));
-  add_hf_config_flag(flags, checkpoint.hf_config,
-                     only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); }));
+  add_hf_config_flag(flags, checkpoint.hf_config, only_with("--load", loads));
   flags.add("--ckpt-step", &checkpoint.ckpt_step, "N",
             "resume the checkpoint of iteration N, and rename later ones in --save", at_least(0),
-            needs("--load PATH or --save DIR",
-                  [&checkpoint] { return !checkpoint.load.empty() || !checkpoint.save.empty(); }));
+            needs("--load PATH or --save DIR", [loads, saves] { return loads() || saves(); }));
   flags.add_switch("--finetune", checkpoint.finetune, "load only the weights of --load, and start at iteration 0",
-                   needs("--load PATH: the model to start from", [&checkpoint] { return !checkpoint.load.empty(); }));
+                   needs("--load PATH: the model to start from", loads));
   flags.add(
       "--new-token-rows", &options.new_token_rows, "HOW",
       "add the tokenizer's tokens that the model of --load lacks: embedding rows that are the mean of the model's "
       "rows, or initialized at random",
-      one_of({"mean", "init"}),
-      needs("--load PATH: the model to extend", [&checkpoint] { return !checkpoint.load.empty(); }));
+      one_of({"mean", "init"}), needs("--load PATH: the model to extend", loads));
   flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with optimizer moments of zero",
                    only_with("on a run that loads no optimizer state",
                              [&options, &start] { return start.source && !options.checkpoint.finetune; }));
-  const auto resumes = [&start] { return start.state.has_value(); };
   flags.add_switch("--override-opt_param-scheduler,--override-opt-param-scheduler,--override-lr-scheduler",
                    checkpoint.override_schedule,
                    "resume with the schedule of the flags, even if the checkpoint's differs",
@@ -222,8 +223,7 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
                     "excludes --no-load-optim, which starts the flags' schedule; use only one of them");
   });
   flags.add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,
-                   "fail if --load contains no checkpoint, even if it is also --save",
-                   only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); }));
+                   "fail if --load contains no checkpoint, even if it is also --save", only_with("--load", loads));
 }
 
 void add_profile_flags(Flags& flags, ProfileOptions& profile) {
@@ -255,6 +255,7 @@ void add_wandb_flags(Flags& flags, WandbOptions& wandb, const std::string& save)
 
 void add_logging_flags(Flags& flags, TrainOptions& options) {
   LoggingOptions& logging = options.logging;
+  const auto plans = [&options] { return options.dry_run; };
   flags.section("Reports");
   flags.add("--log-interval", &logging.log_interval, "N", "iterations between log lines; 0: only at the end",
             at_least(0));
@@ -269,16 +270,13 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add_switch("--log-params-norm", logging.params_norm, "log the norm of all parameters after the update");
   flags.add_switch("--log-num-zeros-in-grad", logging.num_zeros_in_grad, "log how many elements of the gradient are 0");
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run, and exit");
-  add_world_size_flag(
-      flags, options.parallel, "with --dry-run: ranks to plan for (default: the fewest possible)",
-      needs("--dry-run: a run has the ranks that mpirun or srun starts", [&options] { return options.dry_run; }));
-  flags.add("--roofline", &options.roofline, "GPU",
-            "with --dry-run: least time of a step and of its operators on this GPU",
-            one_of(texts_of(known_hardware(), &Hardware::name)),
-            needs("--dry-run: a run is measured with --profile", [&options] { return options.dry_run; }));
-  flags.add_switch(
-      "--json", options.json, "with --dry-run: print the plan as JSON",
-      needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; }));
+  add_world_size_flag(flags, options.parallel, "with --dry-run: ranks to plan for (default: the fewest possible)",
+                      needs("--dry-run: a run has the ranks that mpirun or srun starts", plans));
+  flags.add(
+      "--roofline", &options.roofline, "GPU", "with --dry-run: least time of a step and of its operators on this GPU",
+      one_of(texts_of(known_hardware(), &Hardware::name)), needs("--dry-run: a run is measured with --profile", plans));
+  flags.add_switch("--json", options.json, "with --dry-run: print the plan as JSON",
+                   needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", plans));
   flags.section("Machine");
   add_device_flag(flags, options.device_name);
   const auto is_gpu = [&options] { return options.device == Device::cuda; };
@@ -297,8 +295,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add("--tuning-cache", &options.tuning_cache, "FILE",
             "file that records the fastest algorithms of a GPU; none: no file", only_with("on the CPU", is_gpu));
   flags.add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: GPU memory that the run must fit in",
-            within({0.001, 1e6}),
-            needs("--dry-run: a run uses the GPU of its machine", [&options] { return options.dry_run; }),
+            within({0.001, 1e6}), needs("--dry-run: a run uses the GPU of its machine", plans),
             only_with("on the CPU, whose memory is the host's", is_gpu));
   add_threads_flag(flags, options.threads);
 }
