@@ -119,9 +119,8 @@ void IndexedDataset::check_sizes() const {
 }
 
 void IndexedDataset::prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const {
-  const auto pointer = load<std::int64_t>(kHeaderBytes + 4 * sequences() + 8 * sequence);
   const std::size_t size = item_size(type());
-  bin_.will_need(pointer + offset * size, count * size);
+  bin_.will_need((token_begin(sequence) + offset) * size, count * size);
 }
 
 std::uint64_t IndexedDataset::idx_hash() const { return hash_mapped(idx_); }

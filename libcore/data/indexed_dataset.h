@@ -66,7 +66,7 @@ class IndexedDatasetWriter {
   /// Seals and commits the files.
   void finish();
 
-  std::int64_t tokens() const { return tokens_; }
+  std::int64_t tokens() const { return files_.written.tokens; }
   std::int64_t sequences() const { return std::ssize(lengths_); }
   std::int64_t documents() const { return std::ssize(document_indices_) - 1; }
   /// Describes the files. Must be called after seal(). Hashes are computed during writing.
@@ -82,7 +82,6 @@ class IndexedDatasetWriter {
   std::size_t buffered_ = 0;       // bytes of buffer_ in use
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> document_indices_{0};
-  std::int64_t tokens_ = 0;
 };
 
 /// Reads PREFIX.bin and PREFIX.idx. We do not trust the files: the constructor checks every rule of the format in one

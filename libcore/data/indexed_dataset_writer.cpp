@@ -48,7 +48,7 @@ void IndexedDatasetWriter::add_tokens(IntegerType from, std::span<const std::byt
     if (buffered_ == kFlushBytes) flush();
   }
   lengths_.push_back(static_cast<std::int32_t>(count));
-  tokens_ += lengths_.back();
+  files_.written.tokens += lengths_.back();
 }
 
 void IndexedDatasetWriter::end_document() { document_indices_.push_back(sequences()); }
@@ -59,7 +59,6 @@ void IndexedDatasetWriter::seal() {
   write_index();
   files_.written.documents = documents();
   files_.written.sequences = sequences();
-  files_.written.tokens = tokens();
   files_.seal();
 }
 

@@ -42,8 +42,7 @@ constexpr Magic kMagics[] = {
 
 /// Returns the format of an existing file. Errors of reading are left to whoever opens the file.
 std::optional<TokenFormat> format_of_file(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return {};
+  if (!is_regular_file(path)) return {};
   try {
     std::array<std::byte, kTokenMagicBytes> head;
     const auto part = std::span(head).first(std::min<std::uint64_t>(head.size(), file_size(path)));
