@@ -72,7 +72,7 @@ Json preprocess(const PreprocessOptions& options, Console& console) {
   }
   if (input_bytes) *input_bytes *= static_cast<std::uint64_t>(parts);
   InterruptGuard guard(console.program());  // must outlive the files that it removes after a signal
-  PreprocessOutputs outputs(options, *tokenizer, {files, input_bytes}, guard, console);
+  PreprocessOutputs outputs(options, *tokenizer, files, input_bytes, guard, console);
   std::vector<StoredInput> stored;
   for (std::int64_t part = 0; part < parts; ++part) {
     const Heartbeat reading = reading_heartbeat(console, files, options.log_interval == 0 ? "" : "tokenizing");

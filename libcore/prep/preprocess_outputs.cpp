@@ -51,10 +51,11 @@ std::vector<std::string> PreprocessOutputs::output_names() const {
 }
 
 PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer,
-                                     const PreprocessInputs& inputs, InterruptGuard& guard, Console& console)
+                                     const std::vector<std::string>& inputs, std::optional<std::uint64_t> input_bytes,
+                                     InterruptGuard& guard, Console& console)
     : options_(options),
       tokenizer_(tokenizer),
-      input_bytes_(inputs.bytes),
+      input_bytes_(input_bytes),
       guard_(guard),
       console_(console),
       type_(token_type_for_vocab(tokenizer.vocab_size())),
@@ -65,7 +66,7 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) prefixes.push_back(prefix_of(k));
   std::vector<std::string> read = tokenizer_files(options.tokenizer);
   read.push_back(options.config_file);
-  read.insert(read.end(), inputs.files.begin(), inputs.files.end());
+  read.insert(read.end(), inputs.begin(), inputs.end());
   locks_ = claim_outputs({.prefixes = prefixes, .names = output_names(), .inputs = read}, guard, console);
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) writers_.emplace_back(prefix_of(k), type_);
 }

@@ -18,16 +18,12 @@
 
 namespace mtl {
 
-/// The files that a run reads, except the tokenizer's.
-struct PreprocessInputs {
-  std::vector<std::string> files;
-  std::optional<std::uint64_t> bytes;  // stored bytes that all passes together will read; empty if unknown
-};
-
 class PreprocessOutputs {
  public:
-  /// Throws claim_outputs()'s errors; the tokenizer's files count as inputs.
-  PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer, const PreprocessInputs& inputs,
+  /// `inputs` are the files that the run reads, besides the tokenizer's. All passes together will read `input_bytes`,
+  /// as stored; empty if unknown. Throws claim_outputs()'s errors.
+  PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer,
+                    const std::vector<std::string>& inputs, std::optional<std::uint64_t> input_bytes,
                     InterruptGuard& guard, Console& console);
 
   /// Throws Error(bad_data) for a bad line beyond --skip-bad, and Error(io) that gives the needed space if a disk is
