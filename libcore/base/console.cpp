@@ -44,8 +44,7 @@ void Console::draw(const std::string& line) {
 
 void Console::write_line(const std::string& text) {
   const std::lock_guard lock(stderr_mutex);
-  end_progress_line();
-  erase_status_line();
+  end_lines();
   std::fprintf(stderr, "%s: %s\n", program_.c_str(), printable_message(text).c_str());
   last_output_ = now_seconds();
 }
@@ -96,24 +95,15 @@ void Console::status(const std::string& line) {
   last_progress_ = last_output_ = now_seconds();
 }
 
-void Console::erase_status() {
-  const std::lock_guard lock(stderr_mutex);
-  erase_status_line();
-}
-
-void Console::erase_status_line() {
-  if (has_status_) std::fputs("\r\033[K", stderr);
-  has_status_ = false;
-}
-
 void Console::end_progress() {
   const std::lock_guard lock(stderr_mutex);
-  end_progress_line();
+  end_lines();
 }
 
-void Console::end_progress_line() {
+void Console::end_lines() {
   if (drawing_) std::fputc('\n', stderr);
-  drawing_ = false;
+  if (has_status_) std::fputs("\r\033[K", stderr);
+  drawing_ = has_status_ = false;
 }
 
 }  // namespace mtl

@@ -32,19 +32,17 @@ class Console {
   void progress(const std::string& line, double interval = 10);
   /// Like progress(), but only if nothing has appeared for `silence` seconds, nor has progress() been called recently.
   void remind(const std::string& line, double silence);
-  /// Unless quiet, redraws a line below the messages if stderr is a terminal, at most ten times a second. Every message
-  /// and erase_status() remove it.
+  /// Unless quiet, redraws a line below the messages if stderr is a terminal, at most ten times a second.
   void status(const std::string& line);
-  void erase_status();
-  /// Ends the progress line with a newline so that it stays on the screen.
+  /// Ends the progress line with a newline so that it stays on the screen, and removes the status line, as every message
+  /// does.
   void end_progress();
 
  private:
   void write_line(const std::string& text);
   void write_progress(const std::string& line);
   void draw(const std::string& line);
-  void erase_status_line();
-  void end_progress_line();
+  void end_lines();
   std::string program_;
   bool drawing_ = false, has_status_ = false;
   // In seconds, 0 before the first time.

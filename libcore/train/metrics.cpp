@@ -100,7 +100,7 @@ void Metrics::open_events() {
 
 void Metrics::print(const std::string& lines) {
   if (!options_.terminal) return;
-  console_.erase_status();
+  console_.end_progress();
   terminal_sink_.attempt(std::count(lines.begin(), lines.end(), '\n'), [&] {
     const bool was_broken = std::exchange(is_line_broken_, true);
     write_stdout(was_broken ? "\n" + lines : lines);
