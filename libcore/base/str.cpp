@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
-#include <ctime>
 #include <numeric>
 
 namespace mtl {
@@ -230,12 +229,11 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return best;
 }
 
-std::string timestamp() {
-  std::time_t now = std::time(nullptr);
+std::string time_text(std::time_t time, const char* pattern) {
   std::tm local{};
-  localtime_r(&now, &local);
+  localtime_r(&time, &local);
   char buffer[32];
-  std::strftime(buffer, sizeof buffer, "%Y-%m-%d %H:%M:%S", &local);
+  std::strftime(buffer, sizeof buffer, pattern, &local);
   return buffer;
 }
 

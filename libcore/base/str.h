@@ -4,6 +4,7 @@
 #include <charconv>
 #include <concepts>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <optional>
 #include <string>
@@ -103,7 +104,9 @@ std::optional<double> parse_float(std::string_view text);
 /// Returns the candidate that `word` is most likely a typo for, or "" if none is similar.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// Returns local time for log lines, as "2026-11-21 12:00:00".
-std::string timestamp();
+/// Returns a local time, as strftime() does.
+[[gnu::format(strftime, 2, 0)]] std::string time_text(std::time_t time, const char* pattern);
+/// Returns the present local time for log lines, as "2026-11-21 12:00:00".
+inline std::string timestamp() { return time_text(std::time(nullptr), "%Y-%m-%d %H:%M:%S"); }
 
 }  // namespace mtl

@@ -78,11 +78,7 @@ std::string create_session(const WandbOptions& options, const LogStart& from, co
   std::time_t start = std::time(nullptr) - 1;
   do {  // a new one, even if a session has begun in the same second
     ++start;
-    std::tm local{};
-    localtime_r(&start, &local);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y%m%d_%H%M%S", &local);
-    folder = cat(directory, "/offline-run-", text, "-", from.run);
+    folder = cat(directory, "/offline-run-", time_text(start, "%Y%m%d_%H%M%S"), "-", from.run);
   } while (file_exists(folder));
   const std::string path = cat(folder, "/run-", from.run, ".wandb");
   try {
