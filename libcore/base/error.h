@@ -41,6 +41,10 @@ class Error : public std::runtime_error {
   std::string where() const { return std::string(what()).substr(0, where_size_); }
   /// Returns what() without "where: ".
   std::string message() const { return std::string(what()).substr(where_size_ == 0 ? 0 : where_size_ + 2); }
+  /// Returns message() if `place`, such as a flag with its value, is `where` or ends with it; otherwise what().
+  std::string message_at(std::string_view place) const {
+    return place == where() || ends_with(place, cat(" ", where())) ? message() : what();
+  }
 
  private:
   Exit code_;

@@ -145,9 +145,7 @@ class Reader {
       part();
       return true;
     } catch (const Error& error) {
-      // The flag may end with the file that the error is about.
-      const bool is_named = error.where() == flag || ends_with(flag, cat(" ", error.where()));
-      report_(flag, is_named ? error.message() : error.what());
+      report_(flag, error.message_at(flag));
       return false;
     }
   }

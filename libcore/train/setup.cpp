@@ -22,12 +22,6 @@ namespace mtl {
 
 namespace {
 
-/// Returns the error's message. Omits its place if `where`, a flag with its value, already identifies that place.
-std::string message_of(const std::string& where, const Error& error) {
-  const bool is_same = error.where() == where || error.where() == where.substr(where.rfind(' ') + 1);
-  return is_same ? error.message() : error.what();
-}
-
 /// Reports a file that a flag names but that does not exist.
 bool check_exists(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
   if (path.empty() || file_exists(path)) return true;
@@ -212,13 +206,13 @@ std::vector<Problem> Findings::finish(bool flags_are_valid) const {
     std::string all = cat(faults_.size(), " problems with the files");
     Exit code = faults_.front().second.code();
     for (const auto& [where, error] : faults_) {
-      all += cat("\n  ", where, "  ", message_of(where, error));
+      all += cat("\n  ", where, "  ", error.message_at(where));
       if (error.code() == Exit::bad_data) code = Exit::bad_data;
     }
     throw Error(code, all);
   }
   std::vector<Problem> all = problems_;
-  for (const auto& [where, error] : faults_) all.push_back({where, message_of(where, error)});
+  for (const auto& [where, error] : faults_) all.push_back({where, error.message_at(where)});
   return all;
 }
 
