@@ -51,21 +51,21 @@ IndexedDataset::IndexedDataset(std::string_view path)
   summary_ = check_index(idx_, bin_);
 }
 
-template <class T>
-T IndexedDataset::load(std::size_t byte) const {
-  return load_at<T>(idx_.bytes().data() + byte);
+/// Returns a number of the .idx.
+std::int64_t IndexedDataset::number_at(std::size_t byte) const {
+  return load_at<std::int64_t>(idx_.bytes().data() + byte);
 }
 
 SequenceLengths IndexedDataset::lengths() const { return {idx_.bytes().data() + kHeaderBytes, sequences()}; }
 
 std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
-  return load<std::int64_t>(kHeaderBytes + 12 * sequences() + 8 * document);
+  return number_at(kHeaderBytes + 12 * sequences() + 8 * document);
 }
 
 std::int64_t IndexedDataset::token_begin(std::int64_t sequence) const {
   if (sequence == sequences()) return tokens();
   const auto at = kHeaderBytes + 4 * sequences() + 8 * sequence;
-  return load<std::int64_t>(at) / static_cast<std::int64_t>(item_size(type()));
+  return number_at(at) / static_cast<std::int64_t>(item_size(type()));
 }
 
 std::span<const std::byte> IndexedDataset::stored_tokens(std::int64_t begin, std::int64_t end) const {

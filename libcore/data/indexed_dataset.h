@@ -133,8 +133,7 @@ class IndexedDataset : public TokenData {
   std::uint64_t idx_hash() const;
 
  private:
-  template <class T>
-  T load(std::size_t byte) const;
+  std::int64_t number_at(std::size_t byte) const;
 
   std::string prefix_;
   MappedFile idx_, bin_;
