@@ -22,6 +22,14 @@ TEST_CASE("error: a NUL byte does not end a message") {
   CHECK(std::string(UsageError({{name, "is unknown"}, {"--lr", "is 0"}}).what()).ends_with("--lr   is 0"));
 }
 
+TEST_CASE("error: a message leaves out its place where the reader sees it already") {
+  const Error error(Exit::io, "a b.idx", "is missing");
+  for (const char* place : {"a b.idx", "--data-path a b.idx"}) CHECK(error.message_at(place) == "is missing");
+  for (const char* place : {"b.idx", "--data-path c/a b.idx", ""})
+    CHECK(error.message_at(place) == "a b.idx: is missing");
+  CHECK(Error(Exit::io, "x: lost").message_at("--x ") == "x: lost");
+}
+
 TEST_CASE("error: a failed system call names its remedy") {
   const test::ScratchFolder folder;
   const std::string link = folder / "lock";

@@ -72,6 +72,15 @@ TEST_CASE("files: writing follows a symbolic link instead of replacing it") {
   CHECK(entries(folder) == 2);
 }
 
+TEST_CASE("files: a folder's names are sorted, and a path that does not exist leads to the folder above it") {
+  const test::ScratchFolder folder;
+  for (const char* name : {"b", "a", "c"}) write_file_atomic(folder / name, "");
+  CHECK(list_names(folder.path()) == std::vector<std::string>{"a", "b", "c"});
+  CHECK(list_names(folder / "none").empty());
+  CHECK(nearest_existing(folder / "x/../y/z") == folder.path());
+  CHECK(nearest_existing(folder / "a") == folder / "a");
+}
+
 TEST_CASE("files: a FIFO under a fixed name is refused at once, not waited for") {
   test::ScratchFolder folder;
   const std::string fifo = folder / "fifo", message = fifo + " is not a regular file; replace it with one";
