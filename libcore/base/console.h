@@ -34,8 +34,8 @@ class Console {
   void remind(const std::string& line, double silence);
   /// Unless quiet, redraws a line below the messages if stderr is a terminal, at most ten times a second.
   void status(const std::string& line);
-  /// Ends the progress line with a newline so that it stays on the screen, and removes the status line, as every message
-  /// does.
+  /// Ends the progress line with a newline so that it stays on the screen, and removes the status line. Every message
+  /// does both.
   void end_progress();
 
  private:
