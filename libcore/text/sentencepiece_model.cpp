@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_cursor.h"
+#include "base/protobuf.h"
 #include "base/utf8.h"
 
 namespace mtl {
@@ -15,85 +16,29 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 
-/// Reads the fields of a protocol buffer message, in file order.
-class WireReader {
- public:
-  enum Type : unsigned { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-  struct Field {
-    std::uint64_t number = 0;
-    unsigned type = varint;
-    std::uint64_t value = 0;  // varint, fixed64, fixed32
-    std::string_view bytes;   // bytes
+using Field = ProtobufField;
 
-    bool is(std::uint64_t field_number, Type field_type) const { return number == field_number && type == field_type; }
-  };
-
-  WireReader(std::string_view message, const std::string& source) : left_(message), source_(source) {}
-
-  bool next(Field& field) {
-    if (left_.empty()) return false;
-    std::uint64_t tag = read_varint();
-    field = {.number = tag >> 3, .type = static_cast<unsigned>(tag & 7), .value = 0, .bytes = {}};
-    if (field.number == 0 || field.number > 0x1FFFFFFF) refuse("the field number ", field.number, " is out of range");
-    switch (field.type) {
-      case varint:
-        field.value = read_varint();
-        break;
-      case fixed64:
-        field.value = from_little_endian(take(8));
-        break;
-      case fixed32:
-        field.value = from_little_endian(take(4));
-        break;
-      case bytes:
-        field.bytes = take(read_varint());
-        break;
-      default:
-        refuse("field ", field.number, " has the wire type ", field.type);
-    }
-    return true;
-  }
-
- private:
-  template <class... Parts>
-  [[noreturn]] void refuse(const Parts&... parts) const {
-    fail(Exit::bad_data, source_, " is not a SentencePiece model, or is damaged: ", parts..., kCopyModel);
-  }
-
-  std::string_view take(std::uint64_t size) {
-    if (size > left_.size()) refuse("a field has ", size, " bytes, but only ", left_.size(), " are left");
-    std::string_view taken = left_.substr(0, size);
-    left_.remove_prefix(taken.size());
-    return taken;
-  }
-
-  std::uint64_t read_varint() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 70; shift += 7) {
-      unsigned char byte = take(1)[0];
-      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;  // the tenth byte has room for just one bit
-      if (byte < 0x80) return value;
-    }
-    refuse("a number has more than ten bytes");
-  }
-
-  std::string_view left_;
-  const std::string& source_;
-};
-
-/// Calls `take(field)` for every field in a message.
+/// Calls `take(field)` for every field in a message, in file order.
 template <class Take>
 void for_each_field(std::string_view message, const std::string& source, Take take) {
-  WireReader reader(message, source);
-  for (WireReader::Field field; reader.next(field);) take(field);
+  while (!message.empty()) {
+    Field field;
+    try {
+      field = take_field(message);
+    } catch (const Error& error) {
+      fail(Exit::bad_data, source, " is not a SentencePiece model, or is damaged: ", error.what(), kCopyModel);
+    }
+    take(field);
+  }
 }
 
 SentencePiece read_piece(std::string_view message, std::size_t id, const std::string& source) {
   SentencePiece piece;
-  for_each_field(message, source, [&](const WireReader::Field& field) {
-    if (field.is(1, WireReader::bytes)) piece.text = field.bytes;
-    if (field.is(2, WireReader::fixed32)) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
-    if (field.is(3, WireReader::varint)) {
+  for_each_field(message, source, [&](const Field& field) {
+    if (field.is(1, Field::length)) piece.text = field.bytes;
+    if (field.is(2, Field::fixed32))
+      piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(from_little_endian(field.bytes)));
+    if (field.is(3, Field::varint)) {
       if (field.value < 1 || field.value > 6)
         fail(Exit::bad_data, source, ": piece ", id, " has the unknown type ", field.value, kCopyModel);
       piece.kind = static_cast<Kind>(field.value);
@@ -106,27 +51,27 @@ void read_trainer(std::string_view message, SentencePieceModel& model) {
   auto set_name = [](std::string& name, std::string_view given) {
     if (!given.empty()) name = given;  // for SentencePiece, an empty name means the default
   };
-  for_each_field(message, model.source, [&](const WireReader::Field& field) {
-    if (field.is(3, WireReader::varint)) {
+  for_each_field(message, model.source, [&](const Field& field) {
+    if (field.is(3, Field::varint)) {
       if (field.value < 1 || field.value > 4)
         fail(Exit::bad_data, model.source, ": the model type ", field.value, " is unknown; use a unigram or BPE model");
       model.algorithm = static_cast<SentencePieceModel::Algorithm>(field.value);
     }
-    if (field.is(24, WireReader::varint)) model.whitespace_as_suffix = field.value != 0;
-    if (field.is(35, WireReader::varint)) model.byte_fallback = field.value != 0;
-    if (field.is(44, WireReader::bytes)) model.unk_surface = field.bytes;
-    if (field.is(46, WireReader::bytes)) set_name(model.bos_piece, field.bytes);
-    if (field.is(47, WireReader::bytes)) set_name(model.eos_piece, field.bytes);
-    if (field.is(48, WireReader::bytes)) set_name(model.pad_piece, field.bytes);
+    if (field.is(24, Field::varint)) model.whitespace_as_suffix = field.value != 0;
+    if (field.is(35, Field::varint)) model.byte_fallback = field.value != 0;
+    if (field.is(44, Field::length)) model.unk_surface = field.bytes;
+    if (field.is(46, Field::length)) set_name(model.bos_piece, field.bytes);
+    if (field.is(47, Field::length)) set_name(model.eos_piece, field.bytes);
+    if (field.is(48, Field::length)) set_name(model.pad_piece, field.bytes);
   });
 }
 
 void read_rules(std::string_view message, const std::string& source, SentencePieceRules& rules) {
-  for_each_field(message, source, [&](const WireReader::Field& field) {
-    if (field.is(2, WireReader::bytes)) rules.charsmap = field.bytes;
-    if (field.is(3, WireReader::varint)) rules.add_dummy_prefix = field.value != 0;
-    if (field.is(4, WireReader::varint)) rules.remove_extra_whitespaces = field.value != 0;
-    if (field.is(5, WireReader::varint)) rules.escape_whitespaces = field.value != 0;
+  for_each_field(message, source, [&](const Field& field) {
+    if (field.is(2, Field::length)) rules.charsmap = field.bytes;
+    if (field.is(3, Field::varint)) rules.add_dummy_prefix = field.value != 0;
+    if (field.is(4, Field::varint)) rules.remove_extra_whitespaces = field.value != 0;
+    if (field.is(5, Field::varint)) rules.escape_whitespaces = field.value != 0;
   });
 }
 
@@ -201,11 +146,11 @@ SentencePieceModel parse_sentencepiece_model(std::string_view content, const std
     fail(Exit::bad_data, source, " has more than 1 GiB, so it is not a SentencePiece model; use another file");
   SentencePieceModel model;
   model.source = source;
-  for_each_field(content, source, [&](const WireReader::Field& field) {
-    if (field.is(1, WireReader::bytes)) model.pieces.push_back(read_piece(field.bytes, model.pieces.size(), source));
-    if (field.is(2, WireReader::bytes)) read_trainer(field.bytes, model);
-    if (field.is(3, WireReader::bytes)) read_rules(field.bytes, source, model.normalizer);
-    if (field.is(5, WireReader::bytes)) read_rules(field.bytes, source, model.denormalizer);
+  for_each_field(content, source, [&](const Field& field) {
+    if (field.is(1, Field::length)) model.pieces.push_back(read_piece(field.bytes, model.pieces.size(), source));
+    if (field.is(2, Field::length)) read_trainer(field.bytes, model);
+    if (field.is(3, Field::length)) read_rules(field.bytes, source, model.normalizer);
+    if (field.is(5, Field::length)) read_rules(field.bytes, source, model.denormalizer);
   });
   if (model.algorithm == Algorithm::word || model.algorithm == Algorithm::character) {
     fail(Exit::bad_data, source, " is a SentencePiece model of type ",

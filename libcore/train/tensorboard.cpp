@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "base/host_name.h"
+#include "base/protobuf.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "train/protobuf.h"
 
 namespace mtl {
 
@@ -71,15 +71,17 @@ struct SavedEvent {
 /// Empty if `data` is not an Event.
 std::optional<SavedEvent> parse_event(std::string_view data) {
   SavedEvent event;
-  while (!data.empty()) {
-    const auto field = take_field(data);
-    if (!field) return std::nullopt;
-    if (field->number == 2 && field->value) event.step = static_cast<std::int64_t>(*field->value);
-    if (field->number == 5) event.is_summary = true;
-    if (field->number == 5) event.is_by_samples = field->bytes.find(kSamplesMark) != std::string_view::npos;
-    if (field->number == 7) event.is_start = field->bytes == kStart;
-  }
-  return event;
+  const bool is_event = passes([&] {
+    while (!data.empty()) {
+      const ProtobufField field = take_field(data);
+      if (field.is(2, ProtobufField::varint)) event.step = static_cast<std::int64_t>(field.value);
+      if (field.number == 5) event.is_summary = true;
+      if (field.number == 5) event.is_by_samples = field.bytes.find(kSamplesMark) != std::string_view::npos;
+      if (field.number == 7) event.is_start = field.bytes == kStart;
+    }
+    return true;
+  });
+  return is_event ? std::optional(event) : std::nullopt;
 }
 
 /// Calls each(event, record) for the records in an event file, up to the first damaged one.

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/crc32.h"
-#include "train/protobuf.h"
+#include "base/protobuf.h"
 
 namespace mtl {
 
@@ -32,9 +32,12 @@ std::string items(const Json& object) {
 
 /// Returns the first field of a message with this number, or else an empty one.
 ProtobufField field_of(std::string_view message, std::uint64_t number) {
-  auto field = take_field(message);
-  while (field && field->number != number) field = take_field(message);
-  return field.value_or(ProtobufField());
+  ProtobufField field;
+  const auto is_found = [&] {
+    while (field.number != number) field = take_field(message);
+    return true;
+  };
+  return passes(is_found) ? field : ProtobufField();
 }
 
 /// Moves `at` behind the next record in a file, and returns the record. Empty if it is incomplete or damaged.
@@ -126,7 +129,7 @@ std::size_t wandb_bytes_until(std::string_view file, std::int64_t step) {
   std::size_t kept = kFileHeader.size(), at = kept;
   for (std::string record = take_record(file, at); !record.empty(); record = take_record(file, at)) {
     const ProtobufField number = field_of(field_of(field_of(record, kHistory).bytes, 2).bytes, 1);
-    if (static_cast<std::int64_t>(number.value.value_or(0)) > step) break;
+    if (static_cast<std::int64_t>(number.value) > step) break;
     kept = at;
   }
   return kept;

@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "base/crc32.h"
+#include "base/protobuf.h"
 #include "tests/scratch_folder.h"
 #include "tests/train/reported_run.h"
-#include "train/protobuf.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -31,13 +31,12 @@ std::string wandb_records(std::string_view file) {
   for (file.remove_prefix(7); !file.empty();) {
     std::string_view record = file.substr(7, little_endian(file.substr(4, 2)));
     file.remove_prefix(7 + record.size());
-    const auto type = take_field(record);
-    REQUIRE(type.has_value());
-    out += cat(out.empty() ? "" : " ", type->number);
-    std::string_view row = type->bytes;
-    while (const auto field = take_field(row)) {
-      std::string_view step = field->bytes;
-      if (type->number == 2 && field->number == 2) out += cat(":", *take_field(step)->value);
+    const ProtobufField type = take_field(record);
+    out += cat(out.empty() ? "" : " ", type.number);
+    for (std::string_view row = type.bytes; type.number == 2 && !row.empty();) {
+      const ProtobufField field = take_field(row);
+      std::string_view step = field.bytes;
+      if (field.number == 2) out += cat(":", take_field(step).value);
     }
   }
   return out;
