@@ -52,27 +52,10 @@ TokenFinder::TokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     unsigned char first = content[0];
     if (!is_first_byte_[first]) first_bytes_ += content[0];
     is_first_byte_[first] = true;
-    std::uint32_t node = 0;
-    for (char byte : content) {
-      std::uint64_t edge = std::uint64_t{node} << 8 | byte_of(byte);
-      auto [child, is_new] = children_.emplace(edge, static_cast<std::uint32_t>(token_at_.size()));
-      if (is_new) token_at_.push_back(-1);
-      node = child->second;
-    }
-    token_at_[node] = static_cast<std::int32_t>(i);
+    if (!indices_.add(content, static_cast<std::int32_t>(i)))
+      fail(Exit::bad_data, "the added tokens need more than ", ByteTrie::kMaxNodes,
+           " trie nodes; use a tokenizer with fewer or shorter ones");
   }
-}
-
-const AddedToken* TokenFinder::longest_at(std::string_view text, std::size_t at) const {
-  const AddedToken* longest = nullptr;
-  std::uint32_t node = 0;
-  for (; at < text.size(); ++at) {
-    auto child = children_.find(std::uint64_t{node} << 8 | byte_of(text[at]));
-    if (child == children_.end()) break;
-    node = child->second;
-    if (token_at_[node] >= 0) longest = &tokens_[token_at_[node]];
-  }
-  return longest;
 }
 
 void TokenFinder::refuse_overlap(const Found& found) const {
@@ -92,9 +75,10 @@ bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done
     } else if (!is_first_byte_[byte_of(text[at])]) {
       continue;
     }
-    const AddedToken* token = longest_at(text, at);
-    if (token == nullptr) continue;
-    std::size_t end = at + token->content.size();
+    const ByteTrie::Match longest = indices_.find_longest(text.substr(at));
+    if (longest.length == 0) continue;
+    const AddedToken* token = &tokens_[longest.number];
+    std::size_t end = at + longest.length;
     if (token->is_text || (token->single_word && !is_single_word(text, at, end))) {
       at = end - 1;
       continue;

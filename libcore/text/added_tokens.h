@@ -11,9 +11,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "text/byte_trie.h"
 #include "text/tokenizer.h"
 
 namespace mtl {
@@ -59,14 +59,12 @@ class TokenFinder {
   /// Finds the next token at or after `from`. Returns false if there is none. lstrip does not take whitespace before
   /// `done`.
   bool find(std::string_view text, std::size_t from, std::size_t done, Found& found) const;
-  const AddedToken* longest_at(std::string_view text, std::size_t at) const;
   [[noreturn]] void refuse_overlap(const Found& found) const;
 
   std::vector<AddedToken> tokens_;
   std::string first_bytes_;  // distinct first bytes of the tokens
   std::array<bool, 256> is_first_byte_{};
-  std::unordered_map<std::uint64_t, std::uint32_t> children_;  // trie of all tokens: node << 8 | byte to child node
-  std::vector<std::int32_t> token_at_ = {-1};                  // by node: index of the token that ends there, or -1
+  ByteTrie indices_;  // of the tokens, by content
 };
 
 /// Emits the ids of the tokens that `finder` finds, and passes the text between them to `plain`. The caller must keep

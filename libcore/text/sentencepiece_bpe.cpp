@@ -42,27 +42,21 @@ std::vector<std::uint32_t> rank_scores(const SentencePieceModel& model) {
 /// All symbols' strings, forwards and backwards. One walk over a piece in each direction finds both parts of every
 /// split.
 struct SymbolTries {
-  PieceTrie forwards, backwards;
+  ByteTrie forwards, backwards;
   const std::string& source;
 
   void add(const std::string& text, std::uint32_t symbol) {
     auto number = static_cast<std::int32_t>(symbol);
     if (!forwards.add(text, number) || !backwards.add(std::string(text.rbegin(), text.rend()), number))
-      fail(Exit::bad_data, source, ": the pieces need more than ", PieceTrie::kMaxNodes, " trie nodes");
+      fail(Exit::bad_data, source, ": the pieces need more than ", ByteTrie::kMaxNodes, " trie nodes");
   }
 };
 
 /// Returns, by length, the symbol that this many bytes at `at` spell, or kNoSymbol.
 template <class Iterator>
-std::vector<std::uint32_t> symbols_from(const PieceTrie& trie, Iterator at, Iterator end) {
+std::vector<std::uint32_t> symbols_from(const ByteTrie& trie, Iterator at, Iterator end) {
   std::vector<std::uint32_t> out(end - at + 1, kNoSymbol);
-  std::uint32_t state = PieceTrie::kRoot;
-  for (std::size_t length = 1; at != end; ++at, ++length) {
-    const PieceTrie::Entry* entry = trie.step(state, byte_of(*at));
-    if (entry == nullptr) break;
-    state = entry->node;
-    if (entry->piece >= 0) out[length] = static_cast<std::uint32_t>(entry->piece);
-  }
+  trie.for_each_prefix(at, end, [&](std::size_t length, std::int32_t symbol) { out[length] = symbol_of(symbol); });
   return out;
 }
 
@@ -98,7 +92,7 @@ SentencePieceBpe::SentencePieceBpe(const SentencePieceModel& model)
 }
 
 void SentencePieceBpe::add_pairs(const std::vector<std::string>& strings, const std::vector<std::uint32_t>& ranks,
-                                 const PieceTrie& forwards, const PieceTrie& backwards) {
+                                 const ByteTrie& forwards, const ByteTrie& backwards) {
   struct Pair {
     std::uint32_t left, right, merged;
   };
@@ -121,9 +115,9 @@ void SentencePieceBpe::split_word(std::string_view word, std::vector<std::uint32
   symbols.clear();
   for (std::size_t at = 0; at < word.size();) {
     if (!user_defined_.empty()) {
-      PieceTrie::Match match = user_defined_.find_longest(word.substr(at));
+      ByteTrie::Match match = user_defined_.find_longest(word.substr(at));
       if (match.length > 0) {
-        symbols.push_back(symbol_of(match.piece) | kFrozen);
+        symbols.push_back(symbol_of(match.number) | kFrozen);
         at += match.length;
         continue;
       }

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "text/byte_trie.h"
 #include "text/merge_loop.h"
 #include "text/sentencepiece_model.h"
-#include "text/sentencepiece_trie.h"
 
 namespace mtl {
 
@@ -46,7 +46,7 @@ class SentencePieceBpe {
   static constexpr std::uint32_t kUnknownCharacter = kFrozen - 1;  // a character that no piece contains
 
   void add_pairs(const std::vector<std::string>& strings, const std::vector<std::uint32_t>& ranks,
-                 const PieceTrie& forwards, const PieceTrie& backwards);
+                 const ByteTrie& forwards, const ByteTrie& backwards);
   void split_word(std::string_view word, std::vector<std::uint32_t>& symbols) const;
   void merge_short(std::vector<std::uint32_t>& symbols) const;
   void merge_long(Scratch& scratch) const;
@@ -58,8 +58,8 @@ class SentencePieceBpe {
   bool has_unused_ = false;
   std::vector<bool> is_unused_;       // by piece
   std::vector<std::uint32_t> ascii_;  // character to symbol
-  PieceTrie characters_;              // any character in a piece to its symbol
-  PieceTrie user_defined_;
+  ByteTrie characters_;               // any character in a piece to its symbol
+  ByteTrie user_defined_;
   PairTable pairs_;
 };
 

@@ -88,7 +88,7 @@ std::string_view SentencePieceNormalizer::replacement(std::uint32_t offset) cons
 
 SentencePieceNormalizer::Prefix SentencePieceNormalizer::next_prefix(std::string_view text) const {
   if (!user_defined_.empty()) {
-    PieceTrie::Match symbol = user_defined_.find_longest(text);
+    ByteTrie::Match symbol = user_defined_.find_longest(text);
     if (symbol.length > 0) return {text.substr(0, symbol.length), symbol.length};
   }
   std::size_t longest = 0;
@@ -113,7 +113,7 @@ void SentencePieceNormalizer::classify_bytes() {
   for (unsigned byte = 0; byte < 256; ++byte) {
     bytes_[byte] = Byte::other;
     auto one = static_cast<char>(byte);
-    if (byte >= 0x80 || user_defined_.step(PieceTrie::kRoot, static_cast<unsigned char>(byte)) != nullptr) continue;
+    if (byte >= 0x80 || user_defined_.step(ByteTrie::kRoot, static_cast<unsigned char>(byte)) != nullptr) continue;
     if (!units_.empty()) {
       std::uint32_t node = offset_of(units_[0]);
       if (steps_to(node, static_cast<unsigned char>(byte))) {

@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/byte_trie.h"
 #include "text/sentencepiece_model.h"
-#include "text/sentencepiece_trie.h"
 
 namespace mtl {
 
@@ -77,7 +77,7 @@ class SentencePieceNormalizer {
   bool add_dummy_prefix_, remove_extra_, as_suffix_;
   char blank_;  // what a blank becomes: kSpace or ' '
   std::string source_;
-  PieceTrie user_defined_;
+  ByteTrie user_defined_;
   std::vector<std::uint32_t> units_;  // the double-array trie; empty: no rules
   std::string replacements_;
   Byte bytes_[256];  // what to do with a byte that precedes ASCII

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/utf8.h"
 #include "text/sentencepiece_normalizer.h"
 
 namespace mtl {
@@ -44,7 +43,7 @@ UnigramModel::UnigramModel(const SentencePieceModel& model) : scores_(model.piec
     scores_[id] = piece.kind == Kind::normal ? piece.score : score_of_user_defined(piece.text.size());
     magnitude = std::max(magnitude, std::fabs(scores_[id]));
     if (!trie_.add(to_internal(piece.text), static_cast<std::int32_t>(id)))
-      fail(Exit::bad_data, model.source, ": the pieces need more than ", PieceTrie::kMaxNodes, " trie nodes");
+      fail(Exit::bad_data, model.source, ": the pieces need more than ", ByteTrie::kMaxNodes, " trie nodes");
   }
   largest_word_sum_ = kMaxCachedCharacters * magnitude;
 }
@@ -53,15 +52,11 @@ template <class Offer>
 std::size_t UnigramModel::offer_pieces(std::string_view word, std::size_t start, const Offer& offer) const {
   const std::size_t character = std::min(internal_length(word[start]), word.size() - start);
   bool is_known = false;
-  std::uint32_t state = PieceTrie::kRoot;
-  for (std::size_t end = start; end < word.size();) {
-    const PieceTrie::Entry* entry = trie_.step(state, byte_of(word[end++]));
-    if (entry == nullptr) break;
-    state = entry->node;
-    if (entry->piece < 0) continue;
-    offer(end, scores_[entry->piece], entry->piece);
-    is_known |= end - start == character;
-  }
+  const std::string_view rest = word.substr(start);
+  trie_.for_each_prefix(rest.begin(), rest.end(), [&](std::size_t length, std::int32_t piece) {
+    offer(start + length, scores_[piece], piece);
+    is_known |= length == character;
+  });
   if (!is_known) offer(start + character, unk_score_, unk_);
   return character;
 }

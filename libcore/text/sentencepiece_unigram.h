@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/byte_trie.h"
 #include "text/sentencepiece_model.h"
-#include "text/sentencepiece_trie.h"
 
 namespace mtl {
 
@@ -61,7 +61,7 @@ class UnigramModel {
   template <class Offer>
   std::size_t offer_pieces(std::string_view word, std::size_t start, const Offer& offer) const;
 
-  PieceTrie trie_;
+  ByteTrie trie_;
   std::vector<float> scores_;  // by id; the bonus for user-defined pieces
   std::int32_t unk_;
   float unk_score_;

@@ -1,18 +1,18 @@
-#include "text/sentencepiece_trie.h"
+#include "text/byte_trie.h"
 
 #include <bit>
 
 namespace mtl {
 
-PieceTrie::PieceTrie() { grow(); }
+ByteTrie::ByteTrie() { grow(); }
 
-PieceTrie::Entry& PieceTrie::slot(std::uint32_t key) {
+ByteTrie::Entry& ByteTrie::slot(std::uint32_t key) {
   std::size_t at = home(key);
   while (entries_[at].node != 0 && entries_[at].key != key) at = (at + 1) & mask_;
   return entries_[at];
 }
 
-void PieceTrie::grow() {
+void ByteTrie::grow() {
   std::vector<Entry> old(entries_.empty() ? 16 : 2 * entries_.size());
   old.swap(entries_);
   mask_ = entries_.size() - 1;
@@ -22,7 +22,7 @@ void PieceTrie::grow() {
   }
 }
 
-bool PieceTrie::add(std::string_view text, std::int32_t piece) {
+bool ByteTrie::add(std::string_view text, std::int32_t number) {
   std::uint32_t node = kRoot;
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::uint32_t key = node << 8 | byte_of(text[i]);
@@ -33,9 +33,9 @@ bool PieceTrie::add(std::string_view text, std::int32_t piece) {
         grow();
         entry = &slot(key);
       }
-      *entry = {.key = key, .node = nodes_++, .piece = -1};
+      *entry = {.key = key, .node = nodes_++, .number = -1};
     }
-    if (i + 1 == text.size()) entry->piece = piece;
+    if (i + 1 == text.size()) entry->number = number;
     node = entry->node;
   }
   return true;
