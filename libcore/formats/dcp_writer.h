@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/files.h"
+#include "formats/dcp_metadata.h"
 #include "formats/pickle_writer.h"
-#include "formats/stored_dtype.h"
 
 namespace mtl {
 
@@ -42,21 +42,14 @@ class DcpWriter {
   void finish();
 
  private:
-  struct Range {
-    std::uint64_t offset = 0, length = 0;  // in the data file
-  };
-  struct Box {
-    std::vector<std::int64_t> offset, size;
-    Range range;
-  };
   struct Entry {
     std::string key;
     bool is_object = false;
-    StoredDType dtype = StoredDType::f32;
-    std::vector<std::int64_t> shape = {};
-    std::vector<Box> boxes = {};  // of an object: one, without offset and size
+    DcpTensor tensor = {};  // of an object: one box, without offset and size
   };
 
+  /// Returns what has been written to the data file from byte `begin` on.
+  DcpRange range_from(std::uint64_t begin);
   void write_entry(PickleWriter& pickle, const Entry& entry) const;
   void write_ranges(PickleWriter& pickle, const Entry& entry) const;
 

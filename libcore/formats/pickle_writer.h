@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace mtl {
 
@@ -29,8 +30,8 @@ class PickleWriter {
   /// Appends a class or function, given by module and name, such as "torch" and "FloatStorage".
   void global(std::string_view module, std::string_view name);
 
-  /// Appends values one after another: a bool, integer, double or text as Python's value of that type, nullptr as None.
-  /// A function appends its own.
+  /// Appends values one after another: a bool, integer, double or text as Python's value of that type, nullptr as None,
+  /// sizes as a tuple. A function appends its own.
   template <class... Values>
   void values(const Values&... all) {
     (value(all), ...);
@@ -100,8 +101,16 @@ class PickleWriter {
       integer(one);
     else if constexpr (std::is_floating_point_v<Value>)
       number(one);
+    else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>)
+      sizes(one);
     else
       text(one);
+  }
+
+  void sizes(const std::vector<std::int64_t>& all) {
+    begin_tuple();
+    for (const std::int64_t size : all) integer(size);
+    end_tuple();
   }
 
   std::string out_;

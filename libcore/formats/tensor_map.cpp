@@ -12,12 +12,6 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-Sizes row_major_strides(const Sizes& size) {
-  Sizes strides(size.size(), 1);
-  for (std::size_t axis = size.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * size[axis];
-  return strides;
-}
-
 std::int64_t dot(const Sizes& a, const Sizes& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), std::int64_t{0});
 }
@@ -127,6 +121,12 @@ void check_extent(const TensorPiece& piece, std::size_t element_bytes, std::size
 }
 
 }  // namespace
+
+Sizes row_major_strides(const Sizes& size) {
+  Sizes strides(size.size(), 1);
+  for (std::size_t axis = size.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * size[axis];
+  return strides;
+}
 
 void for_each_box(const Sizes& size, std::int64_t begin, std::int64_t end,
                   const std::function<void(const Sizes& first, const Sizes& size)>& found) {

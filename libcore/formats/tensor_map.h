@@ -23,6 +23,9 @@ struct TensorPiece {
   std::vector<std::int64_t> file_strides;  // along each axis of the box, in elements
 };
 
+/// Returns the distances along each axis of a dense tensor with this shape, in elements.
+std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& shape);
+
 /// Returns a piece whose elements are dense in the file tensor, starting at element `file_offset`. `order` lists the
 /// box's axes in file order, slowest first: {1, 0} is a transposed matrix. An empty `order` means the canonical order.
 TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<int>& order = {},

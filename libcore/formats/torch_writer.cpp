@@ -2,25 +2,15 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "formats/tensor_map.h"
 #include "formats/torch_globals.h"
 
 namespace mtl {
 
 void TorchWriter::tensor(StoredDType dtype, const std::vector<std::int64_t>& shape) {
   require(is_model_dtype(dtype), "cannot write a torch file of ", name_of(dtype));
-  std::int64_t elements = 1;
-  std::vector<std::int64_t> strides(shape.size());
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    strides[axis] = elements;
-    elements *= shape[axis];
-  }
-  const auto tuple = [&](const std::vector<std::int64_t>& sizes) {
-    return [this, &sizes] {
-      pickle_.begin_tuple();
-      for (std::int64_t size : sizes) pickle_.integer(size);
-      pickle_.end_tuple();
-    };
-  };
+  const std::int64_t elements = whole_slice(shape).count();
+  const std::vector<std::int64_t> strides = row_major_strides(shape);
   const auto storage = [&] {
     pickle_.tuple(
         "storage", [&] { pickle_.global("torch", storage_class_of(dtype)); }, std::to_string(bytes_.size()), "cpu",
@@ -29,7 +19,7 @@ void TorchWriter::tensor(StoredDType dtype, const std::vector<std::int64_t>& sha
   };
   const auto hooks = [&] { pickle_.call("collections", "OrderedDict"); };
   // _rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)
-  pickle_.call("torch._utils", "_rebuild_tensor_v2", storage, 0, tuple(shape), tuple(strides), false, hooks);
+  pickle_.call("torch._utils", "_rebuild_tensor_v2", storage, 0, shape, strides, false, hooks);
   bytes_.push_back(static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(bits_of(dtype)) / 8);
 }
 
