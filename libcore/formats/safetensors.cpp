@@ -180,7 +180,7 @@ std::uint64_t stored_bytes(StoredDType dtype, std::span<const std::uint64_t> sha
   return bits / 8;
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+SafetensorsFile::SafetensorsFile(const std::string& path) : TensorFile(path) {
   std::span<const std::byte> bytes = file_.bytes();
   if (bytes.size() < 8)
     fail(Exit::bad_data, path, " has ", count_of(bytes.size(), "byte"), ", too few for a safetensors file",
@@ -199,23 +199,17 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   if (invalid != std::string_view::npos)
     fail(Exit::bad_data, path, ": header byte ", invalid + 1, ": the text is not UTF-8", kDamagedRemedy);
   HeaderParser parser(header);
+  std::vector<StoredTensor> tensors;
   try {
-    parser.parse(tensors_, metadata_);
+    parser.parse(tensors, metadata_);
   } catch (const Error& error) {
     fail(Exit::bad_data, path, ": header ", error.what(), parser.remedy());
   }
   data_begin_ = 8 + length;
-  check_layout(path, tensors_, bytes.size() - data_begin_);
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (!index_.emplace(tensors_[i].name, i).second) {
-      fail(Exit::bad_data, path, ": tensor '", tensors_[i].name, "' is listed twice", kDamagedRemedy);
-    }
+  check_layout(path, tensors, bytes.size() - data_begin_);
+  for (const StoredTensor& tensor : tensors) {
+    if (!add(tensor)) fail(Exit::bad_data, path, ": tensor '", tensor.name, "' is listed twice", kDamagedRemedy);
   }
-}
-
-const StoredTensor* SafetensorsFile::find(const std::string& name) const {
-  auto found = index_.find(name);
-  return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
 std::map<std::string, std::string> SafetensorsFile::aliases() const {

@@ -35,22 +35,15 @@ class SafetensorsFile : public TensorFile {
   /// Maps the file and checks the entire header. Does not read tensor data.
   explicit SafetensorsFile(const std::string& path);
 
-  const std::string& path() const override { return file_.path(); }
-  const std::vector<StoredTensor>& tensors() const override { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// Returns what safetensors' save_model() writes to the metadata for tensors that share memory: {removed: kept}.
   std::map<std::string, std::string> aliases() const override;
-  const StoredTensor* find(const std::string& name) const override;
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
   /// Returns all bytes before the data, including the length.
   std::span<const std::byte> header() const override { return file_.bytes().first(data_begin_); }
-  std::span<const std::byte> bytes() const override { return file_.bytes(); }
 
  private:
-  MappedFile file_;
   std::size_t data_begin_ = 0;
-  std::vector<StoredTensor> tensors_;
-  std::map<std::string, std::size_t> index_;
   std::map<std::string, std::string> metadata_;
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "formats/stored_dtype.h"
 
 namespace mtl {
@@ -29,13 +30,16 @@ struct StoredTensor {
 class TensorFile {
  public:
   virtual ~TensorFile() = default;
-  virtual const std::string& path() const = 0;
+  const std::string& path() const { return file_.path(); }
   /// Returns all tensors, in file order.
-  virtual const std::vector<StoredTensor>& tensors() const = 0;
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
   /// Returns names of tensors that are not stored, because each is the same as the stored tensor that it maps to.
   virtual std::map<std::string, std::string> aliases() const { return {}; }
   /// Returns nullptr if the file has no tensor with this name.
-  virtual const StoredTensor* find(const std::string& name) const = 0;
+  const StoredTensor* find(const std::string& name) const {
+    const auto found = index_.find(name);
+    return found == index_.end() ? nullptr : &tensors_[found->second];
+  }
   /// Returns the elements, dense and row-major. Valid while the file is open.
   virtual std::span<const std::byte> data(const StoredTensor& tensor) const = 0;
   /// Returns the zip entry, with its checksum, that contains the elements, or nullptr if the format has none.
@@ -43,14 +47,25 @@ class TensorFile {
   /// Returns the bytes that describe the tensors (names, shapes, dtypes), for hashing.
   virtual std::span<const std::byte> header() const = 0;
   /// Returns the contents of the entire file.
-  virtual std::span<const std::byte> bytes() const = 0;
+  std::span<const std::byte> bytes() const { return file_.bytes(); }
   /// Throws Error(bad_data) if the contents do not match their checksums. Does nothing if the format has no checksums.
   virtual void verify() const {}
 
  protected:
-  TensorFile() = default;
+  explicit TensorFile(const std::string& path) : file_(path) {}
   TensorFile(TensorFile&&) = default;
   TensorFile& operator=(TensorFile&&) = default;
+
+  /// Appends a tensor. Returns false if there is another one with its name.
+  bool add(const StoredTensor& tensor) {
+    if (!index_.emplace(tensor.name, tensors_.size()).second) return false;
+    tensors_.push_back(tensor);
+    return true;
+  }
+
+  MappedFile file_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::size_t> index_;  // into tensors_, by name
 };
 
 }  // namespace mtl

@@ -35,7 +35,7 @@ std::optional<PickleValue> find_state_dict(PickleValue dict, bool accepts_any_ke
 
 }  // namespace
 
-TorchFile::TorchFile(const std::string& path, bool accepts_tensor) : file_(path) {
+TorchFile::TorchFile(const std::string& path, bool accepts_tensor) : TensorFile(path) {
   with_where(path, [&] {
     archive_ = std::make_unique<TorchArchive>(file_.bytes());
     if (accepts_tensor && tensor(root()) != nullptr) return;
@@ -56,9 +56,7 @@ void TorchFile::list_tensors(PickleValue dict) {
     stored.dtype = found->dtype;
     stored.shape.assign(found->shape.begin(), found->shape.end());
     stored.end = found->count() * bits_of(found->dtype) / 8;
-    if (!index_.emplace(stored.name, stored_.size()).second)
-      fail(Exit::bad_data, "two tensors are named '", printable_text(stored.name), "'", kDamagedRemedy);
-    stored_.push_back(std::move(stored));
+    if (!add(stored)) fail(Exit::bad_data, "two tensors are named '", printable_text(stored.name), "'", kDamagedRemedy);
     views_.push_back(found);
   }
 }
@@ -68,15 +66,15 @@ void TorchFile::select_state_dict() {
   PickleValue dict = root();
   std::string selected;
   for (int depth = 0; depth < kMaxDepth; ++depth) {
-    const std::optional<PickleValue> inner = find_state_dict(dict, stored_.empty(), selected);
+    const std::optional<PickleValue> inner = find_state_dict(dict, tensors_.empty(), selected);
     if (!inner) break;
     dict = *inner;
-    stored_.clear();
+    tensors_.clear();
     index_.clear();
     views_.clear();
     list_tensors(dict);
   }
-  if (stored_.empty()) fail_without_tensors(dict, selected);
+  if (tensors_.empty()) fail_without_tensors(dict, selected);
 }
 
 void TorchFile::fail_without_tensors(PickleValue dict, const std::string& selected) const {
@@ -96,11 +94,6 @@ void TorchFile::fail_without_tensors(PickleValue dict, const std::string& select
   fail(Exit::bad_data, path(), " contains no tensors, but a dict with ",
        keys.empty() ? "no text keys" : cat("the keys ", join(keys, ", ")),
        "; save only the model's state dict with torch.save(model.state_dict(), PATH)");
-}
-
-const StoredTensor* TorchFile::find(const std::string& name) const {
-  const auto found = index_.find(name);
-  return found == index_.end() ? nullptr : &stored_[found->second];
 }
 
 std::span<const std::byte> TorchFile::data(const StoredTensor& stored) const {

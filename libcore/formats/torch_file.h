@@ -15,6 +15,8 @@
 
 namespace mtl {
 
+/// Its tensors() are those under text keys in the root dict, or in the one that select_state_dict() selected; a tensor's
+/// key is its name. StoredTensor::begin is always 0.
 class TorchFile : public TensorFile {
  public:
   /// Refuses a file that contains something else than a dict or, if `accepts_tensor`, a tensor.
@@ -27,22 +29,16 @@ class TorchFile : public TensorFile {
   /// Returns the tensor that a value in this file's pickle represents, or nullptr if the value is not a tensor.
   const TorchTensor* tensor(PickleValue value) const { return archive_->tensor(value); }
 
-  const std::string& path() const override { return file_.path(); }
   /// If the root dict contains a model's state dict, as in {"epoch": 3, "model": {...}}, makes tensors() return that
   /// dict's tensors. Also looks into inner dicts. A state dict is under a usual key (state_dict, model, module, ...)
   /// or, in a dict without tensors, is the only dict. Throws Error(bad_data) if there are no tensors then.
   void select_state_dict();
 
-  /// Returns the tensors under text keys in the root dict, or in the one that select_state_dict() selected; a tensor's
-  /// key is its name. StoredTensor::begin is always 0.
-  const std::vector<StoredTensor>& tensors() const override { return stored_; }
-  const StoredTensor* find(const std::string& name) const override;
   /// The first call for a non-contiguous tensor copies it.
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
   const ZipEntry* record(const StoredTensor& tensor) const override;
   /// Returns the pickle of the saved object.
   std::span<const std::byte> header() const override { return archive_->header(); }
-  std::span<const std::byte> bytes() const override { return file_.bytes(); }
   /// Checks every zip entry's CRC-32. Does nothing for a stream, which has no checksums.
   void verify() const override;
 
@@ -51,11 +47,8 @@ class TorchFile : public TensorFile {
   [[noreturn]] void fail_without_tensors(PickleValue dict, const std::string& selected) const;
   const TorchTensor& view_of(const StoredTensor& stored) const { return *views_[index_.at(stored.name)]; }
 
-  MappedFile file_;
   std::unique_ptr<TorchArchive> archive_;
-  std::vector<StoredTensor> stored_;
-  std::map<std::string, std::size_t> index_;                                 // into stored_
-  std::vector<const TorchTensor*> views_;                                    // parallel to stored_
+  std::vector<const TorchTensor*> views_;                                    // parallel to tensors()
   mutable std::map<const TorchTensor*, std::vector<std::byte>> contiguous_;  // contiguous copies of tensors
 };
 
