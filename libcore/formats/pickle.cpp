@@ -59,13 +59,21 @@ PickleValue PickleValue::at(std::size_t i) const { return {pickle_, pickle_->nod
 PickleValue PickleValue::key(std::size_t i) const { return {pickle_, pickle_->nodes_[number_].items.at(2 * i)}; }
 PickleValue PickleValue::value(std::size_t i) const { return {pickle_, pickle_->nodes_[number_].items.at(2 * i + 1)}; }
 
-std::optional<PickleValue> PickleValue::find(std::string_view name) const {
-  if (is(PickleKind::object)) return state().is(PickleKind::dict) ? state().find(name) : std::nullopt;
-  if (!is(PickleKind::dict)) return std::nullopt;
-  for (std::size_t i = size(); i-- > 0;) {
-    if (key(i).is(PickleKind::text) && key(i).as_text() == name) return value(i);
+template <class IsKey>
+std::optional<PickleValue> PickleValue::find_key(const IsKey& is_key) const {
+  for (std::size_t i = is(PickleKind::dict) ? size() : 0; i-- > 0;) {
+    if (is_key(key(i))) return value(i);
   }
   return std::nullopt;
+}
+
+std::optional<PickleValue> PickleValue::find(std::string_view name) const {
+  const auto is_name = [&](PickleValue key) { return key.is(PickleKind::text) && key.as_text() == name; };
+  return (is(PickleKind::object) ? state() : *this).find_key(is_name);
+}
+
+std::optional<PickleValue> PickleValue::find(std::int64_t number) const {
+  return find_key([&](PickleValue key) { return key.is(PickleKind::integer) && key.as_int() == number; });
 }
 
 std::optional<PickleValue> PickleValue::find_not_none(std::string_view name) const {

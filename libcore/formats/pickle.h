@@ -87,6 +87,8 @@ class PickleValue {
   /// Looks up a text key in a dict, or an attribute in an object's state. If `name` occurs more than once, returns the
   /// last value. Empty if it is absent.
   std::optional<PickleValue> find(std::string_view name) const;
+  /// Looks up an integer key in a dict in the same way.
+  std::optional<PickleValue> find(std::int64_t number) const;
   /// Like find(), but also empty if the value is None.
   std::optional<PickleValue> find_not_none(std::string_view name) const;
 
@@ -106,6 +108,9 @@ class PickleValue {
  private:
   friend class Pickle;
   PickleValue(const Pickle* pickle, std::uint32_t number) : pickle_(pickle), number_(number) {}
+
+  template <class IsKey>
+  std::optional<PickleValue> find_key(const IsKey& is_key) const;
   const Pickle* pickle_;
   std::uint32_t number_;
 };

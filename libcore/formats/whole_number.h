@@ -22,5 +22,11 @@ std::optional<std::int64_t> whole_number(const Archive& archive, PickleValue val
   const TorchTensor* tensor = archive.tensor(value);
   return tensor != nullptr ? whole_number(*tensor) : whole_number(value);
 }
+/// Returns the number of steps that a dict's entry states, or 0.
+template <class Archive>
+std::int64_t steps_in(const Archive& archive, PickleValue dict, std::string_view key) {
+  const std::optional<PickleValue> value = dict.find(key);
+  return value ? whole_number(archive, *value).value_or(0) : 0;
+}
 
 }  // namespace mtl

@@ -16,26 +16,12 @@ PickleValue group_entry(const TorchFile& file, PickleValue list, std::size_t gro
   return list.at(group);
 }
 
-/// Returns a dict's entry under an integer key.
-PickleValue numbered_entry(const TorchFile& file, PickleValue dict, std::int64_t number) {
-  for (std::size_t i = 0; dict.is(PickleKind::dict) && i < dict.size(); ++i) {
-    if (dict.key(i).is(PickleKind::integer) && dict.key(i).as_int() == number) return dict.value(i);
-  }
-  refuse_optimizer(file, "has no entry for parameter ", number);
-}
-
 /// Returns a flat fp32 tensor; `what` names it.
 const TorchTensor& flat_tensor(const TorchFile& file, PickleValue value, std::string_view what) {
   const TorchTensor* tensor = file.tensor(value);
   if (tensor == nullptr || tensor->dtype != StoredDType::f32 || tensor->shape.size() != 1 || !tensor->is_contiguous())
     refuse_optimizer(file, "has ", value.describe(), " as ", what, ", instead of a flat fp32 tensor");
   return *tensor;
-}
-
-/// Returns a dict's number of steps, or 0.
-std::int64_t steps_in(const TorchFile& file, PickleValue dict) {
-  const std::optional<PickleValue> step = dict.find("step");
-  return step ? whole_number(file, *step).value_or(0) : 0;
 }
 
 /// Partitions of a flattened group, in order.
@@ -124,15 +110,15 @@ struct PartitionReader : DeepSpeedRank {
   PickleValue base_state(const TorchFile& file, PickleValue base, std::size_t group) {
     if (base.is(PickleKind::list)) {  // elastic_checkpoint
       const PickleValue state = group_entry(file, base, group, "state");
-      steps = std::max(steps, steps_in(file, state));
+      steps = std::max(steps, steps_in(file, state, "step"));
       return state;
     }
     const PickleValue options = group_entry(file, required_entry(file, base, "param_groups"), group, "options");
     const PickleValue ids = required_entry(file, options, "params");
     if (!ids.is(PickleKind::list) || ids.size() != 1 || !ids.at(0).is(PickleKind::integer))
       refuse_optimizer(file, "has a group of other than one flat parameter");
-    const PickleValue state = numbered_entry(file, required_entry(file, base, "state"), ids.at(0).as_int());
-    steps = std::max({steps, steps_in(file, options), steps_in(file, state)});
+    const PickleValue state = required_entry(file, required_entry(file, base, "state"), ids.at(0).as_int());
+    steps = std::max({steps, steps_in(file, options, "step"), steps_in(file, state, "step")});
     return state;
   }
 
@@ -234,7 +220,7 @@ struct AdamReader : DeepSpeedRank {
       const PickleValue ids = entry(groups.at(g), "params");
       for (std::size_t i = 0; i < ids.size(); ++i) {
         if (!ids.at(i).is(PickleKind::integer)) refuse("numbers its parameters by ", ids.at(i).describe());
-        const PickleValue moments = numbered_entry(file, state, ids.at(i).as_int());
+        const PickleValue moments = entry(state, ids.at(i).as_int());
         const auto add_value = [&](ShardedParameters& to, PickleValue value) {
           flat ? add_flat(to, names[g], value) : add_plain(to, names[g][i], value);
         };
@@ -242,9 +228,9 @@ struct AdamReader : DeepSpeedRank {
         if (single) add_value(out.main, group_entry(file, group_entry(file, *single, g, "weights"), i, "weight"));
         add_value(out.exp_avg, entry(moments, "exp_avg"));
         add_value(out.exp_avg_sq, entry(moments, "exp_avg_sq"));
-        steps = std::max(steps, steps_in(file, moments));
+        steps = std::max(steps, steps_in(file, moments, "step"));
       }
-      steps = std::max(steps, steps_in(file, groups.at(g)));
+      steps = std::max(steps, steps_in(file, groups.at(g), "step"));
     }
     if ((flat || single) && steps > 0) --steps;  // both wrappers begin with a step without gradients
   }

@@ -33,12 +33,6 @@ void check_version(const std::string& where, PickleValue root) {
             "and save it with --ckpt-format torch");
 }
 
-/// Returns the steps that an entry states, or 0.
-std::int64_t steps_in(const TorchArchive& archive, PickleValue dict, std::string_view name) {
-  const std::optional<PickleValue> value = dict.find(name);
-  return value ? whole_number(archive, *value).value_or(0) : 0;
-}
-
 }  // namespace
 
 std::int64_t steps_in_optimizer(const TorchArchive& archive, PickleValue optimizer) {

@@ -48,12 +48,7 @@ struct DistributedFile : RankStates<MegatronModel> {
 
   /// Returns a chunk's tensors and their number of elements.
   PickleValue buffer_of(std::size_t chunk) const {
-    std::optional<PickleValue> buffer;
-    const PickleValue root = file.root();
-    for (std::size_t i = 0; i < root.size(); ++i) {
-      if (root.key(i).is(PickleKind::integer) && root.key(i).as_int() == static_cast<std::int64_t>(chunk))
-        buffer = root.value(i);
-    }
+    const std::optional<PickleValue> buffer = file.root().find(static_cast<std::int64_t>(chunk));
     if (!buffer || !buffer->is(PickleKind::dict) || buffer->size() != 1)
       refuse("gradient buffer ", chunk, " is ", buffer ? buffer->describe() : "missing",
              "; expected a dict with one pair of dtypes");

@@ -11,16 +11,6 @@ namespace mtl {
 
 namespace {
 
-/// Returns a dict's entries with integer keys. Empty if `dict` is not a dict.
-std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
-  std::map<std::int64_t, PickleValue> out;
-  for (std::size_t i = 0; i < dict.size(); ++i) {
-    if (dict.is(PickleKind::dict) && dict.key(i).is(PickleKind::integer))
-      out.insert_or_assign(dict.key(i).as_int(), dict.value(i));
-  }
-  return out;
-}
-
 /// Returns a group's number of optimizer steps: an integer or, with PyTorch's own Adam, a real number. Empty if it is
 /// missing or of another type, such as a tensor.
 std::optional<std::int64_t> steps_in(PickleValue group) {
@@ -39,16 +29,14 @@ struct RankState : RankStates<MegatronModel> {
       main = entry(optimizer, "fp32_from_fp16_params");
       optimizer = *inner;
     }
-    const std::map<std::int64_t, PickleValue> states = by_number(entry(optimizer, "state"));
-    const PickleValue groups = entry(optimizer, "param_groups");
+    const PickleValue states = entry(optimizer, "state"), groups = entry(optimizer, "param_groups");
     const std::vector<std::vector<std::string>> names = grouped_names(groups);
     for (std::size_t g = 0; g < names.size(); ++g) {
       const PickleValue ids = entry(groups.at(g), "params");
       for (std::size_t i = 0; i < names[g].size(); ++i) {
-        const auto state = states.find(ids.at(i).as_int());
-        if (state == states.end()) refuse("has no entry for parameter ", ids.at(i).as_int());
-        add_tensor(out.exp_avg, names[g][i], entry(state->second, "exp_avg"));
-        add_tensor(out.exp_avg_sq, names[g][i], entry(state->second, "exp_avg_sq"));
+        const PickleValue state = entry(states, ids.at(i).as_int());
+        add_tensor(out.exp_avg, names[g][i], entry(state, "exp_avg"));
+        add_tensor(out.exp_avg_sq, names[g][i], entry(state, "exp_avg_sq"));
         if (main) add_tensor(out.main, names[g][i], main_of(*main, g, i, names[g].size()));
       }
       steps = steps_in(groups.at(g)).value_or(steps);

@@ -111,4 +111,10 @@ PickleValue required_entry(const TorchFile& file, PickleValue dict, std::string_
   return *value;
 }
 
+PickleValue required_entry(const TorchFile& file, PickleValue dict, std::int64_t number) {
+  const std::optional<PickleValue> value = dict.find(number);
+  if (!value) refuse_optimizer(file, "has no entry for parameter ", number);
+  return *value;
+}
+
 }  // namespace mtl

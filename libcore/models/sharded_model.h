@@ -96,8 +96,10 @@ template <class... Parts>
   fail_at(Exit::bad_data, file.path(), "the optimizer state ", parts...);
 }
 
-/// Returns an entry of a dict in an optimizer state. Throws Error(bad_data) if it is missing.
+/// Return an entry of a dict in an optimizer state, by its key or by the number of a parameter. Throw Error(bad_data)
+/// if it is missing.
 PickleValue required_entry(const TorchFile& file, PickleValue dict, std::string_view key);
+PickleValue required_entry(const TorchFile& file, PickleValue dict, std::int64_t number);
 
 /// The optimizer states of all ranks, to which the part of one model-parallel rank is added.
 template <class Model>
@@ -124,7 +126,7 @@ struct RankStates {
   [[noreturn]] void refuse(const Parts&... parts) const {
     refuse_optimizer(file, parts...);
   }
-  PickleValue entry(PickleValue dict, std::string_view key) const { return required_entry(file, dict, key); }
+  PickleValue entry(PickleValue dict, const auto& key) const { return required_entry(file, dict, key); }
 };
 
 struct ShardedTraining {
