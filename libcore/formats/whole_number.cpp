@@ -20,11 +20,12 @@ std::optional<std::int64_t> whole_number(PickleValue value) {
 
 std::optional<std::int64_t> whole_number(const TorchTensor& tensor) {
   if (tensor.count() != 1) return std::nullopt;
-  if (tensor.dtype == StoredDType::i64) {
-    std::int64_t integer = 0;
+  const auto element = [&](auto integer) {
     read_elements(tensor, 0, std::as_writable_bytes(std::span(&integer, 1)));
     return integer;
-  }
+  };
+  if (tensor.dtype == StoredDType::i64) return element(std::int64_t{});
+  if (tensor.dtype == StoredDType::i32) return element(std::int32_t{});
   if (!is_model_dtype(tensor.dtype)) return std::nullopt;
   std::vector<std::byte> stored(bits_of(tensor.dtype) / 8);
   read_elements(tensor, 0, stored);

@@ -14,7 +14,7 @@ namespace mtl {
 /// negative or not below 9e15.
 std::optional<std::int64_t> whole_number(PickleValue value);
 /// Returns the element of a tensor in the same way. Empty if the tensor has several elements, or its dtype is neither
-/// i64 nor a model dtype.
+/// i64, i32 nor a model dtype.
 std::optional<std::int64_t> whole_number(const TorchTensor& tensor);
 /// Returns what a value in the archive states, itself or as a tensor.
 template <class Archive>

@@ -1,7 +1,6 @@
 #include "models/dcp_llama.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "base/usage_error.h"
 #include "formats/folder_entries.h"
 #include "formats/slice_steps.h"
+#include "formats/whole_number.h"
 #include "models/canonical.h"
 #include "models/companion_files.h"
 #include "models/dcp_reader.h"
@@ -248,20 +248,9 @@ class DcpLlamaReader : public DcpReader {
     if (tensor == nullptr || tensor->boxes.size() != 1 || tensor->boxes[0].slice.count() != 1)
       fail_at(Exit::bad_data, folder, "there is no tensor '", key, "' with one element");
     const DcpFolder::OpenBox box = dcp().open_box(key, *tensor, tensor->boxes[0]);
-    const std::byte* data = box.tensor->data.data();
-    std::int64_t steps = -1;
-    if (tensor->dtype == StoredDType::i64) {
-      std::memcpy(&steps, data, sizeof steps);
-    } else if (tensor->dtype == StoredDType::i32) {
-      std::int32_t value = 0;
-      std::memcpy(&value, data, sizeof value);
-      steps = value;
-    } else if (tensor->dtype == StoredDType::f32) {
-      float value = 0;
-      std::memcpy(&value, data, sizeof value);
-      if (value >= 0 && value < 1e9F) steps = static_cast<std::int64_t>(value);
-    }
-    if (steps < 0) fail_at(Exit::bad_data, folder, "tensor '", key, "' is not a number of steps");
+    const std::int64_t steps = whole_number(*box.tensor).value_or(-1);
+    const bool is_rounded = is_model_dtype(tensor->dtype) && (tensor->dtype != StoredDType::f32 || steps >= 1e9);
+    if (steps < 0 || is_rounded) fail_at(Exit::bad_data, folder, "tensor '", key, "' is not a number of steps");
     return steps;
   }
 
