@@ -59,7 +59,7 @@ const MappedFile& DcpFolder::map(std::uint32_t file) const {
   return *files_[file];
 }
 
-std::unique_ptr<TorchArchive> DcpFolder::open(const std::string& key, const DcpRange& range) const {
+std::unique_ptr<TorchArchive> DcpFolder::open_object(const std::string& key, const DcpRange& range) const {
   const std::span<const std::byte> bytes = map(range.file).bytes();
   if (static_cast<std::size_t>(range.offset + range.length) > bytes.size())
     fail_at(Exit::io, file_of(range), "the file has been truncated");
@@ -71,7 +71,7 @@ std::unique_ptr<TorchArchive> DcpFolder::open(const std::string& key, const DcpR
 
 DcpFolder::OpenBox DcpFolder::open_box(const std::string& key, const DcpTensor& tensor, const DcpBox& box) const {
   OpenBox out;
-  out.archive = open(key, box.range);
+  out.archive = open_object(key, box.range);
   out.tensor = out.archive->tensor(out.archive->root());
   const bool is_match =
       out.tensor != nullptr && out.tensor->dtype == tensor.dtype && out.tensor->shape == box.slice.size;
@@ -81,10 +81,6 @@ DcpFolder::OpenBox DcpFolder::open_box(const std::string& key, const DcpTensor& 
   fail_at(Exit::bad_data, file_of(box.range), "the archive of '", printable_text(key), "' at offset ", box.range.offset,
           " contains ", found, ", but ", kDcpMetadataName, " says ", name_of(tensor.dtype), " ",
           shape_text(box.slice.size), kDamagedRemedy);
-}
-
-std::unique_ptr<TorchArchive> DcpFolder::open_object(const std::string& key, const DcpRange& range) const {
-  return open(key, range);
 }
 
 void DcpFolder::release(const DcpRange& range) const { map(range.file).release(range.offset, range.length); }

@@ -52,7 +52,6 @@ class DcpFolder {
   std::string identity() const;
 
  private:
-  std::unique_ptr<TorchArchive> open(const std::string& key, const DcpRange& range) const;
   const MappedFile& map(std::uint32_t file) const;
 
   std::string path_;

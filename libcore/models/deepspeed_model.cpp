@@ -233,15 +233,11 @@ void number_blocks(DeepSpeedModel& model, const std::vector<std::string>& names,
 }
 
 std::vector<std::int64_t> shape_in(const TorchFile& file, PickleValue value) {
-  if (value.is(PickleKind::object) && value.global() == "torch.Size" && value.arguments().size() == 1)
-    value = value.arguments().at(0);
-  std::vector<std::int64_t> shape;
-  for (std::size_t i = 0; i < value.size(); ++i) {
-    shape.push_back(value.is(PickleKind::tuple) && value.at(i).is(PickleKind::integer) ? value.at(i).as_int() : -1);
-    if (shape.back() < 0)
-      fail_at(Exit::bad_data, file.path(), "an entry of param_shapes is not a shape", kDamagedRemedy);
+  try {
+    return read_torch_sizes(value, "size");
+  } catch (const Error&) {
+    fail_at(Exit::bad_data, file.path(), "an entry of param_shapes is not a shape", kDamagedRemedy);
   }
-  return shape;
 }
 
 std::optional<PickleValue> DeepSpeedModel::find(std::string_view key) const { return root().find_not_none(key); }

@@ -5,6 +5,7 @@
 #include "base/printable.h"
 #include "formats/torch_archive.h"
 #include "formats/whole_number.h"
+#include "models/canonical.h"
 
 namespace mtl {
 
