@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/find.h"
 #include "base/mapped_faults.h"
 #include "base/mapped_pages.h"
 #include "ckpt/manifest.h"
@@ -64,8 +65,8 @@ class CheckpointReader : public TensorReader {
     // A file may have been truncated after its verification. The mapping then reads as zeros from the end of the file
     // to the end of the page.
     for (const ManifestPiece& piece : entry.pieces) {
-      const auto open = shards_.find(piece.file);
-      if (open != shards_.end()) check_mapped_size(open->second.path(), open->second.bytes().size());
+      const SafetensorsFile* open = find_or_null(shards_, piece.file);
+      if (open != nullptr) check_mapped_size(open->path(), open->bytes().size());
     }
     require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
             "' has no data for a part of the requested slice");
@@ -130,8 +131,7 @@ class CheckpointReader : public TensorReader {
   /// Returns a shard. The first call for a shard opens the file and checks that it contains exactly the pieces that the
   /// manifest lists.
   const SafetensorsFile& shard(const std::string& name) const {
-    auto open = shards_.find(name);
-    if (open != shards_.end()) return open->second;
+    if (const SafetensorsFile* open = find_or_null(shards_, name)) return *open;
     SafetensorsFile file(cat(folder, "/", name));
     for (const auto& [entry, piece] : shard_tensors_.at(name)) {
       const StoredTensor* stored = file.find(entry->tensor.name);

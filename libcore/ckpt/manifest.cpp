@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/find.h"
 #include "base/hash.h"
 #include "models/canonical.h"
 #include "models/tensor_reader.h"
@@ -200,8 +201,7 @@ std::string checksum_of(const Json::Object& items) {
 }  // namespace
 
 const ManifestFile* Manifest::find_file(const std::string& name) const {
-  auto found = std::ranges::find_if(files, [&](const ManifestFile& file) { return file.name == name; });
-  return found == files.end() ? nullptr : &*found;
+  return find_or_null(files, name, &ManifestFile::name);
 }
 
 std::vector<std::uint64_t> stored_shape(const Slice& slice) {

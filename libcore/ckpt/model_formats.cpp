@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/find.h"
 #include "base/printable.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/checkpoint_folder.h"
@@ -47,8 +48,7 @@ ModelFormats model_formats() {
 }
 
 const ModelFormat* find_model_format(const std::string& path, ModelFormats formats) {
-  const auto found = std::ranges::find_if(formats, [&](const ModelFormat& format) { return format.holds(path); });
-  return found == formats.end() ? nullptr : &*found;
+  return find_or_null(formats, true, [&](const ModelFormat& format) { return format.holds(path); });
 }
 
 std::optional<std::string> find_model_in(const std::string& path, Console& console, ModelFormats formats) {

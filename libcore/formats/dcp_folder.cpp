@@ -47,11 +47,6 @@ DcpFolder::DcpFolder(const std::string& path)
   for (const auto& [key, range] : metadata_.objects) check(key, range);
 }
 
-const DcpTensor* DcpFolder::find(const std::string& key) const {
-  const auto found = metadata_.tensors.find(key);
-  return found == metadata_.tensors.end() ? nullptr : &found->second;
-}
-
 std::string DcpFolder::file_of(const DcpRange& range) const { return cat(path_, "/", metadata_.files[range.file]); }
 
 const MappedFile& DcpFolder::map(std::uint32_t file) const {

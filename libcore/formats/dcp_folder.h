@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/find.h"
 #include "formats/dcp_metadata.h"
 #include "formats/torch_archive.h"
 
@@ -31,7 +32,7 @@ class DcpFolder {
   const std::map<std::string, DcpTensor>& tensors() const { return metadata_.tensors; }
   const std::map<std::string, DcpRange>& objects() const { return metadata_.objects; }
   /// Returns nullptr if there is no tensor with this key.
-  const DcpTensor* find(const std::string& key) const;
+  const DcpTensor* find(const std::string& key) const { return find_or_null(metadata_.tensors, key); }
   /// Returns the path of the file that contains an archive.
   std::string file_of(const DcpRange& range) const;
 

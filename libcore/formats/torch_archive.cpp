@@ -306,11 +306,6 @@ void TorchArchive::collect_tensors() {
   }
 }
 
-const TorchTensor* TorchArchive::tensor(PickleValue value) const {
-  const auto found = tensors_.find(value.number());
-  return found == tensors_.end() ? nullptr : &found->second;
-}
-
 void TorchArchive::verify() const {
   if (!zip_) return;
   for (const ZipEntry& entry : zip_->entries()) check_crc(entry);

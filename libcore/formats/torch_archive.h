@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/find.h"
 #include "formats/pickle.h"
 #include "formats/torch_tensor.h"
 #include "formats/zip_archive.h"
@@ -42,7 +43,7 @@ class TorchArchive {
   /// Returns the saved object, which may be of any kind.
   PickleValue root() const { return pickle_->root(); }
   /// Returns the tensor that a value in the pickle represents, or nullptr if the value is not a tensor.
-  const TorchTensor* tensor(PickleValue value) const;
+  const TorchTensor* tensor(PickleValue value) const { return find_or_null(tensors_, value.number()); }
   /// Returns the pickle of the saved object.
   std::span<const std::byte> header() const { return header_; }
   /// Checks every zip entry's CRC-32. Does nothing for a stream, which has no checksums.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/count_of.h"
+#include "base/find.h"
 #include "base/printable.h"
 #include "formats/nested_tensors.h"
 #include "formats/tensor_file.h"
@@ -53,14 +54,6 @@ constexpr ModuleRow kNeoxModules[] = {
     {"final_linear.weight", "output.weight", rows},
 };
 
-template <std::size_t N>
-const ModuleRow* find_module(const ModuleRow (&table)[N], std::string_view name) {
-  for (const ModuleRow& row : table) {
-    if (row.name == name) return &row;
-  }
-  return nullptr;
-}
-
 /// Removes "N." from the front of the name. Empty if it does not start this way.
 std::optional<std::int64_t> take_module_number(std::string_view& name) {
   const std::size_t dot = name.find('.');
@@ -75,7 +68,7 @@ DeepSpeedName named(const ModuleRow& row, bool is_neox) {
 }
 
 std::optional<DeepSpeedName> in_block(std::string_view name) {
-  if (const ModuleRow* row = find_module(kNeoxBlock, name)) return named(*row, true);
+  if (const ModuleRow* row = find_or_null(kNeoxBlock, name, &ModuleRow::name)) return named(*row, true);
   const std::optional<MegatronName> megatron = parse_megatron_name(cat("layers.0.", name));
   if (!megatron) return std::nullopt;
   return DeepSpeedName{.canonical = megatron->canonical, .split = megatron->split};
@@ -101,7 +94,8 @@ std::optional<DeepSpeedName> parse_deepspeed_name(std::string_view name) {
     }
   }
   for (const bool is_neox : {false, true}) {
-    const ModuleRow* row = is_neox ? find_module(kNeoxModules, name) : find_module(kPipelineModules, name);
+    const ModuleRow* row = is_neox ? find_or_null(kNeoxModules, name, &ModuleRow::name)
+                                   : find_or_null(kPipelineModules, name, &ModuleRow::name);
     if (row != nullptr) return named(*row, is_neox);
   }
   std::optional<DeepSpeedName> out = number ? in_block(name) : std::nullopt;
@@ -248,9 +242,9 @@ std::optional<std::string> DeepSpeedModel::canonical_name(std::string_view name)
   if (!parsed->is_in_block) return parsed->canonical;
   std::int64_t layer = *parsed->block;
   if (parsed->is_module_number) {
-    const auto found = blocks.find(layer);
-    if (found == blocks.end()) return std::nullopt;
-    layer = found->second;
+    const std::int64_t* found = find_or_null(blocks, layer);
+    if (found == nullptr) return std::nullopt;
+    layer = *found;
   }
   return cat("layers.", layer, ".", parsed->canonical);
 }

@@ -1,6 +1,6 @@
 #include "models/hf_family.h"
 
-#include <algorithm>
+#include "base/find.h"
 
 namespace mtl {
 
@@ -147,9 +147,7 @@ std::span<const HfFamily> hf_families() {
 }
 
 const HfFamily* find_hf_family(std::string_view model_type) {
-  const std::span<const HfFamily> families = hf_families();
-  auto found = std::ranges::find_if(families, [&](const HfFamily& family) { return family.model_type == model_type; });
-  return found == families.end() ? nullptr : &*found;
+  return find_or_null(hf_families(), model_type, &HfFamily::model_type);
 }
 
 }  // namespace mtl

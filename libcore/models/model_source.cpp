@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/find.h"
 #include "base/mapped_faults.h"
 #include "device/copy.h"
 #include "models/canonical.h"
@@ -49,8 +50,7 @@ void ModelSource::verify() const {
 }
 
 const SavedTensor* ModelSource::find_tensor(const std::string& name) const {
-  auto found = std::ranges::find_if(tensors(), [&](const SavedTensor& t) { return t.name == name; });
-  return found == tensors().end() ? nullptr : &*found;
+  return find_or_null(tensors(), name, &SavedTensor::name);
 }
 
 void ModelSource::read(const std::string& name, const Slice& slice, std::span<std::byte> out) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/find.h"
 #include "base/printable.h"
 #include "base/usage_error.h"
 
@@ -46,13 +47,10 @@ class Settings {
       : settings_(settings), problems_(problems) {}
 
   const YamlSetting* find(const char* name) const {
-    const auto found = settings_.find(name);
-    if (found == settings_.end()) return nullptr;
-    const YamlSetting& setting = found->second;
-    const bool is_null =
-        !setting.is_quoted && !setting.is_nested &&
-        (setting.text.empty() || setting.text == "null" || setting.text == "~" || setting.text == "None");
-    return is_null ? nullptr : &setting;
+    const YamlSetting* setting = find_or_null(settings_, name);
+    if (setting == nullptr || setting->is_quoted || setting->is_nested) return setting;
+    const std::string& text = setting->text;
+    return text.empty() || text == "null" || text == "~" || text == "None" ? nullptr : setting;
   }
   std::optional<std::int64_t> integer(const char* name) const {
     return read<std::int64_t>(name, "an integer from 0 to 2147483648", [](const std::string& text) {

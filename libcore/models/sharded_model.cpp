@@ -73,11 +73,6 @@ void add_shard(ShardedParameter& parameter, int rank, const std::string& name, M
   parameter.shards.push_back({tensor.shape, tensor.dtype, {{&file, tensor}}});
 }
 
-const ShardedParameter* ShardedModel::parameter(const std::string& name) const {
-  const auto found = parameters.find(name);
-  return found == parameters.end() ? nullptr : &found->second;
-}
-
 std::optional<std::vector<std::int64_t>> ShardedModel::shape_of(const std::string& name) const {
   const ShardedParameter* found = parameter(name);
   if (found == nullptr) return std::nullopt;

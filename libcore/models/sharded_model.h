@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/find.h"
 #include "formats/torch_file.h"
 #include "models/megatron_names.h"
 #include "models/rank_files.h"
@@ -74,7 +75,7 @@ struct ShardedModel {
 
   PickleValue root() const { return files.front()->root(); }
   /// Returns a parameter by its canonical name, or nullptr.
-  const ShardedParameter* parameter(const std::string& name) const;
+  const ShardedParameter* parameter(const std::string& name) const { return find_or_null(parameters, name); }
   /// Returns the shape of all shards of a parameter together. Empty if there is no such parameter.
   std::optional<std::vector<std::int64_t>> shape_of(const std::string& name) const;
   /// Throws Error(bad_data) unless every tensor parallel rank has a shard of every parameter.

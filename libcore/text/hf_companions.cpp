@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/find.h"
 #include "base/json.h"
 #include "text/hf_settings.h"
 
@@ -272,8 +273,7 @@ class CompanionReader {
       const HfSetting* setting = settings_.find(key);
       if (setting == nullptr || setting->value.is_null()) continue;
       HfToken token = special_token(key, *setting);
-      const auto known = by_content_.find(token.content);
-      if (known != by_content_.end()) token = known->second;
+      if (const HfToken* known = find_or_null(by_content_, token.content)) token = *known;
       special_.set(key, std::move(token));
     }
     if (settings_.find(kExtra) == nullptr) {

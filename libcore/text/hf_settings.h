@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/find.h"
 #include "base/json.h"
 #include "text/added_tokens.h"
 
@@ -37,27 +38,26 @@ struct HfSetting {
 template <class Value>
 class OrderedMap {
  public:
+  using Item = std::pair<std::string, Value>;
+
   const Value* find(std::string_view key) const {
-    const auto at = std::ranges::find_if(items_, [&](const auto& item) { return item.first == key; });
-    return at == items_.end() ? nullptr : &at->second;
+    const Item* item = find_or_null(items_, key, &Item::first);
+    return item == nullptr ? nullptr : &item->second;
   }
   void set(const std::string& key, Value value) {
-    for (auto& [name, old] : items_) {
-      if (name == key) {
-        old = std::move(value);
-        return;
-      }
-    }
-    items_.emplace_back(key, std::move(value));
+    if (Item* item = find_or_null(items_, key, &Item::first))
+      item->second = std::move(value);
+    else
+      items_.emplace_back(key, std::move(value));
   }
   std::optional<Value> take(std::string_view key) {
-    const auto at = std::ranges::find_if(items_, [&](const auto& item) { return item.first == key; });
+    const auto at = std::ranges::find(items_, key, &Item::first);
     if (at == items_.end()) return {};
     Value taken = std::move(at->second);
     items_.erase(at);
     return taken;
   }
-  const std::vector<std::pair<std::string, Value>>& items() const { return items_; }
+  const std::vector<Item>& items() const { return items_; }
   /// Sorts the items by rank(key), and keeps the order of those with the same rank.
   template <class Rank>
   void sort_by(const Rank& rank) {
@@ -65,7 +65,7 @@ class OrderedMap {
   }
 
  private:
-  std::vector<std::pair<std::string, Value>> items_;
+  std::vector<Item> items_;
 };
 using HfSettings = OrderedMap<HfSetting>;
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/find.h"
 #include "base/hub_cache.h"
 #include "base/str.h"
 #include "text/bpe_tokenizer.h"
@@ -97,8 +98,7 @@ const std::vector<TokenizerKind>& tokenizer_kinds() {
 
 const TokenizerKind* find_tokenizer_kind(std::string_view type) {
   const std::vector<TokenizerKind>& kinds = tokenizer_kinds();
-  const auto found = std::ranges::find(kinds, type.empty() ? kinds.front().type : type, &TokenizerKind::type);
-  return found == kinds.end() ? nullptr : &*found;
+  return find_or_null(kinds, type.empty() ? kinds.front().type : type, &TokenizerKind::type);
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
