@@ -79,13 +79,14 @@ void append_bytes_as_text(std::string& bytes, std::string& out) {
 
 }  // namespace
 
-SentencePieceTokenizer::SentencePieceTokenizer(std::string content, const std::string& source, Options options)
+SentencePieceTokenizer::SentencePieceTokenizer(std::string content, const std::string& source,
+                                               const TokenizerOptions& options)
     : content_(std::move(content)),
-      options_(std::move(options)),
+      options_(options),
       segmenter_(parse_sentencepiece_model(content_, source)),
       denormalizer_(segmenter_.model().denormalizer, false, {}, source) {
-  if (options_.legacy && options_.type == "SentencePieceTokenizer") add_legacy_tokens();
-  if (options_.legacy && options_.type == "Llama2Tokenizer" && segmenter_.model().bos < 0)
+  if (options_.legacy_tokenizer && options_.type == "SentencePieceTokenizer") add_legacy_tokens();
+  if (options_.legacy_tokenizer && options_.type == "Llama2Tokenizer" && segmenter_.model().bos < 0)
     fail(Exit::bad_data, source, " has no control piece ", segmenter_.model().bos_piece,
          ", which Llama2Tokenizer puts before every text");
 }
@@ -115,7 +116,7 @@ void SentencePieceTokenizer::add_legacy_tokens() {
 std::unique_ptr<Encoder> SentencePieceTokenizer::make_encoder(EncoderMemory memory) const {
   std::unique_ptr<Encoder> plain = segmenter_.make_encoder(memory);
   if (!specials_.empty()) return std::make_unique<LegacyEncoder>(std::move(plain), specials_);
-  if (options_.legacy && options_.type == "Llama2Tokenizer")
+  if (options_.legacy_tokenizer && options_.type == "Llama2Tokenizer")
     return std::make_unique<PrefixedEncoder>(std::move(plain), segmenter_.model().bos);
   return plain;
 }
@@ -193,7 +194,8 @@ std::string SentencePieceTokenizer::decode_pieces(std::span<const std::int32_t> 
 
 std::uint64_t SentencePieceTokenizer::hash() const {
   // Without `legacy`, the three types encode text in the same way.
-  std::string all = cat("sentencepiece ", options_.legacy ? options_.type : "", " ", options_.vocab_extra_ids, "\n");
+  std::string all =
+      cat("sentencepiece ", options_.legacy_tokenizer ? options_.type : "", " ", options_.vocab_extra_ids, "\n");
   all += content_;
   return hash_bytes(all.data(), all.size());
 }
@@ -202,14 +204,15 @@ void SentencePieceTokenizer::save(const std::string& folder) const {
   const SentencePieceModel& model = segmenter_.model();
   auto token = [&](std::int32_t id) { return id < 0 ? Json() : Json(model.piece(id).text); };
   Json config = Json::object();
-  config.set("add_bos_token", options_.legacy && options_.type == "Llama2Tokenizer");
+  config.set("add_bos_token", options_.legacy_tokenizer && options_.type == "Llama2Tokenizer");
   config.set("add_eos_token", false);
   config.set("bos_token", token(model.bos));
   config.set("clean_up_tokenization_spaces", false);
   config.set("eos_token", token(model.eos));
   config.set("extra_ids", 0);
   config.set("legacy", false);
-  config.set("legacy_tokenizer", options_.legacy);  // this, the type and vocab_extra_ids are for find_sentencepiece
+  // This, the type and vocab_extra_ids are for find_sentencepiece().
+  config.set("legacy_tokenizer", options_.legacy_tokenizer);
   config.set("megatron_tokenizer_type", options_.type);
   config.set("pad_token", token(model.pad));
   const bool is_bpe = model.algorithm == SentencePieceModel::Algorithm::bpe;
@@ -226,10 +229,7 @@ std::string sentencepiece_file(const std::string& path) {
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
   const std::string path = sentencepiece_file(options.tokenizer_model);
-  return std::make_unique<SentencePieceTokenizer>(
-      read_file(path), path,
-      SentencePieceTokenizer::Options{
-          .type = options.type, .legacy = options.legacy_tokenizer, .vocab_extra_ids = options.vocab_extra_ids});
+  return std::make_unique<SentencePieceTokenizer>(read_file(path), path, options);
 }
 
 std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {

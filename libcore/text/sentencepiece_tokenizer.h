@@ -27,19 +27,14 @@ namespace mtl {
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  struct Options {
-    std::string type = "GPTSentencePieceTokenizer";
-    bool legacy = false;
-    std::int64_t vocab_extra_ids = 0;
-  };
   /// A special string of the legacy SentencePieceTokenizer.
   struct Special {
     std::string text;
     std::int32_t id;
   };
-  /// `content` is the contents of the model file; `source` is its name for error messages. Throws Error(bad_data) for
-  /// an invalid model.
-  SentencePieceTokenizer(std::string content, const std::string& source, Options options);
+  /// `content` is the contents of the model file; `source` is its name for error messages. Of the options, uses the
+  /// type, legacy_tokenizer and vocab_extra_ids. Throws Error(bad_data) for an invalid model.
+  SentencePieceTokenizer(std::string content, const std::string& source, const TokenizerOptions& options);
 
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
@@ -56,7 +51,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string decode_pieces(std::span<const std::int32_t> ids) const;
 
   std::string content_;
-  Options options_;
+  TokenizerOptions options_;
   SentencePieceSegmenter segmenter_;
   SentencePieceNormalizer denormalizer_;
   std::vector<Special> specials_;         // legacy SentencePieceTokenizer, in Megatron's order

@@ -11,9 +11,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string content(reinterpret_cast<const char*>(data), size);
   // Text that suits the model: bytes from the file, which contains the pieces, plus other characters.
   std::string text = content.substr(0, 2000) + " a  b\xE2\x96\x81\xE4\xB8\xAD\xFF " + content.substr(size / 2, 500);
+  mtl::TokenizerOptions options;
+  options.type = "SentencePieceTokenizer";
+  options.legacy_tokenizer = size % 2 == 0;
+  options.vocab_extra_ids = 2;
   try {
-    mtl::SentencePieceTokenizer tokenizer(
-        content, "fuzz.model", {.type = "SentencePieceTokenizer", .legacy = size % 2 == 0, .vocab_extra_ids = 2});
+    mtl::SentencePieceTokenizer tokenizer(content, "fuzz.model", options);
     std::vector<std::int32_t> ids = tokenizer.encode(text), again;
     tokenizer.decode(ids);
     auto encoder = tokenizer.make_encoder(mtl::EncoderMemory::small);
