@@ -152,9 +152,10 @@ class DcpLlamaReader : public DcpReader {
       const std::string name = key.substr(prefix_.size());
       const bool is_parameter = !prefix_.empty() || starts_with(name, "layers.") || name == kOutputKey;
       if (is_parameter && name != "freqs_cis")  // an older release's table of rotary factors
-        fail_at(Exit::bad_data, folder, "tensor '", printable_text(key),
-                "' is not a parameter of the Llama model that the configuration describes; use its config.json, and a "
-                "checkpoint of a Llama model");
+        refuse_tensor(
+            folder, key,
+            "is not a parameter of the Llama model that the configuration describes; use its config.json, and a "
+            "checkpoint of a Llama model");
     }
   }
 
@@ -175,8 +176,8 @@ class DcpLlamaReader : public DcpReader {
       is_equal = a == b;
     });
     if (!is_equal)
-      fail_at(Exit::bad_data, folder, "tensor '", prefix_, kOutputKey,
-              "' differs from the token embedding, but config.json sets tie_word_embeddings; set it to false");
+      refuse_tensor(folder, cat(prefix_, kOutputKey),
+                    "differs from the token embedding, but config.json sets tie_word_embeddings; set it to false");
   }
 
   State read_tensor(const std::string& kind, const CanonicalTensor& canonical, const std::string& prefix,
@@ -188,14 +189,13 @@ class DcpLlamaReader : public DcpReader {
     std::optional<StoredDType> dtype;
     for (const HfTensor& part : hf_tensors_of(canonical, torchtitan_names())) {
       const auto found = dcp().tensors().find(cat(prefix, part.name, suffix));
-      if (found == dcp().tensors().end())
-        fail_at(Exit::bad_data, folder, "tensor '", prefix, part.name, suffix, "' is missing");
+      if (found == dcp().tensors().end()) refuse_tensor(folder, cat(prefix, part.name, suffix), "is missing");
       const auto& [key, tensor] = *found;
       check_shape(canonical, part.shape, key, tensor);
       used_.insert(key);
       if (dtype.value_or(tensor.dtype) != tensor.dtype)
-        fail_at(Exit::bad_data, folder, "tensor '", key, "' is stored as ", name_of(tensor.dtype),
-                ", but other parts of the same parameter as ", name_of(*dtype));
+        refuse_tensor(folder, key, "is stored as ", name_of(tensor.dtype),
+                      ", but other parts of the same parameter as ", name_of(*dtype));
       dtype = tensor.dtype;
       StoredMatrix matrix = matrix_of(part);
       if (matrix.factors.size() == 1) matrix.factors[0].size = tensor.shape[0];  // with padding rows
@@ -212,9 +212,8 @@ class DcpLlamaReader : public DcpReader {
     const bool is_padded = hf_config.is_null() && is_vocabulary(canonical.name) && tensor.shape.size() == 2 &&
                            tensor.shape[0] > expected[0] && tensor.shape[1] == expected[1];
     if (is_padded) return;
-    fail_at(Exit::bad_data, folder, "tensor '", printable_text(key), "' has shape ", shape_text(tensor.shape),
-            ", but the configuration needs ", shape_text(expected),
-            "; use the config.json or the number of heads of this model");
+    refuse_tensor(folder, key, "has shape ", shape_text(tensor.shape), ", but the configuration needs ",
+                  shape_text(expected), "; use the config.json or the number of heads of this model");
   }
 
   /// Adds Adam's moments and the training state, if the folder has them.
@@ -250,7 +249,7 @@ class DcpLlamaReader : public DcpReader {
     const DcpFolder::OpenBox box = dcp().open_box(key, *tensor, tensor->boxes[0]);
     const std::int64_t steps = whole_number(*box.tensor).value_or(-1);
     const bool is_rounded = is_model_dtype(tensor->dtype) && (tensor->dtype != StoredDType::f32 || steps >= 1e9);
-    if (steps < 0 || is_rounded) fail_at(Exit::bad_data, folder, "tensor '", key, "' is not a number of steps");
+    if (steps < 0 || is_rounded) refuse_tensor(folder, key, "is not a number of steps");
     return steps;
   }
 

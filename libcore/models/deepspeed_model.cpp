@@ -5,7 +5,6 @@
 
 #include "base/count_of.h"
 #include "base/find.h"
-#include "base/printable.h"
 #include "formats/nested_tensors.h"
 #include "formats/tensor_file.h"
 #include "models/canonical.h"
@@ -140,7 +139,7 @@ void add_tensors(std::vector<NamedTensor>& out, const TorchFile& file, PickleVal
     why =
         "belongs to a transformers model; convert the checkpoint with the zero_to_fp32.py beside it, into the folder "
         "of the model's config.json, and use that folder";
-  fail_at(Exit::bad_data, path, "tensor '", printable_text(name), "' ", why);
+  refuse_tensor(path, name, why);
 }
 
 DeepSpeedName parsed_name(const std::string& name, const std::string& path) {
@@ -154,12 +153,11 @@ DeepSpeedName parsed_name(const NamedTensor& entry) { return parsed_name(entry.n
 /// Throws unless DeepSpeed could have written the tensor.
 void check_stored(const NamedTensor& entry) {
   if (!entry.tensor->is_contiguous())
-    fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
-            "' is not contiguous, which DeepSpeed does not write; call contiguous() on it before torch.save");
+    refuse_tensor(entry.file->path(), entry.name,
+                  "is not contiguous, which DeepSpeed does not write; call contiguous() on it before torch.save");
   if (!is_model_dtype(entry.tensor->dtype))
-    fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name), "' is stored as ",
-            name_of(entry.tensor->dtype),
-            ", but mtl reads only F16, BF16, F32 and F64; call float() on it before torch.save");
+    refuse_tensor(entry.file->path(), entry.name, "is stored as ", name_of(entry.tensor->dtype),
+                  ", but mtl reads only F16, BF16, F32 and F64; call float() on it before torch.save");
 }
 
 /// Adds the parameters that a tensor parallel rank stores.
@@ -178,8 +176,8 @@ void add_rank(DeepSpeedModel& model, int rank, const std::vector<NamedTensor>& e
     if (rank == 0 && !model.tied_copy) model.order.push_back(name);
     check_stored(entry);
     if (parameter->shards.back().shape != parameter->shards.front().shape)
-      fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
-              "' has another shape than on tensor parallel rank 0; use files of the same checkpoint");
+      refuse_tensor(entry.file->path(), entry.name,
+                    "has another shape than on tensor parallel rank 0; use files of the same checkpoint");
   }
 }
 
@@ -323,8 +321,8 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
     for (const NamedTensor& entry : entries) {
       parsed_name(entry);
       if (!model.canonical_name(entry.name))
-        fail_at(Exit::bad_data, entry.file->path(), "tensor '", printable_text(entry.name),
-                "' is missing in the file of another rank; copy all files of the checkpoint again");
+        refuse_tensor(entry.file->path(), entry.name,
+                      "is missing in the file of another rank; copy all files of the checkpoint again");
     }
     add_rank(model, rank, entries);
   }

@@ -88,8 +88,8 @@ class HfReader : public MappedReader {
         const FileTensor one(file.get(), &tensor);
         const auto [other, is_new] = stored_.emplace(full_name(tensor.name), one);
         if (is_new || have_same_contents(other->second, one)) continue;
-        fail_at(Exit::bad_data, file->path(), "tensor '", tensor.name, "' differs from '", other->second.second->name,
-                "' in ", other->second.first->path(), ", but both are ", other->first, " of the model; remove one");
+        refuse_tensor(file->path(), tensor.name, "differs from '", other->second.second->name, "' in ",
+                      other->second.first->path(), ", but both are ", other->first, " of the model; remove one");
       }
     }
     for (const std::unique_ptr<TensorFile>& file : files_) {
@@ -135,18 +135,18 @@ class HfReader : public MappedReader {
     for (const CanonicalTensor& canonical : canonical_tensors(config)) add_parameter(canonical);
     if (!stored_.empty()) {
       const auto& [file, stored] = stored_.begin()->second;
-      fail_at(Exit::bad_data, file->path(), "tensor '", stored->name, "' is not part of a language model of type ",
-              family_->model_type, stored_.size() > 1 ? cat(", and neither are others (", stored_.size() - 1, ")") : "",
-              "; use the config.json of these weights");
+      refuse_tensor(file->path(), stored->name, "is not part of a language model of type ", family_->model_type,
+                    stored_.size() > 1 ? cat(", and neither are others (", stored_.size() - 1, ")") : "",
+                    "; use the config.json of these weights");
     }
   }
 
   void refuse_adapter() const {
     for (const auto& [name, tensor] : stored_) {
       if (name.find(".lora_") == std::string::npos) continue;
-      fail_at(
-          Exit::bad_data, tensor.first->path(), "tensor '", tensor.second->name,
-          "' belongs to a LoRA adapter; merge it into its model with PEFT's merge_and_unload(), and save that model");
+      refuse_tensor(
+          tensor.first->path(), tensor.second->name,
+          "belongs to a LoRA adapter; merge it into its model with PEFT's merge_and_unload(), and save that model");
     }
   }
 
@@ -164,8 +164,8 @@ class HfReader : public MappedReader {
              shape_text(tensor.shape), "; use the config.json of these weights");
       }
       if (!map.pieces.empty() && stored->dtype != dtype)
-        fail_at(Exit::bad_data, file->path(), "tensor '", stored->name, "' is stored as ", name_of(stored->dtype),
-                ", but other parts of the same parameter as ", name_of(dtype), "; store both in one dtype");
+        refuse_tensor(file->path(), stored->name, "is stored as ", name_of(stored->dtype),
+                      ", but other parts of the same parameter as ", name_of(dtype), "; store both in one dtype");
       dtype = stored->dtype;
       map.add(std::move(tensor.piece), file->data(*stored), file, file->record(*stored), stored->name);
       stored_.erase(found);
@@ -177,13 +177,11 @@ class HfReader : public MappedReader {
     const auto is_inner = [&](const auto& item) { return ends_with(item.second.second->name, "." + name); };
     const auto inner = std::ranges::find_if(stored_, is_inner);
     if (inner == stored_.end())
-      fail_at(Exit::bad_data, folder, "tensor '", name,
-              "' is missing; add the file that contains it, or use the config.json of these weights");
+      refuse_tensor(folder, name, "is missing; add the file that contains it, or use the config.json of these weights");
     const auto& [file, stored] = inner->second;
     const std::string prefix = stored->name.substr(0, stored->name.size() - name.size());
-    fail_at(Exit::bad_data, file->path(), "tensor '", name, "' is stored as '", stored->name,
-            "', but not all tensors have the prefix '", prefix, "'; save only the module '",
-            prefix.substr(0, prefix.size() - 1), "' with its state_dict()");
+    refuse_tensor(file->path(), name, "is stored as '", stored->name, "', but not all tensors have the prefix '",
+                  prefix, "'; save only the module '", prefix.substr(0, prefix.size() - 1), "' with its state_dict()");
   }
 
   /// If the folder stores an output layer, checks that it equals the token embedding, and then ignores it. If only the
@@ -195,9 +193,9 @@ class HfReader : public MappedReader {
     const std::string name = hf_tensors_of(canonical, *family_).front().name;
     const auto embedding = stored_.try_emplace(name, output->second).first;
     if (!have_same_contents(output->second, embedding->second)) {
-      fail_at(
-          Exit::bad_data, output->second.first->path(), "tensor '", output->second.second->name,
-          "' differs from the token embedding, but config.json sets tie_word_embeddings; set it to false, or remove "
+      refuse_tensor(
+          output->second.first->path(), output->second.second->name,
+          "differs from the token embedding, but config.json sets tie_word_embeddings; set it to false, or remove "
           "the tensor");
     }
     stored_.erase(output);

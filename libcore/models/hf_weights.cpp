@@ -62,8 +62,8 @@ std::vector<std::unique_ptr<TensorFile>> open_shards(const std::string& folder, 
     files.push_back(format.open(path));
     for (const std::string& tensor : tensors) {
       if (files.back()->find(tensor) == nullptr)
-        fail_at(Exit::bad_data, path, "tensor '", tensor, "' is missing, although ", format.index,
-                " lists it in this file; download both again");
+        refuse_tensor(path, tensor, "is missing, although ", format.index,
+                      " lists it in this file; download both again");
     }
   }
   return files;

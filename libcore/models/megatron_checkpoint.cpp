@@ -48,9 +48,9 @@ class MegatronReader : public ShardedReader {
   void verify() const override {
     for (const auto& file : model_.files) file->verify();
     if (head_copy_ && !same_shards(*head_copy_, model_.parameters.at(kTokenEmbedding)))
-      fail_at(
-          Exit::bad_data, head_copy_->shards.front().path(), "tensor '", head_copy_->name,
-          "' differs from the token embedding, but must equal it, because args.untie_embeddings_and_output_weights is "
+      refuse_tensor(
+          head_copy_->shards.front().path(), head_copy_->name,
+          "differs from the token embedding, but must equal it, because args.untie_embeddings_and_output_weights is "
           "off; copy the checkpoint again");
     for (const auto& [name, parameter] : model_.parameters) {
       check_copies(parameter);

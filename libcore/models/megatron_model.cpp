@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/count_of.h"
-#include "base/printable.h"
 #include "formats/nested_tensors.h"
 #include "models/foreign_formats.h"
 #include "models/megatron_config.h"
@@ -25,9 +24,7 @@ std::vector<NamedEntry> entries_of(const TorchFile& file, PickleValue model) {
   for (NestedTensor& found : nested_tensors(file, model)) {
     if (is_megatron_buffer(found.name)) continue;
     std::optional<MegatronName> parsed = parse_megatron_name(found.name);
-    if (!parsed)
-      fail_at(Exit::bad_data, file.path(), "tensor '", printable_text(found.name),
-              "' is not a GPT parameter that mtl supports");
+    if (!parsed) refuse_tensor(file.path(), found.name, "is not a GPT parameter that mtl supports");
     entries.push_back({std::move(found.name), std::move(*parsed), found.tensor});
   }
   return entries;
@@ -80,10 +77,11 @@ void check_place(const MegatronModel& model, const TorchFile& file, const NamedE
   if (entry.parsed.layer) return;
   const bool is_embedding = starts_with(entry.parsed.canonical, "embedding.");
   if (is_embedding ? is_first : is_last) return;
-  fail_at(Exit::bad_data, file.path(), "tensor '", printable_text(entry.name), "' belongs to the ",
-          is_embedding ? "first" : "last", " of ", count_of(model.pipeline_parallel, "pipeline stage"),
-          ", so the file is another stage's; give the mp_rank_TT_PPP folders their own names, or copy the checkpoint "
-          "again");
+  refuse_tensor(
+      file.path(), entry.name, "belongs to the ", is_embedding ? "first" : "last", " of ",
+      count_of(model.pipeline_parallel, "pipeline stage"),
+      ", so the file is another stage's; give the mp_rank_TT_PPP folders their own names, or copy the checkpoint "
+      "again");
 }
 
 /// Throws if a rank's file is a copy of another rank's.

@@ -76,8 +76,8 @@ struct Target {
 void refuse_nonfinite(const TensorReader& reader, std::size_t at, std::span<const std::byte> stored) {
   if (count_nonfinite(reader.tensors[at].dtype, stored) == 0) return;
   const NonfiniteTensor found = reader.find_nonfinite(at).at(0);
-  fail_at(Exit::bad_data, found.file, "tensor '", found.name,
-          "' contains NaN or infinity, because the file is damaged or the training diverged; load another model");
+  refuse_tensor(found.file, found.name,
+                "contains NaN or infinity, because the file is damaged or the training diverged; load another model");
 }
 
 /// Reads a target's elements and rounds them to each dtype in target.path. Rejects elements that are not finite, and

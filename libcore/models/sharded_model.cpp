@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/printable.h"
-
 namespace mtl {
 
 namespace {
@@ -67,9 +65,9 @@ void add_shard(ShardedParameter& parameter, int rank, const std::string& name, M
                const TorchFile& file, const TorchTensor& tensor) {
   if (rank == 0 && parameter.shards.empty()) parameter = {.split = split, .name = name, .shards = {}};
   if (std::ssize(parameter.shards) != rank)
-    fail_at(Exit::bad_data, file.path(), "tensor '", printable_text(name), "' ",
-            std::ssize(parameter.shards) > rank ? "is stored twice" : "is missing in the file of another rank",
-            "; copy all files of the checkpoint again");
+    refuse_tensor(file.path(), name,
+                  std::ssize(parameter.shards) > rank ? "is stored twice" : "is missing in the file of another rank",
+                  "; copy all files of the checkpoint again");
   parameter.shards.push_back({tensor.shape, tensor.dtype, {{&file, tensor}}});
 }
 
@@ -85,8 +83,8 @@ std::optional<std::vector<std::int64_t>> ShardedModel::shape_of(const std::strin
 void ShardedModel::check_ranks() const {
   for (const auto& [name, parameter] : parameters) {
     if (std::ssize(parameter.shards) != tensor_parallel)
-      fail_at(Exit::bad_data, parameter.shards.front().path(), "tensor '", printable_text(parameter.name),
-              "' is stored by ", parameter.shards.size(), " of ", tensor_parallel, " tensor parallel ranks");
+      refuse_tensor(parameter.shards.front().path(), parameter.name, "is stored by ", parameter.shards.size(), " of ",
+                    tensor_parallel, " tensor parallel ranks");
   }
 }
 

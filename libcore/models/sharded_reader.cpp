@@ -36,8 +36,7 @@ MegatronShapes ShardedReader::shapes() const {
 const ShardedParameter& ShardedReader::required(const ShardedParameters& parameters,
                                                 const std::string& canonical) const {
   const auto found = parameters.find(canonical);
-  if (found == parameters.end())
-    fail_at(Exit::bad_data, path_, "tensor '", canonical, "' is missing; copy all files of the checkpoint");
+  if (found == parameters.end()) refuse_tensor(path_, canonical, "is missing; copy all files of the checkpoint");
   return found->second;
 }
 

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 
-#include "base/printable.h"
 #include "models/mapped_reader.h"
 #include "models/megatron_config.h"
 #include "models/megatron_matrix.h"
@@ -57,7 +56,7 @@ class ShardedReader : public MappedReader {
   /// Throws Error(bad_data) with the shard's file and the parameter's name in it.
   template <class... Parts>
   [[noreturn]] static void refuse(const ShardedParameter& parameter, const StoredShard& shard, const Parts&... parts) {
-    fail_at(Exit::bad_data, shard.path(), "tensor '", printable_text(parameter.name), "' ", parts...);
+    refuse_tensor(shard.path(), parameter.name, parts...);
   }
 
   const std::string path_;

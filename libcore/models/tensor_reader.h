@@ -7,8 +7,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/error.h"
+#include "base/printable.h"
 #include "formats/stored_dtype.h"
 #include "layout/slice.h"
 #include "models/model_dropout.h"
@@ -100,6 +103,11 @@ class TensorReader {
   void check_complete() const;
 };
 
+/// Throws Error(bad_data) about a tensor in a file or folder, by its name there.
+template <class... Parts>
+[[noreturn]] void refuse_tensor(const std::string& where, std::string_view name, const Parts&... parts) {
+  fail_at(Exit::bad_data, where, "tensor '", printable_text(name), "' ", parts...);
+}
 /// Throws Error(bad_data) with at most eight of the problems, one per line.
 [[noreturn]] void fail_problems(const std::string& where, std::vector<std::string> problems);
 

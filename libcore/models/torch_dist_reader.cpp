@@ -109,11 +109,6 @@ class TorchDistReader : public DcpReader {
             "; describe the model for mtl by a config.json of transformers: --hf-config PATH");
   }
 
-  template <class... Parts>
-  [[noreturn]] void refuse_key(const std::string& key, const Parts&... parts) const {
-    fail_at(Exit::bad_data, folder, "tensor '", printable_text(key), "' ", parts...);
-  }
-
   /// Finds the tensors that are parameters, by canonical name.
   void collect_parameters() {
     for (const auto& [key, tensor] : dcp().tensors()) {
@@ -121,20 +116,20 @@ class TorchDistReader : public DcpReader {
       std::optional<MegatronName> parsed = parse_megatron_name(key);
       const bool is_stack = !parsed;
       if (is_stack) parsed = parse_megatron_name(numbered_key(key));
-      if (!parsed) refuse_key(key, "is not a GPT parameter that mtl supports");
+      if (!parsed) refuse_tensor(folder, key, "is not a GPT parameter that mtl supports");
       std::int64_t first = 0, count = 1;
       if (parsed->layer && is_stack) {
         count = tensor.shape.empty() ? 0 : tensor.shape[0];
         if (count > std::ssize(tensor.boxes))
-          refuse_key(key, "has ", count_of(count, "layer"), " in ", count_of(tensor.boxes.size(), "chunk"),
-                     ", but Megatron-LM writes a chunk per layer; use another checkpoint");
+          refuse_tensor(folder, key, "has ", count_of(count, "layer"), " in ", count_of(tensor.boxes.size(), "chunk"),
+                        ", but Megatron-LM writes a chunk per layer; use another checkpoint");
       } else if (parsed->layer) {
         first = *parsed->layer;
       }
       for (std::int64_t i = 0; i < count; ++i) {
         const std::string name = parsed->layer ? cat("layers.", first + i, ".", parsed->canonical) : parsed->canonical;
         const DistTensor part{&key, &tensor, is_stack ? std::optional(i) : std::nullopt};
-        if (!parameters_.emplace(name, part).second) refuse_key(key, "is stored twice, under two names");
+        if (!parameters_.emplace(name, part).second) refuse_tensor(folder, key, "is stored twice, under two names");
         if (parsed->layer) layers_ = std::max(layers_, first + i + 1);
       }
     }
@@ -161,14 +156,14 @@ class TorchDistReader : public DcpReader {
     const std::vector<CanonicalTensor> canonical = canonical_tensors(config);
     for (const CanonicalTensor& one : canonical) {
       const auto found = parameters_.find(one.name);
-      if (found == parameters_.end()) fail_at(Exit::bad_data, folder, "tensor '", one.name, "' is missing");
+      if (found == parameters_.end()) refuse_tensor(folder, one.name, "is missing");
       weights.push_back(boxes_of("param.", one, found->second));
     }
     for (const auto& [name, part] : parameters_) {
       const bool is_known = std::ranges::find(canonical, name, &CanonicalTensor::name) != canonical.end();
       if (!is_known)
-        refuse_key(*part.key, "does not fit the model that ",
-                   common_.args() ? "the checkpoint's args describe" : "the configuration describes");
+        refuse_tensor(folder, *part.key, "does not fit the model that ",
+                      common_.args() ? "the checkpoint's args describe" : "the configuration describes");
     }
     const bool has_optimizer = read_optimizer(canonical, weights, moments);
     for (State& one : weights) add_tensor(std::move(one));
@@ -276,8 +271,9 @@ class TorchDistReader : public DcpReader {
       const std::int64_t begin = std::max(segment->begin, param.range.begin),
                          end = std::min(segment->end, param.range.end);
       if (!segment->may_span && end - begin != segment->end - segment->begin)
-        refuse_key(*segment->source.key, "has a chunk that belongs to several parameters, as if the modules were in ",
-                   "another order than args.transformer_impl says");
+        refuse_tensor(folder, *segment->source.key,
+                      "has a chunk that belongs to several parameters, as if the modules were in ",
+                      "another order than args.transformer_impl says");
       add_rank_range(matrix, param.parts, begin - param.range.begin, end - param.range.begin, map.sources.size(),
                      begin - segment->begin, map.pieces);
       map.sources.push_back(segment->source);
@@ -290,9 +286,9 @@ class TorchDistReader : public DcpReader {
 
   DistTensor state_tensor(const char* kind, const DistTensor& weight) const {
     const auto found = dcp().tensors().find(cat(kStateKey, kind, ".", *weight.key));
-    if (found == dcp().tensors().end()) refuse_key(cat(kStateKey, kind, ".", *weight.key), "is missing");
+    if (found == dcp().tensors().end()) refuse_tensor(folder, cat(kStateKey, kind, ".", *weight.key), "is missing");
     if (!is_model_dtype(found->second.dtype))
-      refuse_key(found->first, "is stored as ", name_of(found->second.dtype), ", which mtl does not read");
+      refuse_tensor(folder, found->first, "is stored as ", name_of(found->second.dtype), ", which mtl does not read");
     return {&found->first, &found->second, weight.layer};
   }
 
@@ -307,8 +303,8 @@ class TorchDistReader : public DcpReader {
     if (is_vocabulary(canonical.name)) whole.size[0] = extent(canonical.name, 0);
     const StoredMatrix matrix = megatron_matrices(canonical, whole, {}).front();
     if (stored.shape() != matrix.shape())
-      refuse_key(*stored.key, "has shape ", shape_text(stored.shape()), stored.layer ? " in each layer" : "",
-                 ", but the model needs ", shape_text(matrix.shape()));
+      refuse_tensor(folder, *stored.key, "has shape ", shape_text(stored.shape()), stored.layer ? " in each layer" : "",
+                    ", but the model needs ", shape_text(matrix.shape()));
     return matrix;
   }
 
@@ -335,8 +331,8 @@ class TorchDistReader : public DcpReader {
       if (fits) length *= whole[axis] / counts[axis];
     }
     if (!fits || counts.back() != length || (stored.layer && counts[0] != whole[0]))
-      refuse_key(*stored.key, "has shape ", shape_text(counts), ", which does not fit the weight's, ",
-                 shape_text(whole));
+      refuse_tensor(folder, *stored.key, "has shape ", shape_text(counts), ", which does not fit the weight's, ",
+                    shape_text(whole));
     const std::size_t axis = stored.layer ? 1 : 0;
     const std::int64_t rows = whole[axis] / counts[axis];
     const std::int64_t columns = matrix.column_axis >= 0 ? whole[axis + 1] / counts[axis + 1] : 1;
@@ -345,7 +341,7 @@ class TorchDistReader : public DcpReader {
       const std::vector<std::int64_t>& at = box->slice.offset;
       const std::int64_t row = at[axis] * rows, column = matrix.column_axis >= 0 ? at[axis + 1] * columns : 0;
       if (box->slice.count() != box->slice.size.back())
-        refuse_key(*stored.key, "has a chunk that contains several parts of the weight");
+        refuse_tensor(folder, *stored.key, "has a chunk that contains several parts of the weight");
       const Rectangle part{row, row + rows, column, column + columns};
       add_range(matrix, part, at.back(), at.back() + box->slice.count(), map.sources.size(), 0, map.pieces);
       map.sources.push_back({.key = stored.key, .tensor = stored.tensor, .box = box});

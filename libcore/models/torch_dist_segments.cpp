@@ -2,19 +2,9 @@
 
 #include <algorithm>
 
-#include "base/printable.h"
 #include "models/megatron_common.h"
 
 namespace mtl {
-
-namespace {
-
-template <class... Parts>
-[[noreturn]] void refuse_key(const DcpFolder& folder, const std::string& key, const Parts&... parts) {
-  fail_at(Exit::bad_data, folder.path(), "tensor '", printable_text(key), "' ", parts...);
-}
-
-}  // namespace
 
 std::vector<BufferSegment> BufferSegments::of(const DistBuffer& buffer, const std::string& kind) {
   const std::string rank = cat(kBufferKey, "dp_group_idx_", buffer.group, ".");
@@ -35,8 +25,8 @@ std::vector<BufferSegment> BufferSegments::of(const DistBuffer& buffer, const st
     const bool is_bucket =
         stored == end - begin || (stored > end - begin && stated_size(buffer, bucket) == end - begin);
     if (!is_bucket || tensor.dtype != StoredDType::f32)
-      refuse_key(folder_, key, "is ", name_of(tensor.dtype), " with shape ", shape_text(tensor.shape),
-                 ", but the model's bucket is F32 with shape ", shape_text({end - begin}));
+      refuse_tensor(folder_.path(), key, "is ", name_of(tensor.dtype), " with shape ", shape_text(tensor.shape),
+                    ", but the model's bucket is F32 with shape ", shape_text({end - begin}));
     for (const DcpBox& box : tensor.boxes) {
       const std::int64_t at = begin + box.slice.offset[0];
       const bool is_padding = at >= end;
@@ -78,7 +68,7 @@ BufferSegment BufferSegments::object_segment(const std::string& key, const DcpRa
     const PickleValue number = root.key(i), value = root.value(i);
     if (!number.is(PickleKind::integer)) continue;
     if (!value.is(PickleKind::dict) || value.size() != 1)
-      refuse_key(folder_, key, "has gradient buffers of several dtypes, of which mtl reads one");
+      refuse_tensor(folder_.path(), key, "has gradient buffers of several dtypes, of which mtl reads one");
     if (number.as_int() == buffer.chunk) tensors = value.value(0);
   }
   const std::optional<PickleValue> value = tensors ? tensors->find(kind) : std::nullopt;
@@ -86,8 +76,8 @@ BufferSegment BufferSegments::object_segment(const std::string& key, const DcpRa
   const std::int64_t elements = buffer.buffer.elements();
   if (flat == nullptr || flat->dtype != StoredDType::f32 || flat->shape != std::vector{elements} ||
       !flat->is_contiguous())
-    refuse_key(folder_, key, "has no contiguous F32 tensor '", kind, "' with the ", elements,
-               " elements of the model's gradient buffer");
+    refuse_tensor(folder_.path(), key, "has no contiguous F32 tensor '", kind, "' with the ", elements,
+                  " elements of the model's gradient buffer");
   return {0, elements, {.key = &key, .archive = archive, .view = flat, .object = range}, true};
 }
 
