@@ -52,11 +52,6 @@ GlobalUse metadata_global_use(std::string_view module, std::string_view name) {
   return module == "torch" && dtype_of_torch_global(cat("torch.", name)) ? GlobalUse::value : GlobalUse::refused;
 }
 
-template <class... Parts>
-[[noreturn]] void refuse_metadata(const Parts&... parts) {
-  fail(Exit::bad_data, parts..., kDamagedRemedy);
-}
-
 std::string name_in_message(std::string_view key) { return cat("'", printable_text(key.substr(0, 200)), "'"); }
 
 /// True if the value is an instance of a class with this name, in any of its modules.
@@ -66,14 +61,14 @@ bool is_instance(PickleValue value, std::string_view name) {
 
 PickleValue attribute(PickleValue object, const char* name, const std::string& key) {
   const std::optional<PickleValue> found = object.find(name);
-  if (!found) refuse_metadata("entry ", name_in_message(key), ": ", object.describe(), " has no attribute ", name);
+  if (!found) refuse_damaged("entry ", name_in_message(key), ": ", object.describe(), " has no attribute ", name);
   return *found;
 }
 
 std::int64_t byte_count(PickleValue info, const char* name, const std::string& key) {
   const PickleValue value = attribute(info, name, key);
   if (!value.is(PickleKind::integer) || value.as_int() < 0)
-    refuse_metadata("entry ", name_in_message(key), ": the ", name, " in its file is not a number of bytes");
+    refuse_damaged("entry ", name_in_message(key), ": the ", name, " in its file is not a number of bytes");
   return value.as_int();
 }
 
@@ -87,12 +82,12 @@ class MetadataReader {
   DcpMetadata read() {
     // megatron-core's class adds where the parts of flattened tensors are, which the boxes also state.
     if (!is_instance(root_, "Metadata") && !is_instance(root_, "MCoreMetadata"))
-      refuse_metadata("the file contains ", root_.describe(), " instead of torch.distributed.checkpoint's Metadata");
+      refuse_damaged("the file contains ", root_.describe(), " instead of torch.distributed.checkpoint's Metadata");
     check_version();
     read_ranges(dict_at("storage_data"));
     const PickleValue entries = dict_at("state_dict_metadata");
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      if (!entries.key(i).is(PickleKind::text)) refuse_metadata("a key is ", entries.key(i).describe());
+      if (!entries.key(i).is(PickleKind::text)) refuse_damaged("a key is ", entries.key(i).describe());
       read_entry(std::string(entries.key(i).as_text()), entries.value(i));
     }
     return std::move(out_);
@@ -101,7 +96,7 @@ class MetadataReader {
  private:
   PickleValue dict_at(const char* name) const {
     const std::optional<PickleValue> found = root_.find(name);
-    if (!found || !found->is(PickleKind::dict)) refuse_metadata("the attribute ", name, " is not a dict");
+    if (!found || !found->is(PickleKind::dict)) refuse_damaged("the attribute ", name, " is not a dict");
     return *found;
   }
 
@@ -120,14 +115,14 @@ class MetadataReader {
       const PickleValue index = storage.key(i), info = storage.value(i);
       const std::optional<PickleValue> fqn = index.find("fqn"), offset = index.find_not_none("offset");
       if (!is_instance(index, "MetadataIndex") || !fqn || !fqn->is(PickleKind::text))
-        refuse_metadata("a key of storage_data is ", index.describe(), " without a name");
+        refuse_damaged("a key of storage_data is ", index.describe(), " without a name");
       IndexKey key{std::string(fqn->as_text()), {}};
       if (offset) key.second = read_torch_sizes(*offset, "offset");
       if (!is_instance(info, "_StorageInfo"))
-        refuse_metadata("the place of entry ", name_in_message(key.first), " is ", info.describe());
+        refuse_damaged("the place of entry ", name_in_message(key.first), " is ", info.describe());
       const DcpRange range = read_range(info, key.first);
       if (!ranges_.emplace(std::move(key), range).second)
-        refuse_metadata("entry ", name_in_message(fqn->as_text()), " has two places for the same offsets");
+        refuse_damaged("entry ", name_in_message(fqn->as_text()), " has two places for the same offsets");
     }
   }
 
@@ -140,8 +135,8 @@ class MetadataReader {
     const PickleValue path = attribute(info, "relative_path", key);
     const std::string name = path.is(PickleKind::text) ? std::string(path.as_text()) : "";
     if (!is_plain_name(name))
-      refuse_metadata("entry ", name_in_message(key), " is in a file ", name_in_message(name),
-                      ", which is not a name in the folder");
+      refuse_damaged("entry ", name_in_message(key), " is in a file ", name_in_message(name),
+                     ", which is not a name in the folder");
     const auto [file, is_new] = file_index_.emplace(name, static_cast<std::uint32_t>(out_.files.size()));
     if (is_new) out_.files.push_back(name);
     return {.file = file->second, .offset = byte_count(info, "offset", key), .length = byte_count(info, "length", key)};
@@ -150,18 +145,18 @@ class MetadataReader {
   DcpRange range_of(const IndexKey& key) const {
     const auto found = ranges_.find(key);
     if (found == ranges_.end())
-      refuse_metadata("entry ", name_in_message(key.first), " has no place in a file",
-                      key.second.empty() ? "" : cat(" for the chunk at ", shape_text(key.second)));
+      refuse_damaged("entry ", name_in_message(key.first), " has no place in a file",
+                     key.second.empty() ? "" : cat(" for the chunk at ", shape_text(key.second)));
     return found->second;
   }
 
   void read_entry(const std::string& key, PickleValue entry) {
     const bool is_bytes = is_instance(entry, "BytesStorageMetadata");
     if (!is_bytes && !is_instance(entry, "TensorStorageMetadata"))
-      refuse_metadata("entry ", name_in_message(key), " is ", entry.describe(), ", neither a tensor nor an object");
+      refuse_damaged("entry ", name_in_message(key), " is ", entry.describe(), ", neither a tensor nor an object");
     const bool is_new = is_bytes ? out_.objects.emplace(key, range_of({key, {}})).second
                                  : out_.tensors.emplace(key, read_tensor(key, entry)).second;
-    if (!is_new) refuse_metadata("two entries are named ", name_in_message(key));
+    if (!is_new) refuse_damaged("two entries are named ", name_in_message(key));
   }
 
   DcpTensor read_tensor(const std::string& key, PickleValue entry) const {
@@ -171,7 +166,7 @@ class MetadataReader {
     const std::int64_t count = checked_count(tensor.shape);
     const PickleValue boxes = attribute(entry, "chunks", key);
     if (!boxes.is(PickleKind::list) && !boxes.is(PickleKind::tuple))
-      refuse_metadata("entry ", name_in_message(key), ": the chunks are ", boxes.describe());
+      refuse_damaged("entry ", name_in_message(key), ": the chunks are ", boxes.describe());
     std::int64_t covered = 0;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       tensor.boxes.push_back(read_box(key, tensor, boxes.at(i)));
@@ -194,7 +189,7 @@ class MetadataReader {
 
   DcpBox read_box(const std::string& key, const DcpTensor& tensor, PickleValue value) const {
     if (!is_instance(value, "ChunkStorageMetadata"))
-      refuse_metadata("entry ", name_in_message(key), ": a chunk is ", value.describe());
+      refuse_damaged("entry ", name_in_message(key), ": a chunk is ", value.describe());
     DcpBox box;
     box.slice.offset = read_torch_sizes(attribute(value, "offsets", key), "offset");
     box.slice.size = read_torch_sizes(attribute(value, "sizes", key), "size");
@@ -203,13 +198,13 @@ class MetadataReader {
       is_inside = box.slice.size[axis] <= tensor.shape[axis] &&
                   box.slice.offset[axis] <= tensor.shape[axis] - box.slice.size[axis];
     if (!is_inside)
-      refuse_metadata("entry ", name_in_message(key), ": the chunk at ", shape_text(box.slice.offset), " of shape ",
-                      shape_text(box.slice.size), " is not inside the tensor of shape ", shape_text(tensor.shape));
+      refuse_damaged("entry ", name_in_message(key), ": the chunk at ", shape_text(box.slice.offset), " of shape ",
+                     shape_text(box.slice.size), " is not inside the tensor of shape ", shape_text(tensor.shape));
     box.slice.end = checked_count(box.slice.size);
     box.range = range_of({key, box.slice.offset});
     if (box.slice.count() > box.range.length / (bits_of(tensor.dtype) / 8))
-      refuse_metadata("entry ", name_in_message(key), ": a chunk of ", box.slice.count(), " elements has only ",
-                      count_of(box.range.length, "byte"));
+      refuse_damaged("entry ", name_in_message(key), ": a chunk of ", box.slice.count(), " elements has only ",
+                     count_of(box.range.length, "byte"));
     return box;
   }
 
@@ -217,11 +212,11 @@ class MetadataReader {
     std::vector<const Slice*> slices;
     for (const DcpBox& box : tensor.boxes) slices.push_back(&box.slice);
     if (const auto found = find_overlap(slices))
-      refuse_metadata("entry ", name_in_message(key), ": the chunks at ", shape_text(slices[found->first]->offset),
-                      " and ", shape_text(slices[found->second]->offset), " overlap");
+      refuse_damaged("entry ", name_in_message(key), ": the chunks at ", shape_text(slices[found->first]->offset),
+                     " and ", shape_text(slices[found->second]->offset), " overlap");
     if (covered != count)
-      refuse_metadata("entry ", name_in_message(key), ": the chunks contain ", covered, " of ",
-                      count_of(count, "element"));
+      refuse_damaged("entry ", name_in_message(key), ": the chunks contain ", covered, " of ",
+                     count_of(count, "element"));
   }
 
   PickleValue root_;

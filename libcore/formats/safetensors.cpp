@@ -145,9 +145,7 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
   std::uint64_t at = 0;
   for (const StoredTensor& tensor : tensors) {
     // Unchecked offsets have no commas, because they may not fit a signed number.
-    auto refuse = [&](const auto&... what) {
-      fail(Exit::bad_data, path, ": tensor '", tensor.name, "': ", what..., kDamagedRemedy);
-    };
+    auto refuse = [&](const auto&... what) { refuse_damaged(path, ": tensor '", tensor.name, "': ", what...); };
     if (tensor.begin != at) refuse("its data begin at ", tensor.begin, ", but the data before it end at ", at);
     if (tensor.end < tensor.begin) refuse("its data end at ", tensor.end, ", before they begin at ", tensor.begin);
     if (tensor.end > data_bytes)
@@ -163,8 +161,7 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
              with_commas(tensor.end - tensor.begin));
     at = tensor.end;
   }
-  if (at != data_bytes)
-    fail(Exit::bad_data, path, " has ", count_of(data_bytes - at, "byte"), " after the last tensor", kDamagedRemedy);
+  if (at != data_bytes) refuse_damaged(path, " has ", count_of(data_bytes - at, "byte"), " after the last tensor");
 }
 
 }  // namespace
@@ -183,21 +180,17 @@ std::uint64_t stored_bytes(StoredDType dtype, std::span<const std::uint64_t> sha
 SafetensorsFile::SafetensorsFile(const std::string& path) : TensorFile(path) {
   std::span<const std::byte> bytes = file_.bytes();
   if (bytes.size() < 8)
-    fail(Exit::bad_data, path, " has ", count_of(bytes.size(), "byte"), ", too few for a safetensors file",
-         kDamagedRemedy);
+    refuse_damaged(path, " has ", count_of(bytes.size(), "byte"), ", too few for a safetensors file");
   const std::uint64_t length = from_little_endian(file_.text().substr(0, 8));
   if (length > kMaxHeaderBytes)
     fail(Exit::bad_data, path, " is not a safetensors file, because its first 8 bytes give the header ", length,
          " bytes (the limit is ", with_commas(kMaxHeaderBytes), "); download it again, or use another file");
   if (length > bytes.size() - 8)
-    fail(Exit::bad_data, path, " has ", count_of(bytes.size(), "byte"), ", but its header alone needs ",
-         with_commas(length), kDamagedRemedy);
+    refuse_damaged(path, " has ", count_of(bytes.size(), "byte"), ", but its header alone needs ", with_commas(length));
   std::string_view header = file_.text().substr(8, length);
-  if (header.empty() || header.front() != '{')
-    fail(Exit::bad_data, path, ": the header does not begin with '{'", kDamagedRemedy);
+  if (header.empty() || header.front() != '{') refuse_damaged(path, ": the header does not begin with '{'");
   std::size_t invalid = find_invalid_utf8(header);
-  if (invalid != std::string_view::npos)
-    fail(Exit::bad_data, path, ": header byte ", invalid + 1, ": the text is not UTF-8", kDamagedRemedy);
+  if (invalid != std::string_view::npos) refuse_damaged(path, ": header byte ", invalid + 1, ": the text is not UTF-8");
   HeaderParser parser(header);
   std::vector<StoredTensor> tensors;
   try {
@@ -208,7 +201,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : TensorFile(path) {
   data_begin_ = 8 + length;
   check_layout(path, tensors, bytes.size() - data_begin_);
   for (const StoredTensor& tensor : tensors) {
-    if (!add(tensor)) fail(Exit::bad_data, path, ": tensor '", tensor.name, "' is listed twice", kDamagedRemedy);
+    if (!add(tensor)) refuse_damaged(path, ": tensor '", tensor.name, "' is listed twice");
   }
 }
 

@@ -18,6 +18,11 @@ struct ZipEntry;
 /// The remedy in messages about a file that contradicts itself or ends too early.
 inline constexpr const char* kDamagedRemedy = "; the file is damaged, so copy or download it again";
 
+template <class... Parts>
+[[noreturn]] void refuse_damaged(const Parts&... parts) {
+  fail(Exit::bad_data, parts..., kDamagedRemedy);
+}
+
 /// A tensor in a file, stored densely in row-major order.
 struct StoredTensor {
   std::string name;

@@ -26,11 +26,6 @@ template <class... Parts>
   fail(Exit::bad_data, parts...);
 }
 
-template <class... Parts>
-[[noreturn]] void refuse_damaged(const Parts&... parts) {
-  refuse_file(parts..., kDamagedRemedy);
-}
-
 std::string_view as_characters(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

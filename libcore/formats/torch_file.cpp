@@ -56,7 +56,7 @@ void TorchFile::list_tensors(PickleValue dict) {
     stored.dtype = found->dtype;
     stored.shape.assign(found->shape.begin(), found->shape.end());
     stored.end = found->count() * bits_of(found->dtype) / 8;
-    if (!add(stored)) fail(Exit::bad_data, "two tensors are named '", printable_text(stored.name), "'", kDamagedRemedy);
+    if (!add(stored)) refuse_damaged("two tensors are named '", printable_text(stored.name), "'");
     views_.push_back(found);
   }
 }
