@@ -222,7 +222,7 @@ class DcpLlamaReader : public DcpReader {
     if (dcp().find(cat(prefix, kTokensKey, ".exp_avg")) == nullptr) prefix += "model.";
     if (dcp().find(cat(prefix, kTokensKey, ".exp_avg")) == nullptr) return;
     std::vector<State> moments;
-    try {
+    optimizer_problem = data_problem([&] {
       for (const CanonicalTensor& one : canonical) {
         for (const char* kind : {"exp_avg", "exp_avg_sq"})
           moments.push_back(read_tensor(cat(kind, "."), one, prefix, cat(".", kind)));
@@ -233,11 +233,8 @@ class DcpLlamaReader : public DcpReader {
       with_where(folder, [&] { set_optimizer_steps(read, steps); });
       read.extra.set("consumed_samples_unknown", true);
       state = std::move(read);
-    } catch (const Error& error) {
-      if (error.code() != Exit::bad_data) throw;
-      optimizer_problem = error.what();
-      return;
-    }
+    });
+    if (!optimizer_problem.empty()) return;
     for (State& one : moments) add_tensor(std::move(one));
   }
 

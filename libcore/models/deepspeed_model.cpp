@@ -164,8 +164,12 @@ void check_stored(const NamedTensor& entry) {
 void add_rank(DeepSpeedModel& model, int rank, const std::vector<NamedTensor>& entries) {
   for (const NamedTensor& entry : entries) {
     const DeepSpeedName parsed = parsed_name(entry);
+    const std::optional<std::string> canonical = model.canonical_name(entry.name);
+    if (!canonical)
+      refuse_tensor(entry.file->path(), entry.name,
+                    "is missing in the file of another rank; copy all files of the checkpoint again");
     model.is_neox = model.is_neox || parsed.is_neox;
-    const std::string name = *model.canonical_name(entry.name);
+    const std::string& name = *canonical;
     ShardedParameter* parameter = &model.parameters[name];
     if (name == kTokenEmbedding && std::ssize(parameter->shards) == rank + 1) {  // again, in a tied output layer
       if (!model.tied_copy) model.tied_copy.emplace();
@@ -317,12 +321,6 @@ DeepSpeedModel read_deepspeed_model(const DeepSpeedFiles& files) {
         names.push_back(entry.name);
       }
       number_blocks(model, names, entries.front().file->path());
-    }
-    for (const NamedTensor& entry : entries) {
-      parsed_name(entry);
-      if (!model.canonical_name(entry.name))
-        refuse_tensor(entry.file->path(), entry.name,
-                      "is missing in the file of another rank; copy all files of the checkpoint again");
     }
     add_rank(model, rank, entries);
   }

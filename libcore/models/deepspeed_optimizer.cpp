@@ -112,7 +112,7 @@ ShardedTraining read_deepspeed_training(DeepSpeedModel& model, const DeepSpeedFi
   const bool is_universal = !files.universal.empty();
   if (files.shards.empty() && !is_universal && !model.find("optimizer")) return out;
   std::int64_t steps = 0;
-  try {
+  out.problem = data_problem([&] {
     if (is_universal)
       out.optimizer = {.main = {},
                        .exp_avg = read_universal_state(model, files, "exp_avg"),
@@ -120,17 +120,11 @@ ShardedTraining read_deepspeed_training(DeepSpeedModel& model, const DeepSpeedFi
                        .files = {}};
     else
       out.optimizer = read_optimizer(model, files, steps);
-  } catch (const Error& error) {
-    if (error.code() != Exit::bad_data) throw;
-    out.problem = error.what();
-    steps = 0;
-  }
-  try {
-    out.state = train_state_of(model, steps);
-  } catch (const Error& error) {
-    if (out.problem.empty()) out.problem = error.what();
-    out.optimizer.reset();
-  }
+  });
+  if (!out.problem.empty()) steps = 0;
+  const std::string problem = data_problem([&] { out.state = train_state_of(model, steps); });
+  if (out.problem.empty()) out.problem = problem;
+  if (!problem.empty()) out.optimizer.reset();
   return out;
 }
 

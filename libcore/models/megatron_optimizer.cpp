@@ -148,12 +148,8 @@ ShardedTraining read_megatron_training(const MegatronModel& model) {
     out.problem = cat(first.path(), " has no optimizer state, but ", optimizer_file,
                       " has, as if the checkpoint had been copied incompletely");
   } else if (!has_distributed_state(first)) {
-    try {
-      out.optimizer = read_states(model, steps);
-    } catch (const Error& error) {
-      out.problem = error.what();
-      steps = 0;
-    }
+    out.problem = data_problem([&] { out.optimizer = read_states(model, steps); });
+    if (!out.problem.empty()) steps = 0;
   } else if (!find_distributed_file(model).empty()) {
     out.optimizer = read_distributed_optimizer(model);
     steps = distributed_steps(model);
@@ -162,11 +158,9 @@ ShardedTraining read_megatron_training(const MegatronModel& model) {
                       " is missing, where Megatron-LM's distributed optimizer (--use-distributed-optimizer) has Adam's "
                       "moments and the fp32 weights");
   }
-  try {
-    out.state = megatron_train_state(model.root(), model.args(), steps);
-  } catch (const Error& error) {
-    if (out.problem.empty()) out.problem = error.what();
-  }
+  const std::string problem =
+      data_problem([&] { out.state = megatron_train_state(model.root(), model.args(), steps); });
+  if (out.problem.empty()) out.problem = problem;
   if (!out.problem.empty()) out.optimizer.reset();
   return out;
 }

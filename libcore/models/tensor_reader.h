@@ -108,6 +108,17 @@ template <class... Parts>
 [[noreturn]] void refuse_tensor(const std::string& where, std::string_view name, const Parts&... parts) {
   fail_at(Exit::bad_data, where, "tensor '", printable_text(name), "' ", parts...);
 }
+/// Calls work(), which reads what a model can do without. Returns the message of an Error(bad_data), or "".
+template <class Work>
+std::string data_problem(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    return error.what();
+  }
+  return "";
+}
 /// Throws Error(bad_data) with at most eight of the problems, one per line.
 [[noreturn]] void fail_problems(const std::string& where, std::vector<std::string> problems);
 

@@ -169,12 +169,11 @@ class TorchDistReader : public DcpReader {
     for (State& one : weights) add_tensor(std::move(one));
     for (State& one : moments) add_tensor(std::move(one));
     if (!has_optimizer) return;
-    try {
+    const std::string problem = data_problem([&] {
       state = megatron_train_state(common_.root(), common_.args(),
                                    optimizer_steps_ > 0 ? optimizer_steps_ : common_.optimizer_steps());
-    } catch (const Error& error) {
-      if (optimizer_problem.empty()) optimizer_problem = error.what();
-    }
+    });
+    if (optimizer_problem.empty()) optimizer_problem = problem;
   }
 
   /// Collects the moments, and replaces the weights by the optimizer's main weights. Returns false if there is no
@@ -186,7 +185,7 @@ class TorchDistReader : public DcpReader {
     const auto object = dcp().objects().lower_bound("optimizer.");
     const bool has_objects = object != dcp().objects().end() && starts_with(object->first, "optimizer.");
     if (!has_tensors && !has_objects) return false;
-    try {
+    optimizer_problem = data_problem([&] {
       common_.check_layout();
       std::vector<State> states, main;
       const bool is_flat = !has_tensors || starts_with(first->first, kBufferKey);
@@ -209,10 +208,7 @@ class TorchDistReader : public DcpReader {
                 " parameters");
       moments = std::move(states);
       if (!main.empty()) weights = std::move(main);
-    } catch (const Error& error) {
-      if (error.code() != Exit::bad_data) throw;
-      optimizer_problem = error.what();
-    }
+    });
     return true;
   }
 
