@@ -115,6 +115,11 @@ class PickleValue {
   std::uint32_t number_;
 };
 
+/// Returns value->find(name). Empty if there is no value.
+inline std::optional<PickleValue> find_in(const std::optional<PickleValue>& value, std::string_view name) {
+  return value ? value->find(name) : std::nullopt;
+}
+
 class Pickle {
  public:
   /// Reads the first pickle in `stream`, which the caller must keep alive. `remedy` ends the message if the stream does

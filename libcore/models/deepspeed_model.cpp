@@ -276,8 +276,7 @@ void check_tensor_parallel(const DeepSpeedModel& model, const DeepSpeedFiles& fi
 
 /// Throws if the files of layer_* lack blocks that the arguments count.
 void check_blocks(const DeepSpeedModel& model, const DeepSpeedFiles& files) {
-  const std::optional<PickleValue> args = model.find("args");
-  const std::optional<PickleValue> stated = args ? args->find("num_layers") : std::nullopt;
+  const std::optional<PickleValue> stated = find_in(model.find("args"), "num_layers");
   if (model.blocks.empty() || !stated || !stated->is(PickleKind::integer) || stated->as_int() <= model.layers) return;
   // GPT-NeoX's blocks follow the embedding, which is module 0, and a module without weights. In other programs, the
   // first block's number is known from its file only.

@@ -21,10 +21,9 @@ TrainState train_state_of(const DeepSpeedModel& model, std::int64_t optimizer_st
   if (!iteration) fail(Exit::bad_data, "the checkpoint has no iteration to continue from");
   state.iteration = count_or_zero(iteration, "iteration");
   const std::optional<PickleValue> args = model.find("args");
-  const std::optional<PickleValue> consumed = args ? args->find("consumed_train_samples") : std::nullopt;
+  const std::optional<PickleValue> consumed = find_in(args, "consumed_train_samples");
   state.consumed_samples = count_or_zero(consumed ? consumed : model.find("global_samples"), "number of samples");
-  state.consumed_valid_samples =
-      count_or_zero(args ? args->find("consumed_valid_samples") : std::nullopt, "number of validation samples");
+  state.consumed_valid_samples = count_or_zero(find_in(args, "consumed_valid_samples"), "number of validation samples");
   if (optimizer_steps == 0)
     optimizer_steps = state.iteration - count_or_zero(model.find("skipped_steps"), "number of skipped steps");
   set_optimizer_steps(state, optimizer_steps);

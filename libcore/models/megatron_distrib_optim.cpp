@@ -120,8 +120,7 @@ struct DistributedFile : RankStates<MegatronModel> {
 }  // namespace
 
 bool has_distributed_state(const TorchFile& file) {
-  const std::optional<PickleValue> optimizer = file.root().find("optimizer");
-  const std::optional<PickleValue> inner = optimizer ? optimizer->find("optimizer") : std::nullopt;
+  const std::optional<PickleValue> inner = find_in(file.root().find("optimizer"), "optimizer");
   return inner && inner->find("param_groups") && !inner->find("state");
 }
 

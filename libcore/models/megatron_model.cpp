@@ -143,7 +143,7 @@ std::optional<PickleValue> MegatronModel::args() const {
 }
 
 bool MegatronModel::has_untied_output() const {
-  const std::optional<PickleValue> stated = args() ? args()->find("untie_embeddings_and_output_weights") : std::nullopt;
+  const std::optional<PickleValue> stated = find_in(args(), "untie_embeddings_and_output_weights");
   return stated && stated->is(PickleKind::boolean) && stated->as_bool();
 }
 

@@ -92,8 +92,7 @@ TrainState megatron_train_state(PickleValue root, const std::optional<PickleValu
   state.consumed_valid_samples = count_at(args->find("consumed_valid_samples"), "consumed_valid_samples");
   set_optimizer_steps(state, optimizer_steps == 0 ? state.iteration : optimizer_steps);
   for (const char* name : {"opt_param_scheduler", "lr_scheduler"}) {
-    const std::optional<PickleValue> scheduler = root.find(name);
-    const std::optional<PickleValue> scheduled = scheduler ? scheduler->find("num_steps") : std::nullopt;
+    const std::optional<PickleValue> scheduled = find_in(root.find(name), "num_steps");
     if (!scheduled || !scheduled->is(PickleKind::integer)) continue;
     state.extra.set("skipped_samples", std::max<std::int64_t>(0, state.consumed_samples - scheduled->as_int()));
   }

@@ -50,7 +50,7 @@ std::optional<std::string> fact_of(PickleValue value) {
 }
 
 std::optional<std::string> fact_in(const std::optional<PickleValue>& dict, const char* name) {
-  const std::optional<PickleValue> value = dict ? dict->find(name) : std::nullopt;
+  const std::optional<PickleValue> value = find_in(dict, name);
   return value ? fact_of(*value) : std::nullopt;
 }
 
@@ -65,8 +65,7 @@ void compare_fact(const TorchFile& file, const std::optional<PickleValue>& dict,
 }
 
 std::optional<std::int64_t> rank_in(const TorchFile& file) {
-  const std::optional<PickleValue> args = file.root().find("args");
-  const std::optional<PickleValue> rank = args ? args->find("rank") : std::nullopt;
+  const std::optional<PickleValue> rank = find_in(file.root().find("args"), "rank");
   return rank && rank->is(PickleKind::integer) ? std::optional(rank->as_int()) : std::nullopt;
 }
 

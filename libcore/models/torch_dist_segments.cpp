@@ -71,7 +71,7 @@ BufferSegment BufferSegments::object_segment(const std::string& key, const DcpRa
       refuse_tensor(folder_.path(), key, "has gradient buffers of several dtypes, of which mtl reads one");
     if (number.as_int() == buffer.chunk) tensors = value.value(0);
   }
-  const std::optional<PickleValue> value = tensors ? tensors->find(kind) : std::nullopt;
+  const std::optional<PickleValue> value = find_in(tensors, kind);
   const TorchTensor* flat = value ? archive->tensor(*value) : nullptr;
   const std::int64_t elements = buffer.buffer.elements();
   if (flat == nullptr || flat->dtype != StoredDType::f32 || flat->shape != std::vector{elements} ||
