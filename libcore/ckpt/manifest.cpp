@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/find.h"
 #include "base/hash.h"
+#include "formats/slice_overlap.h"
 #include "models/canonical.h"
 #include "models/tensor_reader.h"
 
@@ -97,12 +98,7 @@ ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>&
   piece.slice.size = to_integers(json.at("size"));
   std::vector<std::int64_t> range = to_integers(json.at("range"));
   piece.hash = to_hash(json.at("xxh3"));
-  bool inside =
-      piece.slice.offset.size() == shape.size() && piece.slice.size.size() == shape.size() && range.size() == 2;
-  for (std::size_t axis = 0; inside && axis < shape.size(); ++axis) {
-    inside = piece.slice.size[axis] <= shape[axis] && piece.slice.offset[axis] <= shape[axis] - piece.slice.size[axis];
-  }
-  if (!inside) fail(Exit::bad_data, "a slice is not inside its tensor");
+  if (!is_inside(piece.slice, shape) || range.size() != 2) fail(Exit::bad_data, "a slice is not inside its tensor");
   piece.slice.begin = range[0], piece.slice.end = range[1];
   if (range[0] > range[1] || range[1] > checked_product(piece.slice.size)) {
     fail(Exit::bad_data, "an element range is not inside its slice");
@@ -211,6 +207,14 @@ std::vector<std::uint64_t> stored_shape(const Slice& slice) {
 
 std::int64_t stored_bytes(const ManifestTensor& entry, const ManifestPiece& piece) {
   return piece.slice.count() * (bits_of(entry.tensor.dtype) / 8);
+}
+
+void check_disjoint(const ManifestTensor& entry) {
+  std::vector<const Slice*> slices;
+  for (const ManifestPiece& piece : entry.pieces) slices.push_back(&piece.slice);
+  if (const auto found = find_overlap(slices))
+    fail(Exit::bad_data, "its pieces in ", entry.pieces[found->first].file, " and ", entry.pieces[found->second].file,
+         " overlap");
 }
 
 std::string manifest_text(const Manifest& manifest) {

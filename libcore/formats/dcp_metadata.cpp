@@ -193,11 +193,7 @@ class MetadataReader {
     DcpBox box;
     box.slice.offset = read_torch_sizes(attribute(value, "offsets", key), "offset");
     box.slice.size = read_torch_sizes(attribute(value, "sizes", key), "size");
-    bool is_inside = box.slice.offset.size() == tensor.shape.size() && box.slice.size.size() == tensor.shape.size();
-    for (std::size_t axis = 0; is_inside && axis < tensor.shape.size(); ++axis)
-      is_inside = box.slice.size[axis] <= tensor.shape[axis] &&
-                  box.slice.offset[axis] <= tensor.shape[axis] - box.slice.size[axis];
-    if (!is_inside)
+    if (!is_inside(box.slice, tensor.shape))
       refuse_damaged("entry ", name_in_message(key), ": the chunk at ", shape_text(box.slice.offset), " of shape ",
                      shape_text(box.slice.size), " is not inside the tensor of shape ", shape_text(tensor.shape));
     box.slice.end = checked_count(box.slice.size);

@@ -70,6 +70,13 @@ Found overlap_of(Numbers slices) {
 
 }  // namespace
 
+bool is_inside(const Slice& slice, const std::vector<std::int64_t>& shape) {
+  bool is_inside = slice.offset.size() == shape.size() && slice.size.size() == shape.size();
+  for (std::size_t axis = 0; is_inside && axis < shape.size(); ++axis)
+    is_inside = slice.size[axis] <= shape[axis] && slice.offset[axis] <= shape[axis] - slice.size[axis];
+  return is_inside;
+}
+
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(const std::vector<const Slice*>& slices) {
   std::vector<Numbered> numbered;
   for (std::size_t i = 0; i < slices.size(); ++i) {
