@@ -149,10 +149,7 @@ std::map<std::string, YamlSetting> parse_yaml_settings(std::string_view text) {
   }
   const std::string_view content = trim(whole);
   if (!starts_with(content, "{")) return read_block(lines);
-  return FlowMapping(std::string_view(whole)
-                         .substr(0, whole.find_last_not_of(kBlank) + 1)
-                         .substr(whole.find_first_not_of(kBlank)))
-      .read();
+  return FlowMapping(content).read();
 }
 
 }  // namespace mtl

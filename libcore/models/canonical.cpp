@@ -36,6 +36,7 @@ constexpr Field<bool GptConfig::*> kSwitches[] = {{"gated_mlp", &GptConfig::gate
 
 constexpr const char* kNorms[] = {"layernorm", "rmsnorm"};
 constexpr const char* kPositions[] = {"learned", "rotary"};
+using Scaling = RotaryOptions::Scaling;
 constexpr const char* kScalings[] = {"none", "linear", "llama3", "yarn", "longrope", "dynamic"};
 
 template <class Enum, class Names>
@@ -109,11 +110,10 @@ std::vector<double> numbers_from_json(const Json& json, const char* key) {
 
 Json rotary_to_json(const RotaryOptions& rotary) {
   Json out = Json::object({{"base", rotary.base}, {"percent", rotary.percent}, {"interleaved", rotary.interleaved}});
-  if (rotary.scaling == RotaryOptions::Scaling::none) return out;
-  out.set("scaling", name_in(kScalings, rotary.scaling));
-  out.set("factor", rotary.factor);
-  using Scaling = RotaryOptions::Scaling;
   const Scaling scaling = rotary.scaling;
+  if (scaling == Scaling::none) return out;
+  out.set("scaling", name_in(kScalings, scaling));
+  out.set("factor", rotary.factor);
   if (scaling == Scaling::llama3) {
     out.set("low_freq_factor", rotary.low_freq_factor);
     out.set("high_freq_factor", rotary.high_freq_factor);
@@ -137,7 +137,7 @@ RotaryOptions rotary_from_json(const Json& json, std::int64_t max_positions) {
   rotary.base = json.at("base").as_number();
   rotary.percent = json.at("percent").as_number();
   rotary.interleaved = json.at("interleaved").as_bool();
-  if (json.find("scaling") != nullptr) rotary.scaling = value_of<RotaryOptions::Scaling>(kScalings, json, "scaling");
+  if (json.find("scaling") != nullptr) rotary.scaling = value_of<Scaling>(kScalings, json, "scaling");
   rotary.low_freq_factor = json.number_or("low_freq_factor", rotary.low_freq_factor);
   rotary.high_freq_factor = json.number_or("high_freq_factor", rotary.high_freq_factor);
   rotary.beta_fast = json.number_or("beta_fast", rotary.beta_fast);
@@ -148,8 +148,7 @@ RotaryOptions rotary_from_json(const Json& json, std::int64_t max_positions) {
   rotary.attention_factor = json.number_or("attention_factor", rotary.attention_factor);
   rotary.original_positions = json.int_or("original_positions", rotary.original_positions);
   // Earlier versions did not store it for longrope.
-  if (rotary.scaling == RotaryOptions::Scaling::longrope)
-    rotary.factor = double(max_positions) / double(rotary.original_positions);
+  if (rotary.scaling == Scaling::longrope) rotary.factor = double(max_positions) / double(rotary.original_positions);
   rotary.factor = json.number_or("factor", rotary.factor);
   return rotary;
 }

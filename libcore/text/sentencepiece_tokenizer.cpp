@@ -67,11 +67,7 @@ void append_bytes_as_text(std::string& bytes, std::string& out) {
   const char* end = bytes.data() + bytes.size();
   for (const char* at = bytes.data(); at < end;) {
     Utf8Char next = next_utf8(at, end);
-    if (next.valid) {
-      out.append(at, next.length);
-    } else {
-      out += kReplacementCharacter;
-    }
+    out += next.valid ? std::string_view(at, next.length) : kReplacementCharacter;
     at += next.valid ? next.length : 1;
   }
   bytes.clear();
