@@ -81,7 +81,7 @@ PendingSave::~PendingSave() {
   if (thread_.joinable()) thread_.join();
 }
 
-void PendingSave::write() {
+std::string PendingSave::write() {
   std::vector<TensorToSave> tensors = content_.tensors();
   for (TensorToSave& item : tensors) {
     item.bytes = [this, bytes = std::move(item.bytes)] {
@@ -89,37 +89,23 @@ void PendingSave::write() {
       return bytes();
     };
   }
-  part_ = manifest_part_text(write_shard(temporary_, rank_, tensors, options_.block_bytes));
+  return manifest_part_text(write_shard(temporary_, rank_, tensors, options_.block_bytes));
 }
 
 void PendingSave::start_writing() {
-  is_writing_ = true;
+  std::packaged_task<std::string()> task([this] { return write(); });
+  part_ = task.get_future();
   try {
-    thread_ = worker_thread([this] {
-      try {
-        write();
-      } catch (...) {
-        error_ = std::current_exception();
-      }
-      is_writing_ = false;
-    });
+    thread_ = worker_thread(std::move(task));
   } catch (const std::system_error&) {  // no thread can be started: finish() writes
-    is_writing_ = false;
+    part_ = {};
   }
 }
 
 std::string PendingSave::finish(Communicator& control, const Warn& warn) {
   std::vector<std::string> parts;
   try {
-    parts = work_on_every_rank(control, [&] {
-      if (thread_.joinable()) {
-        thread_.join();
-      } else {
-        write();
-      }
-      if (error_) std::rethrow_exception(error_);
-      return part_;
-    });
+    parts = work_on_every_rank(control, [&] { return part_.valid() ? part_.get() : write(); });
   } catch (const AgreedError&) {
     std::error_code ignored;
     if (rank_ == 0) fs::remove_all(temporary_, ignored);

@@ -19,9 +19,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
-#include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -96,13 +97,15 @@ class PendingSave {
   /// must not change until finish() returns.
   void start_writing();
   /// Returns true while the thread writes.
-  bool is_writing() const { return is_writing_; }
+  bool is_writing() const {
+    return part_.valid() && part_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  }
   /// Collective: waits until all shards are written, here if start_writing() was not called, and commits the
   /// checkpoint. Returns its path. A failure before the rename commits nothing.
   std::string finish(Communicator& control, const Warn& warn);
 
  private:
-  void write();
+  std::string write();
   std::string commit(const std::vector<std::string>& parts, const Warn& warn) const;
 
   const std::string directory_;
@@ -110,9 +113,8 @@ class PendingSave {
   const SaveOptions options_;
   const int rank_;
   std::string temporary_;
-  std::string part_;          // of the manifest, once written
-  std::exception_ptr error_;  // of the thread
-  std::atomic<bool> is_writing_{false}, is_abandoned_{false};
+  std::future<std::string> part_;  // of the manifest, from the thread
+  std::atomic<bool> is_abandoned_{false};
   std::thread thread_;
 };
 
