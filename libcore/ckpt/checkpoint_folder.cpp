@@ -139,10 +139,6 @@ bool is_file_of_run(const std::string& name) {
          name == kFailedStepName;
 }
 
-namespace {
-
-/// True for names of the form iter_N.tmp.PID, iter_N.tmp.old.PID, iter_N.tmp.damaged.PID, and FILE.tmp.PID for a file
-/// beside the checkpoints.
 bool is_leftover(const std::string& name) {
   const std::size_t mark = name.find(".tmp.");
   if (mark == std::string::npos) return false;
@@ -152,8 +148,6 @@ bool is_leftover(const std::string& name) {
   for (std::string_view kind : {"old.", "damaged."}) take_prefix(number, kind);
   return iteration_in_name(owner) && is_process_id(number);
 }
-
-}  // namespace
 
 std::vector<std::string> list_leftovers(const std::string& directory) {
   std::vector<std::string> leftovers;

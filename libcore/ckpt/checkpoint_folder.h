@@ -50,8 +50,10 @@ std::string run_id_of(const std::string& directory);
 /// names atomically. The caller must hold the lock.
 void recover_replaced(const std::string& directory, const Warn& warn);
 
-/// Returns the paths of files and folders that jobs left behind when they died during a save. Recognizes leftovers by
-/// name.
+/// Returns true for the name of a file or folder that a job left behind when it died during a save: iter_N.tmp.PID,
+/// iter_N.tmp.old.PID, iter_N.tmp.damaged.PID, or FILE.tmp.PID for a file beside the checkpoints.
+bool is_leftover(const std::string& name);
+/// Returns the paths of all leftovers.
 std::vector<std::string> list_leftovers(const std::string& directory);
 /// Syncs the folder, so that the names of committed checkpoints are on disk, and then removes the leftovers. The caller
 /// must hold the lock, so that no other job is writing.

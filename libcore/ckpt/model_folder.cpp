@@ -98,11 +98,7 @@ void examine_checkpoints(const std::string& path, const Entries& entries, const 
 
 FolderContents examine_save_folder(const std::string& path, const Entries& entries, ModelFormats formats) {
   FolderContents out{.kind = "a save folder without checkpoints", .problem = "", .is_save_folder = true};
-  const std::vector<std::string> leftovers = list_leftovers(path);
-  const auto is_own = [&](const FolderEntry& e) {
-    return (e.is_file && is_file_of_run(e.name)) ||
-           std::ranges::find(leftovers, cat(path, "/", e.name)) != leftovers.end();
-  };
+  const auto is_own = [](const FolderEntry& e) { return (e.is_file && is_file_of_run(e.name)) || is_leftover(e.name); };
   examine_checkpoints(path, entries, is_own, formats, out);
   return out;
 }
