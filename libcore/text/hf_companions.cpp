@@ -279,13 +279,11 @@ class CompanionReader {
     if (settings_.find(kExtra) == nullptr) {
       if (const auto additional = settings_.take(kAdditional)) settings_.set(kExtra, *additional);
     }
-    HfSettings named;
     for (const auto& [key, setting] : settings_.items()) {
       const bool is_token = setting.value.is_string() || is_added_token(setting.value);
-      if (!is_standard(key) && ends_with(key, "_token") && is_token) named.set(key, setting);
+      if (!is_standard(key) && ends_with(key, "_token") && is_token) special_.set(key, special_token(key, setting));
     }
-    for (const auto& [key, setting] : named_.items()) named.set(key, setting);
-    for (const auto& [key, setting] : named.items()) special_.set(key, special_token(key, setting));
+    for (const auto& [key, setting] : named_.items()) special_.set(key, special_token(key, setting));
     special_.sort_by([](const std::string& key) { return rank_of(key); });
   }
 
