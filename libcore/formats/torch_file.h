@@ -15,8 +15,8 @@
 
 namespace mtl {
 
-/// Its tensors() are those under text keys in the root dict, or in the one that select_state_dict() selected; a tensor's
-/// key is its name. StoredTensor::begin is always 0.
+/// Its tensors() are those under text keys in the root dict, or in the one that select_state_dict() selected; a
+/// tensor's key is its name. StoredTensor::begin is always 0.
 class TorchFile : public TensorFile {
  public:
   /// Refuses a file that contains something else than a dict or, if `accepts_tensor`, a tensor.
