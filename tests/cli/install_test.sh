@@ -41,6 +41,9 @@ expect_text err "$WORK/alone/share/mtl/gpt2/vocab.json: does not exist; "
 
 # No script in share/ needs the source tree. Scripts find the programs on the PATH or in MTL_BIN.
 share=$root/share/mtl
+for script in $(cd "$share" && find * -name '*.sh' ! -perm -100); do
+  [ "$(head -c 2 "$share/$script")" != '#!' ] || fail "share/$script is not executable"
+done
 demo=(make -s --no-print-directory -C "$share/demo" OUT="$WORK/demo" MTL_BIN="$root/bin"
   MODEL='--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 128'
   RUN='--seq-length 128 --micro-batch-size 2 --train-iters 4 --lr 1e-3 --split 95,5,0 --eval-interval 2 --eval-iters 1 --log-interval 1')
