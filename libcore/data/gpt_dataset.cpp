@@ -95,8 +95,9 @@ void GptDataset::check_ids(const std::vector<std::int32_t>& ids, std::int64_t in
 }
 
 Sample GptDataset::item(std::int64_t index) const {
-  const std::vector<std::int32_t> ids = read_tokens(index);
+  std::vector<std::int32_t> ids = read_tokens(index);
   if (options_.vocab_size > 0) check_ids(ids, index);
+  ids.resize(options_.order.seq_length + 1, options_.pad);
   Sample sample;
   sample.tokens.assign(ids.begin(), ids.end() - 1);
   sample.labels.assign(ids.begin() + 1, ids.end());

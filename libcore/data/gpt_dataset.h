@@ -52,7 +52,8 @@ class GptDataset {
   /// and Error(bad_data) if vocab_size is given and a token id is outside the vocabulary.
   Sample item(std::int64_t index) const;
   SampleSource describe(std::int64_t index) const;
-  /// Returns an item's S + 1 stored token ids. Throws what TokenData::read() and check_sizes() throw.
+  /// Returns an item's S + 1 stored token ids. A partial last sample has fewer. Throws what TokenData::read() and
+  /// check_sizes() throw.
   std::vector<std::int32_t> read_tokens(std::int64_t index) const;
   /// Asks the operating system to prefetch an item's tokens. Returns immediately.
   void prefetch(std::int64_t index) const;

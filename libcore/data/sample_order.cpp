@@ -91,7 +91,8 @@ void SampleOrder::build_megatron() {
   NumpyRandom random(static_cast<std::uint32_t>(options_.seed));
   shuffle_documents(random, separate_at.has_value());
 
-  samples_ = (tokens - 1) / options_.seq_length;  // the last token is only a label
+  const std::int64_t inputs = tokens - 1;  // the last token is only a label
+  samples_ = (inputs + (options_.drop_last_partial ? 0 : options_.seq_length - 1)) / options_.seq_length;
   shuffle_index_ = BigArray<std::uint32_t>(samples_, kOrderMemory);
   const std::span all = shuffle_index_.span();
   std::iota(all.begin(), all.end(), 0u);
@@ -115,6 +116,7 @@ void SampleOrder::shuffle_documents(NumpyRandom& random, bool separate_final_epo
 }
 
 void SampleOrder::build_feistel() {
+  require(options_.drop_last_partial, "--data-order feistel does not support partial samples");
   samples_per_epoch_ = (tokens_per_epoch_ - 1) / options_.seq_length;
   if (samples_per_epoch_ == 0) {
     fail(Exit::bad_data, options_.name, " contains ", count_of(tokens_per_epoch_, "token"),
@@ -175,7 +177,8 @@ TokenLocation SampleOrder::first_token(std::int64_t sample) const {
 }
 
 TokenLocation SampleOrder::last_token(std::int64_t sample) const {
-  return locate(stream_token(sample) + options_.seq_length);
+  const std::int64_t last = epochs_ * tokens_per_epoch_ - 1;  // the end of a partial last sample
+  return locate(std::min(stream_token(sample) + options_.seq_length, last));
 }
 
 TokenLocation SampleOrder::locate(std::int64_t token) const {

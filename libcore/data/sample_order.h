@@ -44,7 +44,10 @@ struct SampleOrderOptions {
   std::int64_t seed = 1234;               // 0 .. 2^32 - 1
   SplitRange range{0, 0};                 // the sequences to read
   std::optional<std::int64_t> samples{};  // provide at least this many; nullopt: one epoch
-  std::string name{};                     // the data's name in messages
+  // Megatron-LM's drop_last_partial_validation_sequence. If false (megatron order only), a partial last sample counts
+  // as a sample. The command-line tools do not set this option.
+  bool drop_last_partial = true;
+  std::string name{};  // the data's name in messages
 };
 
 /// Where a token is in the stream over all epochs.

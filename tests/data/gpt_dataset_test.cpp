@@ -35,6 +35,7 @@ SampleOrderOptions order_options(const Json& entry, std::size_t which, SplitRang
           .seed = entry.at("seed").as_int(),
           .range = range,
           .samples = samples_of(entry, which),
+          .drop_last_partial = which != 1 || entry.at("drop_last_partial_validation_sequence").as_bool(),
           .name = "golden"};
 }
 
@@ -257,6 +258,9 @@ TEST_CASE("data that cannot fill a sample is refused") {
   for (const SplitRange range : {SplitRange{-1, 3}, SplitRange{2, 1}, SplitRange{0, 4}})
     CHECK_THROWS_AS(build({.seq_length = 8, .range = range, .samples = 1}), Error);
   CHECK_THROWS_AS(build({.seq_length = 0, .range = {0, 3}, .samples = 1}), Error);
+  CHECK_THROWS_AS(
+      build({.kind = OrderKind::feistel, .seq_length = 8, .range = {0, 3}, .samples = 1, .drop_last_partial = false}),
+      Error);
   const SampleOrder feistel = build({.kind = OrderKind::feistel, .seq_length = 50, .range = {0, 3}});
   CHECK(feistel.samples() == 1);  // 51 tokens are just enough
   CHECK(build({.seq_length = 8, .range = {1, 1}}).samples() == 0);

@@ -157,7 +157,7 @@ TEST_CASE("a stored id beyond 32 bits is refused") {
 
 TEST_CASE("rewriting Megatron-LM's files reproduces every byte") {
   Folder folder;
-  for (const char* name : {"items_short", "items_long", "items_pad_id", "items_pad_is_eod"}) {
+  for (const char* name : {"items_short", "items_long", "items_pad_id", "items_pad_is_eod", "items_valid_partial"}) {
     const std::string original = cat("golden/gpt_dataset/", name), copy = folder.path + name;
     const IndexedDataset data(original);
     IndexedDatasetWriter writer(copy, data.type());
