@@ -5,10 +5,10 @@ namespace mtl {
 MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape)
     : stream(Device::meta, shape.threads, shape.device),
       groups(meta_groups(shape.layout)),
-      stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision)),
+      stage(make_stage(config, dropout, shape)),
       params(
           Device::meta, shape.precision, shape.rules, [&](const ParamVisitor& visit) { stage.params(visit); },
-          shape.layout) {}
+          shape.layout, shape.storage) {}
 
 std::size_t MetaModel::hidden_bytes(const RunShape& shape) const {
   const Chunk& chunk = stage.chunks.at(0);

@@ -31,7 +31,7 @@ ActionDurations chunk_durations(MetaModel& model, const Chunk& chunk, const RunS
 }  // namespace
 
 std::vector<ActionDurations> place_durations(const GptConfig& config, const DropoutOptions& dropout, RunShape shape) {
-  shape.layout.offloaded_layers = 0;  // costs no FLOPs
+  shape.offloaded_layers = 0;  // costs no FLOPs
   const Places places = shape.layout.places();
   std::map<ChunkKind, ActionDurations> known;
   std::vector<ActionDurations> out(static_cast<std::size_t>(places.count()));

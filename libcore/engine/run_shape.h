@@ -7,6 +7,8 @@
 #include "device/stream.h"
 #include "kernels/row_map.h"
 #include "layout/layout.h"
+#include "nn/model_build.h"
+#include "optim/param_memory.h"
 #include "optim/update_rule.h"
 
 namespace mtl {
@@ -26,7 +28,10 @@ struct RunShape {
   bool graphs = false;        // run steps as CUDA graphs
   bool copies_saves = false;  // copy what a checkpoint contains, so that steps go on while it is written
   bool saves_states = true;   // checkpoints contain the rules' states, not only weights
-  Layout layout;              // of this rank
+  Layout layout = {};         // of this rank
+  ParamStorage storage = {};
+  Recompute recompute = {};
+  std::int64_t offloaded_layers = 0;  // as in ModelBuild
   Device device = Device::cpu;
   Precision precision = {};
   RuleSet rules = single_rule<AdamW>();  // none: evaluation

@@ -42,23 +42,18 @@ std::vector<ChunkKind> stage_kind(const GptConfig& config, const Layout& layout)
   return out;
 }
 
-Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size,
-                  const Precision& precision) {
-  return make_stage(config, dropout, {}, padded_vocab_size, precision);
-}
-
-Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const Layout& layout,
-                 std::int64_t padded_vocab_size, const Precision& precision) {
+Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
+  const Layout& layout = shape.layout;
   Stage stage{.chunks = {}, .places = layout.places(), .number = layout.stage()};
   const ModelBuild build{.config = config,
                          .dropout = dropout,
-                         .padded_vocab = padded_vocab_size,
-                         .residual = precision.residual,
-                         .logits = precision.logits,
+                         .padded_vocab = shape.padded_vocab,
+                         .residual = shape.precision.residual,
+                         .logits = shape.precision.logits,
                          .region = {layout.sequence_parallel && layout.size(Axis::tensor) > 1},
                          .context = {layout.context_exchange},
-                         .recompute = layout.recompute,
-                         .offloaded_layers = layout.offloaded_layers};
+                         .recompute = shape.recompute,
+                         .offloaded_layers = shape.offloaded_layers};
   for (const ChunkRange& range : chunk_ranges(layout, config.num_layers)) stage.chunks.emplace_back(build, range);
   return stage;
 }

@@ -4,8 +4,7 @@
 #include <compare>
 #include <vector>
 
-#include "device/precision.h"
-#include "layout/layout.h"
+#include "engine/run_shape.h"
 #include "nn/chunk.h"
 
 namespace mtl {
@@ -29,11 +28,7 @@ struct ChunkKind {
 /// Returns the kinds of a stage's chunks. Throws Error(usage) if the layers cannot be split over the stages.
 std::vector<ChunkKind> stage_kind(const GptConfig& config, const Layout& layout);
 
-/// Returns the stage for a process that holds the entire model. `precision` has the dtypes of hidden states and logits.
-Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size,
-                  const Precision& precision = kPrecisionFp32);
 /// Returns a rank's stage. Throws Error(usage) if the layers cannot be split over the stages.
-Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const Layout& layout,
-                 std::int64_t padded_vocab_size, const Precision& precision = kPrecisionFp32);
+Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 
 }  // namespace mtl

@@ -34,7 +34,7 @@ std::size_t weight_bytes(const GptConfig& config, DType compute) {
 
 Model::Model(const ModelSource& source, int threads, DType compute, Device device)
     : config_(fitting_config(source.config(), compute, device)),
-      stage_(whole_model(config_, {}, vocab_rows(config_), precision_of(compute))),
+      stage_(make_stage(config_, {}, {.padded_vocab = vocab_rows(config_), .precision = precision_of(compute)})),
       params_(device, precision_of(compute), RuleSet(), [&](const ParamVisitor& visit) { stage_.params(visit); }),
       stream_(device, threads) {
   stream_.choices().set_measuring(false);  // every text length would need new measurements

@@ -11,7 +11,6 @@
 #include "layout/ownership.h"
 #include "layout/place.h"
 #include "layout/ranks.h"
-#include "layout/recompute.h"
 
 namespace mtl {
 
@@ -26,11 +25,6 @@ struct ActionDurations {
   double forward = 1, backward = 1, weight = 1;
   bool operator==(const ActionDurations&) const = default;
 };
-
-/// For Layout::offloaded_layers: offload all of a chunk's layers except kResidentLayers.
-inline constexpr std::int64_t kAllLayers = INT64_MAX;
-/// Layers per chunk that never offload their activations. These stay in the two-range ring (nn/activation_offload.h).
-inline constexpr std::int64_t kResidentLayers = 2;
 
 /// How the layers are divided among the stages.
 struct LayerSplit {
@@ -50,16 +44,11 @@ struct Layout {
   bool sequence_parallel = false;  // outside tensor-parallel regions, split rows along the tensor axis
   ContextExchange context_exchange = ContextExchange::all_gather;
   int zero = 0;  // ZeRO stage, what replicas shard: 1: optimizer state, 2: gradients, too, 3: values, too
-  std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (bucket_layout.h)
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   int chunks = 1;                               // per stage: at least 2 if interleaved, 2 in zero_bubble_v, else 1
   std::vector<ActionDurations> durations = {};  // of every place, by position, for zero-bubble schedules; empty: equal
   int group = 0;  // micro-batches per group in an interleaved schedule (schedule.h); 0: as many as stages
-  Recompute recompute = {};
-  bool optimizer_on_host = false;     // keep main weights and optimizer states in host memory
-  std::string optimizer_folder = {};  // keep them in files in this folder instead; empty: no
-  std::int64_t offloaded_layers = 0;  // layers per chunk that keep activations in host memory, or kAllLayers
   LayerSplit split = {};
 
   int size(AxisSet axes) const { return grid.size(axes); }

@@ -12,6 +12,11 @@
 
 namespace mtl {
 
+/// For ModelBuild::offloaded_layers: all of a chunk's layers except kResidentLayers.
+inline constexpr std::int64_t kAllLayers = INT64_MAX;
+/// Layers per chunk that never offload their activations. These stay in the two-range ring (activation_offload.h).
+inline constexpr std::int64_t kResidentLayers = 2;
+
 struct ModelBuild {
   const GptConfig& config;
   DropoutOptions dropout = {};
@@ -21,7 +26,7 @@ struct ModelBuild {
   TpRegion region = {};
   ContextRegion context = {};
   Recompute recompute = {};
-  std::int64_t offloaded_layers = 0;  // as in Layout
+  std::int64_t offloaded_layers = 0;  // per chunk, which keep activations in host memory, or kAllLayers
 };
 
 }  // namespace mtl

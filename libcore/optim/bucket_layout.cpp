@@ -117,15 +117,15 @@ std::vector<Bucket::Range> Bucket::owned_without_gaps() const {
 }
 
 BucketLayout lay_out_buckets(const std::vector<ParamSpec>& specs, const std::vector<Shape>& shapes,
-                             std::int64_t alignment, const Layout& layout, const RuleSet& rules,
-                             std::optional<int> head_unit) {
+                             std::int64_t alignment, const Layout& layout, std::int64_t bucket_elements,
+                             const RuleSet& rules, std::optional<int> head_unit) {
   BucketMaker maker(specs, alignment, layout, rules);
   for (std::size_t i = specs.size(); i-- > 0;) {
     const bool is_first = i + 1 == specs.size();
     const bool begins_unit = is_first || specs[i].unit != specs[i + 1].unit;
     // A chunk's backward must complete the groups that take turns in the ring.
     const bool begins_chunk = !is_first && specs[i].chunk != specs[i + 1].chunk;
-    if ((begins_unit && maker.elements() >= layout.bucket_elements) || (layout.shards_gradients() && begins_chunk))
+    if ((begins_unit && maker.elements() >= bucket_elements) || (layout.shards_gradients() && begins_chunk))
       maker.end_group();
     maker.add(static_cast<int>(i), shapes[i].numel());
   }

@@ -1,8 +1,8 @@
 // Divides a rank's parameters into buckets, and the units into groups: arithmetic without memory.
 //
 // A unit is the embedding, a layer, or the head. Units are laid out from last to first, because backward finishes the
-// last unit first. Consecutive units form a group. A group is complete once it has at least layout.bucket_elements
-// elements. Units are never split between groups, so a unit's memory is gathered and reduced as a whole.
+// last unit first. Consecutive units form a group. A group is complete once it has at least `bucket_elements` elements.
+// Units are never split between groups, so a unit's memory is gathered and reduced as a whole.
 //
 // Within a group, parameters share a bucket if their gradients are summed over the same ranks and they are updated in
 // the same way. It takes one call each to reduce, update and gather a bucket. A tied embedding has a separate bucket.
@@ -42,11 +42,12 @@ struct BucketLayout {
 };
 
 /// Lays out parameters, which are in forward order and whose shapes in this rank's memory are `shapes`. Each starts at
-/// a multiple of `alignment` elements. If gradients are sharded, groups also end where chunks do. `head_unit` is the
-/// head's unit if its use of the tied embedding needs a gradient of its own.
+/// a multiple of `alignment` elements. A group ends after a unit with which it has at least `bucket_elements`. If
+/// gradients are sharded, groups also end where chunks do. `head_unit` is the head's unit if its use of the tied
+/// embedding needs a gradient of its own.
 BucketLayout lay_out_buckets(const std::vector<ParamSpec>& specs, const std::vector<Shape>& shapes,
-                             std::int64_t alignment, const Layout& layout, const RuleSet& rules,
-                             std::optional<int> head_unit);
+                             std::int64_t alignment, const Layout& layout, std::int64_t bucket_elements,
+                             const RuleSet& rules, std::optional<int> head_unit);
 
 /// Returns the sizes of the buffers in working memory, in elements: each is as large as its largest group.
 std::vector<std::int64_t> buffer_elements(const std::vector<UnitGroup>& groups);

@@ -109,8 +109,8 @@ std::vector<UpdateRange> Optimizer::ranges_of(const Bucket& bucket, bool prepare
 }
 
 std::unique_ptr<StateRing> Optimizer::make_ring() const {
-  const Layout& layout = params_.layout();
-  if (!layout.optimizer_on_host && layout.optimizer_folder.empty()) return nullptr;
+  if (std::ranges::all_of(params_.table(), [](const Storage& row) { return row.space == Space::device; }))
+    return nullptr;
   std::vector<UpdateRange> ranges;
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {  // in the order of update()
     const Bucket& bucket = params_.buckets()[b];

@@ -32,11 +32,12 @@ std::int64_t sum(const std::vector<std::int64_t>& numbers) {
 
 }  // namespace
 
-std::vector<Storage> storage_table(const Precision& precision, const RuleSet& rules, const Layout& layout) {
+std::vector<Storage> storage_table(const Precision& precision, const RuleSet& rules, const Layout& layout,
+                                   const ParamStorage& storage) {
   // Rows that only the optimizer accesses may be in host memory or in files.
-  const Space place = !layout.optimizer_folder.empty() ? Space::file
-                      : layout.optimizer_on_host       ? Space::host
-                                                       : Space::device;
+  const Space place = !storage.optimizer_folder.empty() ? Space::file
+                      : storage.optimizer_on_host       ? Space::host
+                                                        : Space::device;
   const bool has_main = !rules.empty() && precision.has_main_params();
   const auto extent = [](bool is_sharded) { return is_sharded ? Extent::owned : Extent::whole; };
   std::vector<Storage> table = {{StorageRole::values, has_main ? "" : kParamKind, precision.compute,
@@ -51,11 +52,12 @@ std::vector<Storage> storage_table(const Precision& precision, const RuleSet& ru
 }
 
 ParamMemory::ParamMemory(Device device, Precision precision, RuleSet rules,
-                         const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
+                         const std::function<void(const ParamVisitor&)>& visit_all, Layout layout,
+                         const ParamStorage& storage)
     : device_(device),
       precision_(precision),
       rules_(std::move(rules)),
-      table_(storage_table(precision, rules_, layout)),
+      table_(storage_table(precision, rules_, layout, storage)),
       main_row_(table_.back().role == StorageRole::main_weights ? table_.size() - 1 : kValues),
       layout_(std::move(layout)) {
   require(!precision.stochastic_rounding || !precision.has_main_params(),
@@ -73,8 +75,8 @@ ParamMemory::ParamMemory(Device device, Precision precision, RuleSet rules,
     }
   });
   if (!has_gradients()) head_unit.reset();
-  parts_ = lay_out_buckets(specs_, shapes_, alignment(table_), layout_, rules_, head_unit);
-  allocate();
+  parts_ = lay_out_buckets(specs_, shapes_, alignment(table_), layout_, storage.bucket_elements, rules_, head_unit);
+  allocate(storage.optimizer_folder);
   visit_all([&](Param& param, const ParamSpec& spec) {
     param.index = indices.at(spec.name);
     param.value = values_[param.index];
@@ -83,8 +85,9 @@ ParamMemory::ParamMemory(Device device, Precision precision, RuleSet rules,
   });
 }
 
-/// Allocates one buffer per table row. The buffer holds the row's part of all buckets, one after another.
-void ParamMemory::allocate() {
+/// Allocates one buffer per table row, in `folder` if the row is in a file. The buffer holds the row's part of all
+/// buckets, one after another.
+void ParamMemory::allocate(const std::string& folder) {
   for (const Storage& row : table_) {
     auto count = [&](const Bucket& bucket) {
       if (bucket.added_to && row.role != StorageRole::gradients) return std::int64_t{0};
@@ -93,8 +96,7 @@ void ParamMemory::allocate() {
     };
     std::int64_t elements = 0;
     for (const Bucket& bucket : parts_.buckets) elements += count(bucket);
-    const Buffer& memory =
-        memory_.emplace_back(device_, elements * size_of(row.dtype), row.space, layout_.optimizer_folder);
+    const Buffer& memory = memory_.emplace_back(device_, elements * size_of(row.dtype), row.space, folder);
     std::size_t offset = 0;
     for (Bucket& bucket : parts_.buckets) {
       bucket.main_row = main_row_;

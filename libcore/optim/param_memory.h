@@ -30,8 +30,16 @@
 
 namespace mtl {
 
+/// How a ParamMemory stores the parameters of a layout.
+struct ParamStorage {
+  std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (bucket_layout.h)
+  bool optimizer_on_host = false;             // keep main weights and optimizer states in host memory
+  std::string optimizer_folder = {};          // keep them in files in this folder instead; empty: no
+};
+
 /// Returns the rows that a ParamMemory with these arguments stores for every parameter.
-std::vector<Storage> storage_table(const Precision& precision, const RuleSet& rules, const Layout& layout);
+std::vector<Storage> storage_table(const Precision& precision, const RuleSet& rules, const Layout& layout,
+                                   const ParamStorage& storage = {});
 
 class ParamMemory {
  public:
@@ -40,7 +48,8 @@ class ParamMemory {
   /// are 0 until initialize() or the checkpoint loader sets them. Without rules (evaluation), there are no states, no
   /// gradients and no main weights.
   ParamMemory(Device device, Precision precision, RuleSet rules,
-              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
+              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {},
+              const ParamStorage& storage = {});
   ParamMemory(const ParamMemory&) = delete;
 
   int size() const { return static_cast<int>(specs_.size()); }
@@ -129,7 +138,7 @@ class ParamMemory {
   static bool is_row_of(const Bucket& bucket, const Storage& row) {
     return row.role != StorageRole::states || row.rule == bucket.key.traits.rule;
   }
-  void allocate();
+  void allocate(const std::string& folder);
   Buffer make_work(std::size_t row);
   const BucketLayout::Place& place(int param) const { return parts_.places[param]; }
   void fill(int param, const std::vector<std::size_t>& rows, std::uint64_t seed);

@@ -83,14 +83,14 @@ ElementBytes bytes_per_element(const LayoutChoice& choice, const TrainOptions& r
   Layout layout;
   layout.grid = RankGrid({.data = static_cast<int>(replicas)});
   layout.zero = choice.zero;
-  layout.optimizer_on_host = choice.has(Saving::offload_optimizer);
-  if (choice.has(Saving::offload_to_files)) layout.optimizer_folder = "DIR";
+  const ParamStorage storage{.optimizer_on_host = choice.has(Saving::offload_optimizer),
+                             .optimizer_folder = choice.has(Saving::offload_to_files) ? "DIR" : ""};
   const double owners = layout.owners().empty() ? 1 : double(replicas);
   ElementBytes out;
   RuleSet rules = run_rules(run);
   // A lower bound: the second rule, which takes most of the parameters, keeps fewer states than the first.
   if (rules.rules.size() > 1) rules.rules.erase(rules.rules.begin());
-  for (const Storage& row : storage_table(precision_of(run.precision), rules, layout)) {
+  for (const Storage& row : storage_table(precision_of(run.precision), rules, layout, storage)) {
     const double bytes = double(size_of(row.dtype)) / (row.extent == Extent::owned ? owners : 1);
     if (row.space == Space::device) out.device += bytes;
     if (row.space == Space::host) out.host += bytes;

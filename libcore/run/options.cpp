@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
+#include "nn/model_build.h"
 #include "run/stage_checks.h"
 
 namespace mtl {
@@ -335,10 +336,6 @@ Layout resolve_stages(const ParallelOptions& options, std::optional<std::int64_t
   layout.split = options.split;
   layout.sequence_parallel = options.sequence_parallel;
   layout.grid = RankGrid({.pipeline = static_cast<int>(options.pipeline)});
-  layout.recompute = recompute_of(options);
-  layout.optimizer_on_host = options.optimizer_cpu_offload;
-  layout.optimizer_folder = options.offload_optimizer;
-  if (options.cpu_offloading) layout.offloaded_layers = options.offloaded_layers.value_or(kAllLayers);
   layout.schedule = options.schedule_kind(num_layers);
   layout.chunks = static_cast<int>(options.chunks(num_layers));
   layout.group = static_cast<int>(options.group.value_or(0));
@@ -362,9 +359,6 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
   }
   layout.rank = rank;
   layout.zero = static_cast<int>(options.zero());
-  // The smaller the groups, the smaller the rings for sharded gradients and values.
-  const std::int64_t usual = std::max<std::int64_t>(40'000'000, 1'000'000 * options.data());
-  layout.bucket_elements = options.bucket_elements.value_or(layout.shards_gradients() ? 1 : usual);
   return layout;
 }
 

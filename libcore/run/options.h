@@ -15,6 +15,7 @@
 #include "data/sampler.h"
 #include "device/stream.h"
 #include "layout/layout.h"
+#include "layout/recompute.h"
 #include "models/model_dropout.h"
 #include "nn/gpt_config.h"
 #include "optim/lr_schedule.h"

@@ -52,21 +52,26 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.threads = static_cast<int>(options.threads);
   shape.layout = resolve_layout(options.parallel, config.num_layers, rank);
   shape.device = options.device;
-  if (shape.device == Device::cpu) {  // all memory is host memory
-    shape.layout.optimizer_on_host = false;
-    shape.layout.offloaded_layers = 0;
-  }
+  // The smaller the groups, the smaller the rings for sharded gradients and values.
+  const ParallelOptions& parallel = options.parallel;
+  const std::int64_t usual = std::max<std::int64_t>(40'000'000, 1'000'000 * parallel.data());
+  const bool has_host = shape.device == Device::cuda;  // on the CPU, all memory is host memory
+  shape.storage = {.bucket_elements = parallel.bucket_elements.value_or(shape.layout.shards_gradients() ? 1 : usual),
+                   .optimizer_on_host = has_host && parallel.optimizer_cpu_offload,
+                   .optimizer_folder = parallel.offload_optimizer};
+  shape.recompute = recompute_of(parallel);
+  if (has_host && parallel.cpu_offloading) shape.offloaded_layers = parallel.offloaded_layers.value_or(kAllLayers);
   shape.precision = precision_of(options.precision);
   shape.rules = run_rules(options);
-  if (options.parallel.balances_stages())
+  if (parallel.balances_stages())
     shape.layout.split.layer_counts = balanced_layer_counts(config, run_dropout(options), shape);
   if (defers_weights(shape.layout.schedule))
     shape.layout.durations = place_durations(config, run_dropout(options), shape);
   // See StepRunner::graphs_text().
   const bool delays_messages =
-      shape.layout.shards_gradients() && shape.layout.stages() > 1 && options.parallel.overlap_grad_reduce;
+      shape.layout.shards_gradients() && shape.layout.stages() > 1 && parallel.overlap_grad_reduce;
   shape.graphs = options.device == Device::cuda && options.cuda_graphs && !delays_messages &&
-                 shape.layout.optimizer_folder.empty() && !shape.layout.has_ring();
+                 shape.storage.optimizer_folder.empty() && !shape.layout.has_ring();
   shape.copies_saves = options.checkpoint.saves_behind_steps();
   shape.saves_states = !options.checkpoint.no_save_optim;
   // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.

@@ -94,7 +94,7 @@ TopoReport::TopoReport(const TopoOptions& options)
     for (const RankPlan& rank : memory->plans) {
       const int stage = layout.grid.coordinate(rank.ranks.front(), Axis::pipeline);
       const std::string traffic =
-          recorded_traffic(rank, (*layers)[stage], memory->run.micro_batches(), layout.recompute);
+          recorded_traffic(rank, (*layers)[stage], memory->run.micro_batches(), recompute_of(memory->run.parallel));
       if (traffic.empty()) continue;
       kinds.front().traffic = traffic;
       break;

@@ -28,10 +28,10 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
       config_(config),
       shape_(run_shape(options, config, rank)),
       takes_digests_(options.takes_digests()),
-      stage_(make_stage(config, run_dropout(options), shape_.layout, shape_.padded_vocab, shape_.precision)),
+      stage_(make_stage(config, run_dropout(options), shape_)),
       params_(
           shape_.device, shape_.precision, shape_.rules, [&](const ParamVisitor& visit) { stage_.params(visit); },
-          shape_.layout),
+          shape_.layout, shape_.storage),
       plan_(plan_run(options, config, rank)),
       save_copy_(shape_.device, plan_.bytes(Category::save_copy), Space::host),
       stream_(shape_.device, shape_.threads),
@@ -53,7 +53,7 @@ StepRunner::StepRunner(const TrainOptions& options, const GptConfig& config, int
 }
 
 std::string StepRunner::graphs_text() const {
-  if (!shape_.graphs && !shape_.layout.optimizer_folder.empty())
+  if (!shape_.graphs && !shape_.storage.optimizer_folder.empty())
     return "steps run without CUDA graphs, because the update waits for the files of --offload-optimizer";
   if (!shape_.graphs && shape_.layout.has_ring())
     return "steps run without CUDA graphs, because they cannot contain the messages of --cp-comm-type p2p";

@@ -31,12 +31,11 @@ double seconds_of(const Work& work) {
 class Updated {
  public:
   Updated(std::int64_t count, int threads, const std::string& folder) : stream_(Device::cpu, threads) {
-    Layout layout;
-    layout.optimizer_folder = folder;
     const Precision precision{.compute = DType::bf16, .residual = DType::bf16};
     store_ = std::make_unique<ParamMemory>(
         Device::cpu, precision, single_rule<AdamW>(),
-        [&](const ParamVisitor& visit) { visit(param_, ParamSpec{.name = "weight", .shape = {count}}); }, layout);
+        [&](const ParamVisitor& visit) { visit(param_, ParamSpec{.name = "weight", .shape = {count}}); }, Layout(),
+        ParamStorage{.optimizer_folder = folder});
     const Tensor grad = store_->grad(0);
     for (std::int64_t i = 0; i < grad.numel(); ++i) grad.data<float>()[i] = float(i % 1000) * 1e-6f;
     for (const Bucket& bucket : store_->buckets())

@@ -49,22 +49,21 @@ class RankModel {
  public:
   RankModel(const TestLayout& layout, const RankGrid& grid, int rank, const GptConfig& config = layouts_config(),
             const Precision& precision = kPrecisionFp32)
-      : stage_(make_stage(config, {}, layout_of(layout, grid, rank),
-                          padded_vocab_size(config.vocab_size, layout.vocab_multiple, layout.tensor))),
-        params(
-            Device::cpu, precision, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage_.params(visit); },
-            layout_of(layout, grid, rank)) {}
+      : stage_(make_stage(config, {}, shape_of(layout, grid, rank, config))),
+        params(Device::cpu, precision, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage_.params(visit); },
+               shape_of(layout, grid, rank, config).layout, {.bucket_elements = 300}) {}  // multiple buckets
 
  private:
-  static Layout layout_of(const TestLayout& layout, const RankGrid& grid, int rank) {
-    Layout out;
+  static RunShape shape_of(const TestLayout& layout, const RankGrid& grid, int rank, const GptConfig& config) {
+    RunShape shape;
+    shape.padded_vocab = padded_vocab_size(config.vocab_size, layout.vocab_multiple, layout.tensor);
+    Layout& out = shape.layout;
     out.grid = grid;
     out.rank = rank;
     out.sequence_parallel = layout.pipeline > 1;
     out.zero = layout.zero;
-    out.bucket_elements = 300;                                   // multiple buckets
     if (layout.pipeline == 2) out.split.first_stage_layers = 2;  // out of three
-    return out;
+    return shape;
   }
   Stage stage_;
 

@@ -267,9 +267,8 @@ Operation offloaded() {
   const auto run = [](const std::string& folder, const std::string& save_to) {
     make_directories(folder + "/states");
     run_ranks(layout_of({}, 0).grid, [&](int, const ProcessGroups& groups) {
-      Layout layout = layout_of({}, 0);
-      layout.optimizer_folder = folder + "/states";
-      RankParams own(layout, tiny_gpt(1));
+      RankParams own(layout_of({}, 0), tiny_gpt(1), kPrecisionFp32,
+                     {.bucket_elements = 600, .optimizer_folder = folder + "/states"});
       Optimizer optimizer(own.store, {.clip_grad = 1, .overlap = {}, .seed = 5}, own.stream, groups);
       Arena scratch(Device::cpu, "scratch", 1 << 16);
       StepState state;

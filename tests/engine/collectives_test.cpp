@@ -19,7 +19,7 @@ RunShape shape_on(const GridSizes& sizes) {
   shape.micro_batches = 5;
   shape.padded_vocab = 128;
   shape.layout.grid = RankGrid(sizes);
-  shape.layout.bucket_elements = 1;  // a bucket per layer, or more
+  shape.storage.bucket_elements = 1;  // a bucket per layer, or more
   return shape;
 }
 

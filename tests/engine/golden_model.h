@@ -144,7 +144,7 @@ struct GoldenModel {
         config(source.config()),
         shape(on_device(run_shape)),
         dropout(dropout_options),
-        stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision)),
+        stage(make_stage(config, dropout, shape)),
         params(shape.device, shape.precision, shape.rules, [&](const ParamVisitor& visit) { stage.params(visit); }),
         plan(plan_training(config, dropout, shape)),
         stream(shape.device, shape.threads),

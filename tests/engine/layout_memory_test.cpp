@@ -82,13 +82,13 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = layout
   shape.seq_length = kLength;
   shape.micro_batches = kSamples / (micro_batch * data);
   shape.padded_vocab = padded_vocab_size(kVocab, 8, tensor);  // at most 128: the last two of 8 parts have padding
-  shape.layout.bucket_elements = 20000;                       // multiple buckets
+  shape.storage.bucket_elements = 20000;                      // multiple buckets
   shape.layout.grid = RankGrid({.tensor = tensor, .context = context, .data = data, .pipeline = stages});
   REQUIRE((exchange == "-" || exchange == "all_gather" || exchange == "p2p"));
   if (exchange == "p2p") shape.layout.context_exchange = ContextExchange::ring;
   shape.layout.sequence_parallel = sequence != 0;
   shape.layout.zero = shard;
-  if (offload != 0) shape.layout.optimizer_folder = std::filesystem::temp_directory_path();
+  if (offload != 0) shape.storage.optimizer_folder = std::filesystem::temp_directory_path();
   shape.layout.schedule = find_schedule(schedule);
   if (shape.layout.schedule == ScheduleKind::interleaved || shape.layout.schedule == ScheduleKind::zero_bubble_v) {
     shape.layout.chunks = 2;
@@ -169,9 +169,10 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   RunShape shape = layout.shape;
   shape.layout.rank = rank;
   MemoryPlan plan = plan_training(layout.config, layout_dropout(layout.config), shape);
-  Stage stage = make_stage(layout.config, layout_dropout(layout.config), shape.layout, shape.padded_vocab);
+  Stage stage = make_stage(layout.config, layout_dropout(layout.config), shape);
   ParamMemory params(
-      Device::cpu, kPrecisionFp32, shape.rules, [&](const ParamVisitor& visit) { stage.params(visit); }, shape.layout);
+      Device::cpu, kPrecisionFp32, shape.rules, [&](const ParamVisitor& visit) { stage.params(visit); }, shape.layout,
+      shape.storage);
   params.initialize(1234);
   Stream stream(Device::cpu, 1);
   Optimizer optimizer(params, {1.0, layout.overlap}, stream, groups);
@@ -214,7 +215,7 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
                    plan.bytes(Category::parameters));
   findings.compare(rank, "bytes of gradients", params.bytes(kGradients) + params.work_bytes(Role::gradients),
                    plan.bytes(Category::gradients));
-  const bool offloads = !shape.layout.optimizer_folder.empty();
+  const bool offloads = !shape.storage.optimizer_folder.empty();
   std::size_t states = 0;
   for (std::size_t row = kFirstState; row < params.table().size(); ++row) states += params.bytes(row);
   findings.compare(rank, "bytes of states", states,
@@ -339,9 +340,9 @@ TEST_CASE(
       if (!layout.is_short) continue;
       CHECK(kept == kept);  // no NaN
       const std::size_t kept_bytes = slot_bytes(layout);
-      layout.shape.layout.recompute = recomputes[next++ % std::size(recomputes)];
-      CAPTURE(static_cast<int>(layout.shape.layout.recompute.granularity));
-      CAPTURE(static_cast<int>(layout.shape.layout.recompute.method));
+      layout.shape.recompute = recomputes[next++ % std::size(recomputes)];
+      CAPTURE(static_cast<int>(layout.shape.recompute.granularity));
+      CAPTURE(static_cast<int>(layout.shape.recompute.method));
       CHECK(run_layout(layout) == kept);
       if (layout.shape.layout.stages() == 1)
         CHECK(slot_bytes(layout) < kept_bytes);  // with multiple stages, each has too few layers
@@ -421,7 +422,7 @@ TEST_CASE("planning all ranks together equals planning each, and covers every ra
     CAPTURE(model.name);
     for (RunLayout layout : layouts(model)) {
       CAPTURE(layout.text);
-      layout.shape.layout.recompute = {Recompute::Granularity::full, Recompute::Method::block, 1};
+      layout.shape.recompute = {Recompute::Granularity::full, Recompute::Method::block, 1};
       check_rank_plans(layout);
     }
   }
@@ -476,7 +477,7 @@ TEST_CASE("10,240 ranks are planned in a second") {
   shape.layout.grid = RankGrid({.tensor = 8, .data = 160, .pipeline = 8});
   shape.layout.sequence_parallel = true;
   shape.layout.zero = 1;
-  shape.layout.bucket_elements = 160'000'000;
+  shape.storage.bucket_elements = 160'000'000;
   std::clock_t began = std::clock();
   std::vector<RankPlan> plans = plan_ranks(config, layout_dropout(config), shape);
 #ifdef __SANITIZE_ADDRESS__

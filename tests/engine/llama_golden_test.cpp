@@ -83,7 +83,7 @@ TEST_CASE("recomputing activations changes no bit of losses and gradients, and n
     std::vector<double> tokens, labels, weights(32, 1.0 / 32);
     for (int i = 0; i < 32; ++i) tokens.push_back(i * 5 % 190), labels.push_back(i * 7 % 190);
     auto run = [&](const Recompute& recompute, std::size_t& slot_bytes) {
-      shape.layout.recompute = recompute;
+      shape.recompute = recompute;
       GoldenModel model(name, shape, dropout);
       model.stream.choices().add(choices);
       model.fill(0, tokens, labels, weights);

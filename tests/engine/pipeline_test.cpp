@@ -87,7 +87,7 @@ Journal journal_of(int stage, ScheduleKind kind) {
   const RunShape shape = stage_shape(stage, kind);
   Journal journal;
   ProcessGroups groups = groups_of(shape, journal);
-  Stage own = make_stage(piped_gpt(), {}, shape.layout, shape.padded_vocab);
+  Stage own = make_stage(piped_gpt(), {}, shape);
   ParamMemory params(
       Device::meta, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { own.params(visit); },
       shape.layout);
@@ -134,7 +134,7 @@ TEST_CASE("the slots are one allocation, and the message buffers another") {
   const RunShape shape = stage_shape(1, ScheduleKind::one_forward_one_backward);
   Journal journal;
   ProcessGroups groups = groups_of(shape, journal);
-  Stage own = make_stage(piped_gpt(), {}, shape.layout, shape.padded_vocab);
+  Stage own = make_stage(piped_gpt(), {}, shape);
   Stream stream(Device::cpu);
   const MemoryPlan plan = plan_training(piped_gpt(), {}, shape);
   REQUIRE(plan.entry(Category::slots).count == 3);

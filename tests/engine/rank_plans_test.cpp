@@ -30,7 +30,7 @@ RunShape random_shape(std::mt19937& random) {
       {.tensor = one_of({1, 2}), .context = one_of({1, 2}), .data = one_of({1, 2, 3}), .pipeline = one_of({1, 2, 4})});
   layout.sequence_parallel = layout.size(Axis::tensor) > 1 && one_of({0, 1}) == 1;
   layout.zero = one_of({0, 1, 2});
-  layout.bucket_elements = one_of({1, 5000});
+  shape.storage.bucket_elements = one_of({1, 5000});
   if (layout.stages() == 1) return shape;
   layout.schedule = static_cast<ScheduleKind>(one_of({1, 2, 3, 5}));
   const bool has_chunks =

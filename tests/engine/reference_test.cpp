@@ -138,7 +138,7 @@ void check_model(const GptConfig& config, std::mt19937& random, std::uint64_t se
                        .threads = 2,
                        .layout = {}};
   const DropoutOptions dropout;
-  Stage stage = make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision);
+  Stage stage = make_stage(config, dropout, shape);
   ParamMemory params(Device::cpu, shape.precision, single_rule<AdamW>(),
                      [&](const ParamVisitor& visit) { stage.params(visit); });
   params.initialize(seed);

@@ -49,14 +49,14 @@ struct SmallRun {
       *size = others < 4 && between(0, 3) == 0 ? 2 : 1;
     }
     layout.grid = RankGrid(grid);
-    layout.bucket_elements = pick({1, 500, 1'000'000});
+    shape.storage.bucket_elements = pick({1, 500, 1'000'000});
     const int stages = layout.stages();
     if (stages > 1) layout.schedule = static_cast<ScheduleKind>(pick({0, 1}));
     layout.zero = static_cast<int>(between(0, stages > 1 ? 2 : 3));
     if (flip()) layout.context_exchange = ContextExchange::ring;
     overlap = {.reduce = flip(), .gather = layout.zero > 0 && flip()};
-    layout.optimizer_on_host = between(0, 7) == 0;
-    if (between(0, 7) == 0) layout.optimizer_folder = std::filesystem::temp_directory_path();
+    shape.storage.optimizer_on_host = between(0, 7) == 0;
+    if (between(0, 7) == 0) shape.storage.optimizer_folder = std::filesystem::temp_directory_path();
   }
 
   void draw_model() {
@@ -99,11 +99,11 @@ struct SmallRun {
     shape.padded_vocab = padded_vocab_size(config.vocab_size, pick({1, 8, 128}), tensor);
     shape.threads = static_cast<int>(between(1, 3));
     layout.sequence_parallel = tensor > 1 && shape.micro_batch * shape.rows_per_sequence() % tensor == 0 && flip();
-    layout.recompute = {static_cast<Recompute::Granularity>(between(0, 2)),
-                        static_cast<Recompute::Method>(between(0, 1)), between(1, 3)};
+    shape.recompute = {static_cast<Recompute::Granularity>(between(0, 2)),
+                       static_cast<Recompute::Method>(between(0, 1)), between(1, 3)};
     if (layout.stages() == 1 && config.num_layers > kResidentLayers && flip()) {
-      layout.recompute = {};
-      layout.offloaded_layers = kAllLayers;
+      shape.recompute = {};
+      shape.offloaded_layers = kAllLayers;
     }
   }
 
@@ -138,10 +138,10 @@ std::vector<std::string> differences_on(int rank, SmallRun run, const ProcessGro
   run.shape.layout.rank = rank;
   const MemoryPlan plan = plan_training(run.config, run.dropout, shape);
   const std::size_t before = buffer_use().bytes;
-  Stage stage = make_stage(run.config, run.dropout, shape.layout, shape.padded_vocab, shape.precision);
+  Stage stage = make_stage(run.config, run.dropout, shape);
   ParamMemory params(
       Device::cpu, shape.precision, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
-      shape.layout);
+      shape.layout, shape.storage);
   params.initialize(1234);
   Stream stream(Device::cpu, shape.threads);
   Optimizer optimizer(params, {.overlap = run.overlap}, stream, groups);

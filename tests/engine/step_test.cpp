@@ -116,7 +116,7 @@ namespace {
 void check_late_weights(const char* name, const Recompute& recompute) {
   const DropoutOptions dropout{.hidden = 0.1f, .attention = 0.1f, .seed = 5};
   RunShape split_shape = step_shape(2, 3);
-  split_shape.layout.recompute = recompute;
+  split_shape.recompute = recompute;
   GoldenModel whole(name, step_shape(2, 3), dropout), split(name, split_shape, dropout);
   fill_random(whole);
   fill_random(split);

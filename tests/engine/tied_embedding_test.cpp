@@ -22,15 +22,17 @@ namespace {
 constexpr int kReplicas = 3, kStages = 2, kUpdates = 2, kMicroBatches = 2;
 const std::string kTable = "embedding.tokens.weight";
 
-Layout layout_of(ScheduleKind kind, int rank, bool shards = false) {
-  Layout layout;
+RunShape shape_of(ScheduleKind kind, int rank, bool shards = false) {
+  RunShape shape;
+  shape.padded_vocab = 48;
+  shape.storage.bucket_elements = 1000;
+  Layout& layout = shape.layout;
   layout.grid = RankGrid({.data = kReplicas, .pipeline = kStages});
   layout.rank = rank;
   layout.schedule = kind;
   layout.chunks = kind == ScheduleKind::zero_bubble_v ? 2 : 1;
-  layout.bucket_elements = 1000;
   layout.zero = shards ? 1 : 0;
-  return layout;
+  return shape;
 }
 
 struct RankStage {
@@ -38,12 +40,11 @@ struct RankStage {
   Stage stage;
   ParamMemory store;
 
-  explicit RankStage(const Layout& layout)
-      : stage(make_stage(gpt_of_size({.vocab = 41, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}), {}, layout,
-                         48)),
+  explicit RankStage(const RunShape& shape)
+      : stage(make_stage(gpt_of_size({.vocab = 41, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}), {}, shape)),
         store(
             Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { stage.params(visit); },
-            layout) {
+            shape.layout, shape.storage) {
     store.initialize(7);
   }
 };
@@ -88,8 +89,8 @@ void append(std::vector<float>& out, const Tensor& tensor) {
 Results results_of(ScheduleKind kind, bool shards, bool overlap) {
   std::mutex mutex;
   Results results;
-  run_ranks(layout_of(kind, 0), [&](int number, const ProcessGroups& groups) {
-    RankStage rank(layout_of(kind, number, shards));
+  run_ranks(shape_of(kind, 0).layout, [&](int number, const ProcessGroups& groups) {
+    RankStage rank(shape_of(kind, number, shards));
     Optimizer optimizer(rank.store, {.overlap = {.reduce = overlap, .gather = overlap && shards}}, rank.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     StepState state;
@@ -137,7 +138,7 @@ TEST_CASE("tied embedding: with both uses on one stage, sums over replicas and u
 TEST_CASE("tied embedding: the head's gradient needs memory for one more gradient of the table, and nothing else") {
   for (bool shards : {false, true}) {
     const BufferUse before = buffer_use();
-    RankStage own(layout_of(ScheduleKind::zero_bubble_v, 0, shards));
+    RankStage own(shape_of(ScheduleKind::zero_bubble_v, 0, shards));
     const std::size_t allocated = buffer_use().bytes - before.bytes;
     const ParamMemory& store = own.store;
     const Tensor head = store.head_grad(), table = store.value(store.find(kTable));
@@ -148,13 +149,13 @@ TEST_CASE("tied embedding: the head's gradient needs memory for one more gradien
     for (std::size_t row = 0; row < store.table().size(); ++row) listed += store.bytes(row);
     CHECK(listed == allocated);
     CHECK(store.buckets().back().owned_grads().numel() == table.numel() / (shards ? kReplicas : 1));
-    CHECK_FALSE(RankStage(layout_of(ScheduleKind::zero_bubble_v, kReplicas)).store.head_grad().exists());
-    CHECK_FALSE(RankStage(layout_of(ScheduleKind::one_forward_one_backward, 0)).store.head_grad().exists());
+    CHECK_FALSE(RankStage(shape_of(ScheduleKind::zero_bubble_v, kReplicas)).store.head_grad().exists());
+    CHECK_FALSE(RankStage(shape_of(ScheduleKind::one_forward_one_backward, 0)).store.head_grad().exists());
   }
 }
 
 TEST_CASE("tied embedding: a step without the head's gradient is an error") {
-  RankStage own(layout_of(ScheduleKind::zero_bubble_v, 0));
+  RankStage own(shape_of(ScheduleKind::zero_bubble_v, 0));
   for (int step = 0; step < 2; ++step) {
     own.store.begin_step();
     write_gradients(own.stage.chunks[0], 0, 0);
@@ -170,8 +171,8 @@ TEST_CASE("tied embedding: a step without the head's gradient is an error") {
 TEST_CASE("tied embedding: a head's gradient that is not finite is attributed to its rank, and no rank updates") {
   std::mutex mutex;
   std::map<int, std::vector<std::string>> named;
-  run_ranks(layout_of(ScheduleKind::zero_bubble_v, 0), [&](int number, const ProcessGroups& groups) {
-    RankStage rank(layout_of(ScheduleKind::zero_bubble_v, number, true));
+  run_ranks(shape_of(ScheduleKind::zero_bubble_v, 0).layout, [&](int number, const ProcessGroups& groups) {
+    RankStage rank(shape_of(ScheduleKind::zero_bubble_v, number, true));
     Optimizer optimizer(rank.store, {.overlap = {.reduce = true}}, rank.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     StepState state;

@@ -181,13 +181,12 @@ TEST_CASE("states updated in pieces equal states updated at once") {
   for (Space space : {Space::device, Space::host, Space::file}) {
     for (std::uint64_t seed = 0; seed < (space == Space::device ? 1u : 10u); ++seed) {
       mirror::Deferral deferral(seed);
-      Layout layout;
-      layout.optimizer_on_host = space == Space::host;
-      if (space == Space::file) layout.optimizer_folder = scratch.path();
+      const ParamStorage storage{.optimizer_on_host = space == Space::host,
+                                 .optimizer_folder = space == Space::file ? scratch.path() : ""};
       Chunk chunk({.config = config, .padded_vocab = 48}, {0, 2, true, true});
       ParamMemory store(
           Device::cuda, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
-          layout);
+          {}, storage);
       store.initialize(7);
       REQUIRE(store.buckets()[0].count > 256);  // more pieces than ring slots
       Stream stream(Device::cuda);

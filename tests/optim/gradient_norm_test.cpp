@@ -18,9 +18,8 @@ struct Step {
 };
 
 Step step_with(std::int64_t bucket_elements) {
-  const Layout layout = layout_of({}, 0, bucket_elements);
   const ProcessGroups groups;
-  RankParams own(layout);
+  RankParams own(layout_of({}, 0), tiny_gpt(), kPrecisionFp32, {.bucket_elements = bucket_elements});
   Optimizer optimizer(own.store, {}, own.stream, groups);
   optimizer.begin_step();
   own.chunk.params([&](Param& param, const ParamSpec&) {

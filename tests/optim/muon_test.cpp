@@ -171,9 +171,8 @@ std::map<std::string, std::vector<float>> after_updates(const Grid& grid, const 
   std::map<std::string, std::vector<float>> out;
   std::mutex mutex;
   run_ranks(layout_of(grid, 0).grid, [&](int rank, const ProcessGroups& groups) {
-    Layout layout = layout_of(grid, rank);
-    layout.optimizer_folder = folder;
-    RankParams own(layout, config, precision, muon_rules());
+    RankParams own(layout_of(grid, rank), config, precision, muon_rules(),
+                   {.bucket_elements = 600, .optimizer_folder = folder});
     own.store.initialize(7);
     Optimizer optimizer(own.store, {.clip_grad = 0, .overlap = {}}, own.stream, groups);
     Arena scratch(Device::cpu, "scratch", kScratch);

@@ -18,9 +18,7 @@ namespace {
 const GptConfig kThreeLayers = tiny_gpt(3);
 
 /// The layout of data-parallel ranks that share out the state.
-Layout layout_of_shards(int ranks, int rank, std::int64_t bucket_elements = 600) {
-  return layout_of({.data = ranks, .zero = ranks > 1 ? 1 : 0}, rank, bucket_elements);
-}
+Layout layout_of_shards(int ranks, int rank) { return layout_of({.data = ranks, .zero = ranks > 1 ? 1 : 0}, rank); }
 
 /// A rule that declares any states.
 class AnyStates : public AdamW {
@@ -113,13 +111,12 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
     for (bool sequence_parallel : {false, true}) {
       CAPTURE(least);
       CAPTURE(sequence_parallel);
-      Layout layout = layout_of({.tensor = 2, .data = 2, .zero = 1}, 0, least);
+      Layout layout = layout_of({.tensor = 2, .data = 2, .zero = 1}, 0);
       layout.sequence_parallel = sequence_parallel;
       Chunk chunk({.config = kThreeLayers, .padded_vocab = 48, .region = {sequence_parallel}},
                   {.first_layer = 0, .num_layers = 3});
-      ParamMemory store(
-          Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
-          layout);
+      ParamMemory store(Device::cpu, kPrecisionFp32, single_rule<AdamW>(),
+                        [&](const ParamVisitor& visit) { chunk.params(visit); }, layout, {.bucket_elements = least});
       // Groups consecutive units, starting with the last, until there are enough elements.
       std::map<int, int> group_of;  // by unit
       std::int64_t elements = 0;
@@ -168,7 +165,7 @@ TEST_CASE("every updated range begins on a cache line, in every dtype and on eve
         Chunk chunk({.config = config, .padded_vocab = 43}, {.first_layer = 0, .num_layers = 2});
         const ParamMemory store(
             Device::cpu, precision, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
-            layout_of_shards(ranks, rank));
+            layout_of_shards(ranks, rank), kSmallBuckets);
         for (const Bucket& bucket : store.buckets()) {
           CHECK(is_aligned(bucket.owned_main()));
           CHECK(is_aligned(bucket.owned_values()));

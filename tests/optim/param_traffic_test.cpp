@@ -201,7 +201,8 @@ TEST_CASE("sharded gradients of several micro-batches and steps equal whole ones
         std::vector<std::vector<float>> sums;
         std::vector<std::size_t> bytes;
         for (const bool shards_gradients : {false, true}) {
-          RankParams own(layout_of({.data = 3, .zero = shards_gradients ? 2 : 1}, rank, elements), config);
+          RankParams own(layout_of({.data = 3, .zero = shards_gradients ? 2 : 1}, rank), config, kPrecisionFp32,
+                         {.bucket_elements = elements});
           ParamTraffic traffic(own.store, own.stream, groups, {});
           std::vector<float>& owned = sums.emplace_back();
           bytes.push_back(own.store.bytes(kGradients));
@@ -311,7 +312,8 @@ TEST_CASE("a lease waits for the values of its unit only") {
   std::mutex mutex;
   run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
     const Grid grid{.data = 2, .zero = 1};
-    RankParams own(layout_of(grid, rank, 1));  // each unit is reduced and gathered separately
+    RankParams own(layout_of(grid, rank), tiny_gpt(), kPrecisionFp32,
+                   {.bucket_elements = 1});  // each unit is reduced and gathered separately
     RankParams reference(layout_of(grid, rank));
     StepState state;
     update(reference, groups, {.shard = true, .overlap = false, .clip_grad = 0}, state);

@@ -67,9 +67,9 @@ Result train(const Run& run, int rank, const ProcessGroups& groups) {
   GptConfig config = tiny_gpt(4);
   config.tied_embeddings = run.tied;
   Chunk chunk({.config = config, .padded_vocab = 48, .recompute = run.recompute}, {.first_layer = 0, .num_layers = 4});
-  ParamMemory store(
-      Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
-      layout_of({.data = kRanks, .zero = run.zero}, rank, run.bucket_elements));
+  ParamMemory store(Device::cpu, kPrecisionFp32, single_rule<AdamW>(),
+                    [&](const ParamVisitor& visit) { chunk.params(visit); },
+                    layout_of({.data = kRanks, .zero = run.zero}, rank), {.bucket_elements = run.bucket_elements});
   store.initialize(7);
   Stream stream(Device::cpu);
   Optimizer optimizer(store, {.overlap = {}}, stream, groups);
@@ -146,9 +146,9 @@ TEST_CASE("working memory is two buffers for the largest groups, and one for a t
       config.vocab_size = 4000;
       config.tied_embeddings = tied;
       Chunk chunk({.config = config, .padded_vocab = 4000}, {.first_layer = 0, .num_layers = layers});
-      const ParamMemory store(
-          Device::cpu, kPrecisionFp32, single_rule<AdamW>(), [&](const ParamVisitor& visit) { chunk.params(visit); },
-          layout_of({.data = 2, .zero = 3}, 0, 1));
+      const ParamMemory store(Device::cpu, kPrecisionFp32, single_rule<AdamW>(),
+                              [&](const ParamVisitor& visit) { chunk.params(visit); },
+                              layout_of({.data = 2, .zero = 3}, 0), {.bucket_elements = 1});
       std::vector<std::int64_t> sizes;  // from the head, which is the first group, to the embedding
       for (const UnitGroup& group : store.groups()) sizes.push_back(group.elements);
       REQUIRE(sizes.size() == static_cast<std::size_t>(layers + 2));

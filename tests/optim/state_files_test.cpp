@@ -50,9 +50,7 @@ std::vector<std::vector<std::byte>> saved_after_updates(const Precision& precisi
                                                         const std::string& folder) {
   std::vector<std::vector<std::byte>> out(grid.tensor * grid.data);
   run_ranks(layout_of(grid, 0).grid, [&](int rank, const ProcessGroups& groups) {
-    Layout layout = layout_of(grid, rank);
-    layout.optimizer_folder = folder;
-    RankParams own(layout, tiny_gpt(), precision);
+    RankParams own(layout_of(grid, rank), tiny_gpt(), precision, {.bucket_elements = 600, .optimizer_folder = folder});
     Optimizer optimizer(own.store, {.clip_grad = 1, .overlap = {}, .seed = 5}, own.stream, groups);
     CHECK((optimizer.ring() == nullptr) == folder.empty());
     Arena scratch(Device::cpu, "scratch", 1 << 16);
@@ -111,9 +109,7 @@ TEST_CASE("state in files: pieces take turns in the ring, and the page cache has
   const GptConfig config = gpt_of_size({.vocab = 40, .layers = 4, .hidden = 128, .heads = 2, .positions = 8});
   std::vector<std::vector<std::byte>> saved;
   for (const std::string& folder : {std::string(), scratch.path()}) {
-    Layout layout = layout_of({}, 0, 100'000);
-    layout.optimizer_folder = folder;
-    RankParams own(layout, config, kMainWeights);
+    RankParams own(layout_of({}, 0), config, kMainWeights, {.bucket_elements = 100'000, .optimizer_folder = folder});
     const bool in_files = !folder.empty();
     if (in_files) {
       REQUIRE(own.store.table().size() == kFirstState + kRows);
@@ -169,9 +165,8 @@ TEST_CASE("state in files: a fault in any write is an error of the update or of 
   ScratchFolder scratch;
   run_ranks(RankGrid({}), [&](int, const ProcessGroups& groups) {
     const auto update = [&](const std::string& fault) {
-      Layout layout = layout_of({}, 0, 2000);
-      layout.optimizer_folder = scratch.path();
-      RankParams own(layout, tiny_gpt(), kMainWeights);
+      RankParams own(layout_of({}, 0), tiny_gpt(), kMainWeights,
+                     {.bucket_elements = 2000, .optimizer_folder = scratch.path()});
       std::string message;
       std::vector<std::byte> saved;
       {

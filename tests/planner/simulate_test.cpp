@@ -85,7 +85,7 @@ TEST_CASE("without computation, one group's operations take the time of their by
 TEST_CASE("overlapped reductions hide behind backward, and gathers behind the next step's forward") {
   RunShape shape = shape_of({.data = 4}, 2);
   shape.layout.zero = 1;
-  shape.layout.bucket_elements = 1000;  // several
+  shape.storage.bucket_elements = 1000;  // several
   Machine machine = arithmetic_machine();
   machine.links = {.inside_gbs = 60, .between_gbs = 60, .inside_us = 0, .between_us = 0};
   const auto wait = [&](ParamTraffic::Overlap overlap, int node_size = 8) {
@@ -116,8 +116,8 @@ TEST_CASE("a CUDA graph ends with its last sum of sharded gradients, which nothi
       CAPTURE(zero);
       RunShape shape = shape_of({.data = 4, .pipeline = pipeline}, kMicroBatches);
       shape.layout.zero = zero;
-      shape.layout.bucket_elements = 1;  // a group per unit
-      double ms[2] = {}, last_sum = 0;   // of the buckets of the unit whose backward comes last
+      shape.storage.bucket_elements = 1;  // a group per unit
+      double ms[2] = {}, last_sum = 0;    // of the buckets of the unit whose backward comes last
       int last_unit = -1;
       for (const bool graphs : {false, true}) {
         shape.graphs = graphs;
@@ -340,13 +340,13 @@ TEST_CASE("copies to host memory and back take the time of the link, as far as o
   slow.links.host_gbs = 1;  // 10^6 bytes per millisecond
   const double computes = step(arithmetic_machine()).ms;
 
-  shape.layout.optimizer_on_host = true;
+  shape.storage.optimizer_on_host = true;
   const MemoryPlan states = plan_training(small_model(), {}, shape);
   CHECK(step(slow).ms == doctest::Approx(double(states.bytes(Category::optimizer, Space::host)) * 1e-6));
   CHECK(step(slow).stages[0].waits.at(kHost) == step(slow).ms);
 
-  shape.layout.optimizer_on_host = false;
-  shape.layout.offloaded_layers = kAllLayers;
+  shape.storage.optimizer_on_host = false;
+  shape.offloaded_layers = kAllLayers;
   const MemoryPlan activations = plan_training(small_model(), {}, shape);
   CHECK(step(slow).ms == doctest::Approx(2 * 3 * double(activations.bytes(Category::offloaded)) * 1e-6));
   Machine fast = arithmetic_machine();

@@ -21,27 +21,19 @@ ParallelOptions sixteen_ranks() {
 
 }  // namespace
 
-TEST_CASE("layout: sizes, order, optimizer shards and buckets follow from the options") {
+TEST_CASE("layout: sizes, order, and optimizer shards follow from the options") {
   ParallelOptions options = sixteen_ranks();
   Layout layout = resolve_layout(options, 8, 9);
   CHECK(layout.rank == 9);
   CHECK(layout.size(Axis::data) == 4);
   CHECK(layout.stage() == 1);  // the default order numbers stages last
   CHECK(layout.owners().empty());
-  CHECK(layout.bucket_elements == 40'000'000);
   CHECK(!layout.expert_grid);
   options.tp_pp_dp_mapping = options.distributed_optimizer = true;
-  options.bucket_elements = 500;
-  options.offloaded_layers = 3;
-  options.cpu_offloading = true;
-  options.recompute_activations = true;
   layout = resolve_layout(options, 8, 9);
   CHECK(layout.stage() == 0);
   CHECK(layout.grid.group_of(9, Axis::pipeline) == std::vector<int>{9, 11});
   CHECK(layout.owners() == kReplicaAxes);
-  CHECK(layout.bucket_elements == 500);
-  CHECK(layout.offloaded_layers == 3);
-  CHECK(layout.recompute.recomputes_attention());
   options.tp_pp_dp_mapping = false;
   options.rank_order = "pp-tp-cp-ep-dp";
   CHECK(resolve_layout(options, 8, 9).grid.group_of(9, Axis::pipeline) == std::vector<int>{8, 9});
@@ -49,7 +41,7 @@ TEST_CASE("layout: sizes, order, optimizer shards and buckets follow from the op
   CHECK_THROWS_AS(resolve_layout(options, 8, 9), Error);
 }
 
-TEST_CASE("layout: recomputation by Megatron-LM's newer and older flags, buckets of shards, the exchange of contexts") {
+TEST_CASE("layout: recomputation by Megatron-LM's newer and older flags, the exchange of contexts") {
   using Granularity = Recompute::Granularity;
   using Method = Recompute::Method;
   struct Case {
@@ -77,18 +69,12 @@ TEST_CASE("layout: recomputation by Megatron-LM's newer and older flags, buckets
     CAPTURE(row);
     ParallelOptions options = plain;
     each.give(options);
-    const Recompute found = resolve_layout(options, 8, 0).recompute;
+    const Recompute found = recompute_of(options);
     CHECK(found.granularity == each.granularity);
     CHECK(found.method == each.method);
     CHECK(found.num_layers == each.layers);
   }
   ParallelOptions options = plain;
-  options.zero_stage = 2;
-  CHECK(resolve_layout(options, 8, 0).bucket_elements == 1);
-  options.zero_stage = 1;
-  CHECK(resolve_layout(options, 8, 0).bucket_elements == 40'000'000);
-  options.world = 400;
-  CHECK(resolve_layout(options, 8, 0).bucket_elements == 100'000'000);
   for (std::size_t at = 0; at < kContextExchangeNames.size(); ++at) {
     options.cp_comm_type = kContextExchangeNames[at];
     CHECK(resolve_layout(options, 8, 0).context_exchange == static_cast<ContextExchange>(at));

@@ -45,8 +45,8 @@ TEST_CASE("run plan: the shape of a run has its sizes, and on the CPU nothing is
   CHECK(shape.batch_sets == 4);
   CHECK(shape.precision == find_precision("bf16"));
   CHECK(shape.layout.rank == 1);
-  CHECK_FALSE(shape.layout.optimizer_on_host);
-  CHECK(shape.layout.offloaded_layers == 0);
+  CHECK_FALSE(shape.storage.optimizer_on_host);
+  CHECK(shape.offloaded_layers == 0);
   CHECK_FALSE(shape.graphs);
   const DropoutOptions dropout = run_dropout(options);
   CHECK(dropout.hidden == 0.25F);
@@ -60,10 +60,35 @@ TEST_CASE("run plan: the shape of a run has its sizes, and on the CPU nothing is
   CHECK_FALSE(shape.documents);
   CHECK(shape.resets_positions);
   CHECK(shape.batch_sets == 2);
-  CHECK(shape.layout.optimizer_on_host);
-  CHECK(shape.layout.offloaded_layers > 0);
+  CHECK(shape.storage.optimizer_on_host);
+  CHECK(shape.offloaded_layers == kAllLayers);
   options.batch.eval_iters = 1;
   CHECK(run_shape(options, four_layers(), 0).batch_sets == 4);
+}
+
+TEST_CASE("run plan: a run stores its parameters, and recomputes and offloads activations, as its options say") {
+  TrainOptions options = options_on(2);
+  ParallelOptions& parallel = options.parallel;
+  const auto bucket = [&] { return run_shape(options, four_layers(), 0).storage.bucket_elements; };
+  CHECK(bucket() == 40'000'000);
+  parallel.zero_stage = 2;
+  CHECK(bucket() == 1);
+  parallel.zero_stage = 1;
+  CHECK(bucket() == 40'000'000);
+  parallel.world = 100;
+  options.batch.global_batch_size = 200;
+  CHECK(bucket() == 100'000'000);
+  parallel.bucket_elements = 500;
+  CHECK(bucket() == 500);
+  options.device = Device::cuda;
+  parallel.recompute_activations = parallel.cpu_offloading = true;
+  parallel.offloaded_layers = 1;
+  parallel.offload_optimizer = "states";
+  const RunShape shape = run_shape(options, four_layers(), 0);
+  CHECK(shape.recompute.recomputes_attention());
+  CHECK(shape.offloaded_layers == 1);
+  CHECK_FALSE(shape.storage.optimizer_on_host);
+  CHECK(shape.storage.optimizer_folder == "states");
 }
 
 TEST_CASE("run plan: steps run as graphs on GPUs, unless a flag or what the run waits for speaks against it") {
