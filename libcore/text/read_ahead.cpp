@@ -8,7 +8,7 @@
 namespace mtl {
 
 ReadAhead::ReadAhead(std::unique_ptr<ByteSource> source) : source_(std::move(source)), stored_(source_->stored()) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = worker_thread([this] { run(); });
 }
 
 ReadAhead::~ReadAhead() { end_thread(thread_, mutex_, changed_, stopped_); }
