@@ -1,5 +1,6 @@
 // The digest of memory: products of 32-bit words, the even and the odd ones of a vector apart, added in 64 bits.
 #include <atomic>
+#include <numeric>
 
 #include "kernels/cpu.h"
 
@@ -28,7 +29,10 @@ std::uint64_t digest_words(const std::uint8_t* from, std::int64_t first, std::in
     odd = hn::Add(odd, hn::MulEven(odd_words, hn::Add(factors, next)));
     factors = hn::Add(factors, next_step);
   }
-  std::uint64_t sum = hn::GetLane(hn::SumOfLanes(d64, hn::Add(even, odd)));
+  // Not with SumOfLanes(): in AVX-512, it adds signed numbers, which must not overflow.
+  HWY_ALIGN std::uint64_t lanes[HWY_MAX_BYTES / 8];
+  hn::Store(hn::Add(even, odd), d64, lanes);
+  std::uint64_t sum = std::accumulate(lanes, lanes + hn::Lanes(d64), std::uint64_t{0});
   for (; 4 * i < end; ++i) {
     std::uint32_t word = 0;
     std::memcpy(&word, from + 4 * i, HWY_MIN(4, end - 4 * i));
@@ -50,7 +54,8 @@ void digest(Stream& stream, Tensor sum, Tensor data) {
     const Range bytes = blocks[block];
     total += MTL_DISPATCH(digest_words)(static_cast<const std::uint8_t*>(data.raw()), bytes.begin / 4, bytes.end);
   });
-  *sum.data<std::int64_t>() += static_cast<std::int64_t>(total);
+  std::int64_t& value = *sum.data<std::int64_t>();
+  value = static_cast<std::int64_t>(static_cast<std::uint64_t>(value) + total);
 }
 
 }  // namespace mtl::cpu

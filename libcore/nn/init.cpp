@@ -116,7 +116,7 @@ void store_scaled(const double* drawn, std::size_t n, double deviation, DType lo
   using Narrow = hn::Rebind<float, F64>;
   HWY_ALIGN float scaled[kMostDrawn];
   for (std::size_t i = 0; i < kMostDrawn; i += hn::Lanes(F64()))
-    hn::Store(hn::DemoteTo(Narrow(), hn::Mul(hn::Load(F64(), drawn + i), hn::Set(F64(), deviation))), Narrow(),
+    hn::Store(hn::DemoteTo(Narrow(), hn::Mul(hn::LoadU(F64(), drawn + i), hn::Set(F64(), deviation))), Narrow(),
               scaled + i);
   with_float(load, [&]<class L>(L) HWY_ATTR {
     with_float(to.dtype(), [&]<class T>(T) HWY_ATTR {

@@ -64,7 +64,6 @@ void Optimizer::sum_params(Arena& scratch, StepState* state) {
 }
 
 void Optimizer::digest_state(std::int64_t* sum) {
-  if (!options_.takes_digests) return;
   const Tensor out(sum, DType::i64, {1});
   fill_zero(stream_, out);
   const std::vector<Storage>& table = params_.table();
@@ -137,7 +136,7 @@ void Optimizer::transform(std::size_t b, Arena& scratch) {
 
 void Optimizer::update(Arena& scratch, StepState* state) {
   begin_update();
-  digest_state(&state->digests.state_before);
+  if (options_.takes_digests) digest_state(&state->digests.state_before);
   if (ring_ != nullptr) ring_->begin(stream_);
   // Update the last bucket first: it holds the first layers, which the next forward needs first.
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {
@@ -152,7 +151,7 @@ void Optimizer::update(Arena& scratch, StepState* state) {
     if (!bucket.value_buffer) traffic_.gather(b);
   }
   if (ring_ != nullptr) ring_->end(stream_);
-  digest_state(&state->digests.state_after);
+  if (options_.takes_digests) digest_state(&state->digests.state_after);
   if (!options_.overlap.gather) traffic_.finish_gathering();
 }
 

@@ -44,8 +44,7 @@ class Optimizer {
   /// Sets params_squares in `state`: the squares of the weights as they are now. Each element of the model is summed on
   /// one rank. The weights that the optimizer updates must be on the device. Needs no more scratch than step().
   void sum_params(Arena& scratch, StepState* state);
-  /// Sets `sum`, in device memory, to the digest of the owned weights and states that are on the device. Does nothing
-  /// unless the options say so.
+  /// Sets `sum`, in device memory, to the digest of the owned weights and states that are on the device.
   void digest_state(std::int64_t* sum);
   /// Must be called before launching a captured update(). A direct one calls it itself. Values that were gathered for
   /// the micro-batches are discarded.
