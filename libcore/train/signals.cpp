@@ -61,8 +61,9 @@ void SignalRequests::begin_run(bool answers, bool saves) {
 /// Says at once what the signal will do. The console belongs to the thread that computes.
 void SignalRequests::answer(int number, const char* what) const {
   if (!answers_) return;
-  const std::string line =
-      cat("mtl-train: ", ::sigabbrev_np(number), ": finishing iteration ", iteration_.load(), what, "\n");
+  const std::string happens =
+      is_ending_ ? "the run is ending already" : cat("finishing iteration ", iteration_.load(), what);
+  const std::string line = cat("mtl-train: ", ::sigabbrev_np(number), ": ", happens, "\n");
   (void)!::write(STDERR_FILENO, line.data(), line.size());
 }
 

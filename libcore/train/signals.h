@@ -49,7 +49,10 @@ class SignalRequests {
   /// Begins the run, which computes iteration after iteration, and `saves` or has no --save folder. If it `answers`,
   /// requests are answered on stderr.
   void begin_run(bool answers, bool saves);
+  /// Sets the iteration that the run finishes before it handles a request.
   void begin_iteration(std::int64_t iteration) { iteration_ = iteration; }
+  /// From now on, the run handles no requests, because it is ending.
+  void end_run() { is_ending_ = true; }
 
   /// Each returns true if its signal has arrived since the previous call.
   bool take_save() { return save_.exchange(false); }
@@ -70,7 +73,7 @@ class SignalRequests {
   std::atomic_flag has_ended_;
   std::optional<std::chrono::steady_clock::time_point> first_interrupt_;  // used only by the waiter
   std::atomic<bool> save_{false}, status_{false}, end_{false}, stopping_{false};
-  std::atomic<bool> answers_{false}, saves_{false};
+  std::atomic<bool> answers_{false}, saves_{false}, is_ending_{false};
   std::atomic<std::int64_t> iteration_{0};
   sigset_t blocked_before_;
   std::thread waiter_;

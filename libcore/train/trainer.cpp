@@ -192,6 +192,7 @@ void Trainer::await_command() {
 
 /// Collective: at the end, runs the command for the last checkpoint, which the end of the run has changed.
 void Trainer::end_commands() {
+  signals_.end_run();
   if (saver_.has_directory() && run_.state.iteration == run_.iterations)
     run_command(saver_.checkpoint(), run_.state.iteration);
   await_command();
@@ -227,9 +228,13 @@ bool Trainer::answer_requests(const std::string& where) {
 /// Validates, at the end (`final`) also tests. Returns false if the run ends in between; the state before is then
 /// saved.
 bool Trainer::validate(bool final) {
-  return validation_.run(final, report_->metrics(),
-                         {.answer_requests = [this](const std::string& where) { return answer_requests(where); },
-                          .sum = [this](StepTotals& totals) { exchange(totals); }});
+  signals_.begin_iteration(run_.state.iteration);
+  const bool goes_on =
+      validation_.run(final, report_->metrics(),
+                      {.answer_requests = [this](const std::string& where) { return answer_requests(where); },
+                       .sum = [this](StepTotals& totals) { exchange(totals); }});
+  expect_next_iteration();
+  return goes_on;
 }
 
 /// Save before validating, so that a fault during validation does not lose the model. The checkpoint has the counts

@@ -2,6 +2,7 @@
 // train.
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -104,6 +105,8 @@ class Trainer {
   [[noreturn]] void end_at_fault(const EnqueuedStep& step, const std::string& fault, Exit code,
                                  const std::string& remedy);
   bool validate(bool final);
+  /// Tells the signals' answers that the next iteration comes before a request is handled.
+  void expect_next_iteration() { signals_.begin_iteration(std::min(run_.state.iteration + 1, run_.iterations)); }
   bool answer(const StepTotals& requested, const std::string& where);
   bool answer_requests(const std::string& where);
   Exit finish();

@@ -49,6 +49,7 @@ void Trainer::finish_oldest_step() {
   const bool gradients_remain = steps_.queue().empty();
   if (report.found_inf != 0) to_repeat = steps_.drop();
   end_step(step, report, gradients_remain);
+  if (gradients_remain) expect_next_iteration();
   const bool is_first = !steps_.has_stepped();
   if (is_first) {  // it has measured all candidates
     for (const std::string& line : steps_.stream().choices().refusals()) console_.warn(line);
@@ -80,7 +81,7 @@ void Trainer::exchange_step(StepTotals totals) {
 
 /// Accounts for an iteration whose samples are read, but for which nothing is computed. No step is in flight.
 void Trainer::leave_out(const StepBatch& batch) {
-  signals_.begin_iteration(run_.state.iteration + 1);
+  expect_next_iteration();
   exchange_step({});
   run_.leave_out(batch);
   console_.info(cat("iteration ", run_.state.iteration, " is left out, as --iterations-to-skip requests"));

@@ -132,4 +132,13 @@ wait $job
 [ $? -eq 75 ] || { fail 'not exit 75 after TERM during a command'; cat ended.err >&2; }
 expect_text ended.err '^mtl-train: warning: --after-save: the command for ended/save/iter_0000003 is ended, because it still runs 20 seconds after'
 [ "$(grep -c after-save ended.err)" -eq 1 ] || fail "not one warning: $(<ended.err)"
+
+# A signal after a save is answered with the iteration that it ends, and at the end of the run with that.
+number_after() { sed -nE "s/^mtl-train: $1 iteration ([0-9]+).*/\1/p" err; }
+# shellcheck disable=SC2016  # for the command's shell
+expect_exit 75 run_in named --after-save 'kill -TERM "$PPID"'
+[ "$(number_after 'TERM: finishing')" = "$(number_after 'ended by a signal after')" ] || fail "the answer to TERM is wrong: $(<err)"
+# shellcheck disable=SC2016
+expect_exit 0 run_in named --after-save '[ "$MTL_ITERATION" != 9 ] || kill -TERM "$PPID"'
+expect_text err '^mtl-train: TERM: the run is ending already$'
 finish

@@ -96,7 +96,9 @@ TEST_CASE("a request is answered at once with the iteration, once until it has b
       send(SIGUSR1);
       if (!happens([&] { return requests.take_save(); })) return false;
       requests.begin_iteration(8);
-      return records(requests, SIGTERM) && records(requests, SIGHUP);
+      if (!records(requests, SIGTERM) || !records(requests, SIGHUP)) return false;
+      requests.end_run();
+      return records(requests, SIGXCPU);
     });
     const std::string text = text_from(ends);
     REQUIRE(WIFEXITED(status));
@@ -105,7 +107,7 @@ TEST_CASE("a request is answered at once with the iteration, once until it has b
     CHECK(text == "mtl-train: USR1: finishing iteration 7" + save + "mtl-train: TERM: finishing iteration 8" +
                       (saves ? ", then saving and ending\n" : ", then ending; without --save nothing is kept\n") +
                       "mtl-train: USR1: finishing iteration 8" + save + "mtl-train: USR1: finishing iteration 8" +
-                      save);
+                      save + "mtl-train: USR1: the run is ending already\n");
   }
 }
 
