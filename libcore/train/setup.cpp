@@ -236,7 +236,7 @@ void check_full_validation(const DataOptions& data, const SplitSources& sources,
   const DataPathOptions& paths = data.paths;
   const auto& source = sources[enum_index(Split::valid)];
   const std::vector<std::string>& names = data.validation_set_names;
-  const std::string flag = "--validation-set-names " + join(names, " ");
+  const std::string flag = "--validation-set-names " + printable_text(join(names, " "));
   if (source && !names.empty() && names.size() != source->blend.prefixes.size())
     findings.problem(flag, cat("has ", count_of(std::ssize(names), "name"), " for ",
                                count_of(std::ssize(source->blend.prefixes), "validation set"), "; give each its own"));

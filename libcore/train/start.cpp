@@ -90,7 +90,8 @@ void check_optimizer(const RunStart& start, const TrainOptions& options, Console
   if (is_missing) problem = cat(start.point.folder, ": the model has no optimizer state");
   if (problem.empty()) return;
   if (start.point.is_own && !is_missing)
-    fail(Exit::bad_data, problem, "; use its --optimizer, or another --save folder");
+    fail(Exit::bad_data, problem,
+         "; use its --optimizer, or --load it with --no-load-optim or --finetune and another --save folder");
   if (start.point.resets_states) return console.warn(cat("starting with moments of zero: ", problem));
   const std::string resume = start.state ? cat("use --no-load-optim to continue at iteration ", start.state->iteration,
                                                " with moments of zero, or ")

@@ -94,7 +94,7 @@ class Trainer {
   std::string name_ranks(bool is_own);
   const char* resume_flag() const { return options_.checkpoint.needs_no_load_optim() ? " with --no-load-optim" : ""; }
   void report_repeated_steps() const;
-  static std::string failure_remedy(const EnqueuedStep& step);
+  std::string failure_remedy(const EnqueuedStep& step) const;
   void report_progress();
   void report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain);
   double token_share(const StepBatch& batch);

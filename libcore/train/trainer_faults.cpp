@@ -74,8 +74,11 @@ void Trainer::rescue(bool can_save) {
 }
 
 /// Returns what a user can do about a step that is not finite.
-std::string Trainer::failure_remedy(const EnqueuedStep& step) {
-  return cat("Lower --lr if the loss had grown before; otherwise leave this batch out with --iterations-to-skip ",
+std::string Trainer::failure_remedy(const EnqueuedStep& step) const {
+  const char* scale =
+      options_.precision.has_constant_scale() ? "Lower --loss-scale, or leave it out, if it is too large. " : "";
+  return cat(scale,
+             "Lower --lr if the loss had grown before; otherwise leave this batch out with --iterations-to-skip ",
              step.iteration, "; --no-check-for-nan-in-loss-and-grad continues after such steps");
 }
 

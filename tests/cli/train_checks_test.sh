@@ -101,6 +101,7 @@ for job in 1 2; do
   expect_exit 0 "${launch[@]}" broken$job "${BROKEN[@]}" --iterations-to-skip $(seq "$bad" 12)
 done
 expect_exit 1 run_in first --fp16 --loss-scale 1e38
+expect_text err 'Lower --loss-scale, or leave it out, if it is too large'
 expect_text err '^mtl-train: iteration 1: the gradient is not finite; nothing was saved\.'
 
 # --- Spikes: the first hundred steps, over a resume, then a learning rate that throws the weights away ---

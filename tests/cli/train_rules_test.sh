@@ -33,7 +33,7 @@ grep -q '"exp_avg.embedding.tokens.weight"' muon.whole/iter_0000004/manifest.jso
 
 # --- A run does not continue with the states of another rule ---
 expect_exit 65 "${tiny[@]}" --micro-batch-size 2 --optimizer sgd --train-iters 5 --save muon.whole
-expect_text err 'muon.whole/iter_0000004: the optimizer state is of another --optimizer than sgd: .* has no momentum_buffer; use its --optimizer'
+expect_text err 'muon.whole/iter_0000004: the optimizer state is of another --optimizer than sgd: .* has no momentum_buffer; use its --optimizer, or --load it with --no-load-optim or --finetune'
 expect_exit 65 "${tiny[@]}" --micro-batch-size 2 --train-iters 5 --load sgd.whole
 expect_text err 'of another --optimizer than adam: .* use --no-load-optim to continue at iteration 4 with moments of zero, or use --finetune'
 expect_exit 65 "${tiny[@]}" --micro-batch-size 2 --optimizer muon --muon-no-position-embedding --train-iters 5 --save muon.whole

@@ -90,7 +90,8 @@ void add_check_flags(Flags& flags, TrainOptions& options) {
   flags.add("--check-weight-hash-across-dp-replicas-interval", &checks.replica_interval, "N",
             "compare the weights of data- and context-parallel ranks after each iteration that is a multiple of N, and "
             "before each save; 0: never",
-            at_least(0), needs("replicas: a --zero-stage below 3", [&options] { return options.parallel.zero() < 3; }));
+            at_least(0), needs("replicas: a --zero-stage below 3", [&options] { return options.parallel.zero() < 3; }),
+            only_with("on one data-parallel rank", [&options] { return options.parallel.replicas() > 1; }));
   flags.add("--iterations-to-skip", &checks.iterations_to_skip, "N...",
             "iterations whose samples are read, but for which nothing is computed");
 }
