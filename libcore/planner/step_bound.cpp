@@ -34,8 +34,8 @@ std::vector<TraceEvent> events_of(int unit, const std::vector<TraceEvent>& event
   std::vector<TraceEvent> out;
   std::map<int, int> index;  // in `out`, by index in `events`
   for (int i = 0; i < std::ssize(events); ++i) {
+    if (events[i].unit != unit) continue;
     TraceEvent event = events[i];
-    if (event.unit != unit) continue;
     if (event.kind == TraceEvent::Kind::wait) {
       const auto start = index.find(event.started);
       if (start == index.end()) continue;  // of an operation that began before
@@ -142,10 +142,10 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& alone) const {
     machine.links.inside_us = std::min(machine.links.inside_us, machine.links.between_us);
     machine.links.by_core = false;
   }
-  const auto time_of = [&](const std::vector<TraceEvent>& events) {
-    StepTrace only;
-    only.update = events;
-    return simulate_step({only}, shape.layout, request_.node_size, machine, options.tf32).ms;
+  const auto time_of = [&](std::vector<TraceEvent> events) {
+    std::vector<StepTrace> only(1);
+    only[0].update = std::move(events);
+    return simulate_step(only, shape.layout, request_.node_size, machine, options.tf32).ms;
   };
   const double outside = time_of({});
   const auto pass_of = [&](int unit, ActionKind kind) {
