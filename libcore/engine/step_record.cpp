@@ -44,7 +44,7 @@ std::vector<StepRecord::Part> parts_of(const std::vector<ProfileEntry>& entries,
 }  // namespace
 
 StepRecord record_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-                       ParamTraffic::Overlap overlap) {
+                       ParamTraffic::Overlap overlap, bool counts) {
   StepRecord out;
   out.micro_batches = static_cast<int>(std::min<std::int64_t>(kRecordedMicroBatches, shape.micro_batches));
   RunShape few = shape;
@@ -62,8 +62,9 @@ StepRecord record_step(const GptConfig& config, const DropoutOptions& dropout, c
     optimizer.step(scratch, model.step.on_device());
   };
   optimizer.begin_step();
-  model.stream.set_profile(&out.profile);
+  if (counts) model.stream.set_profile(&out.profile);
   pipeline.train(buffers);
+  model.stream.set_profile(&out.profile);
   update();
   out.weights = weights_of(out.profile, shape.micro_batches);
   const std::size_t second = out.profile.entries().size();

@@ -43,8 +43,9 @@ struct StepRecord {
   double update_file_bytes = 0;  // of states that the update reads from files, and writes back at the same time
 };
 
-/// Records the step of shape.layout.rank.
+/// Records the step of shape.layout.rank. Unless it `counts`, leaves out the first step's micro-batches, which only
+/// counts need: the entries with a weight.
 StepRecord record_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-                       ParamTraffic::Overlap overlap = {});
+                       ParamTraffic::Overlap overlap = {}, bool counts = true);
 
 }  // namespace mtl

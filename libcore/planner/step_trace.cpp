@@ -103,7 +103,7 @@ std::size_t StepTrace::index_of(const Action& action) const {
 
 StepTrace trace_step(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                      ParamTraffic::Overlap overlap) {
-  const StepRecord record = record_step(config, dropout, shape, overlap);
+  const StepRecord record = record_step(config, dropout, shape, overlap, false);
   StepTrace out;
   out.micro_batches = static_cast<int>(shape.micro_batches);
   out.recorded_micro_batches = record.micro_batches;
