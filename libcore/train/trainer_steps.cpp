@@ -49,7 +49,7 @@ void Trainer::finish_oldest_step() {
   const bool gradients_remain = steps_.queue().empty();
   if (report.found_inf != 0) to_repeat = steps_.drop();
   end_step(step, report, gradients_remain);
-  if (gradients_remain) expect_next_iteration();
+  if (steps_.queue().empty()) expect_next_iteration();
   const bool is_first = !steps_.has_stepped();
   if (is_first) {  // it has measured all candidates
     for (const std::string& line : steps_.stream().choices().refusals()) console_.warn(line);

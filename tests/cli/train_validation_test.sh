@@ -107,7 +107,7 @@ expect_exit 2 run_in none "${SETS[@]}" --validation-set-names web web
 expect_text err '^  --validation-set-names web web +names two sets alike; give each its own name$'
 for name in $'a\nb' $'a\xff' $'\e[31m'; do
   expect_exit 2 run_in none "${SETS[@]}" --validation-set-names web "$name"
-  expect_text err 'has control characters or invalid UTF-8, which would break the logs; leave them out$'
+  expect_text err '^  --validation-set-names web [^ ]+ +has control characters or invalid UTF-8, which would break the logs; leave them out$'
 done
 
 # Weights of --data-path.
