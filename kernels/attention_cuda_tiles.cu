@@ -70,12 +70,22 @@ __device__ void add_values(QueryPart<dim> (&part)[parts], const Sums<n> (&scores
   }
 }
 
+/// The shape that a kernel computes with. For sm_100, nvcc spills registers of two parts unless it is the general one.
+#if __CUDA_ARCH__ >= 1000
+template <class Shape, int parts>
+using ComputedShape = std::conditional_t<parts == 2, AttentionShape, Shape>;
+#else
+template <class Shape, int parts>
+using ComputedShape = Shape;
+#endif
+
 template <class T, int dim, class Shape>
 __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
     attend_tiles(const __grid_constant__ TiledForward<T, Shape> f) {
   using Tile = ForwardTile<dim>;
   constexpr int kParts = Tile::kParts;
-  const Shape& shape = f.shape;
+  const ComputedShape<Shape, kParts>& shape = f.shape;
+  constexpr bool kDrops = Shape::kDrops || !std::is_same_v<ComputedShape<Shape, kParts>, Shape>;
   const auto [b, g, h, head, first_query] = QueryTile(shape, f.order, Tile::kQueries);
   const int warp_row = warp_in_block() * 16 * kParts;
   T *stages = shared_memory<T>(), *queries = stages + Tile::kStage;
@@ -116,7 +126,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
     for (int p = 0; p < kParts; ++p) {
       if (masked) mask_scores(scores[p], part[p].rows.seen, key);
       scale_rows(part[p].out, part[p].rows.exponentiate(scores[p], scale_log2));
-      if (Shape::kDrops && shape.dropout.active) drop(scores[p], shape, b, head, first_query + warp_row + 16 * p, key);
+      if (kDrops && shape.dropout.active) drop(scores[p], shape, b, head, first_query + warp_row + 16 * p, key);
     }
     add_values<T>(part, scores, values);
   }
@@ -140,10 +150,8 @@ void attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const
   const AttentionSizes sizes = in.sizes();
   with_tiles(in, [&]<class T, int dim, class Shape>(T, std::integral_constant<int, dim>, std::type_identity<Shape>) {
     using Tile = ForwardTile<dim>;
-    // With two parts, nvcc spills registers for sm_100 unless the shape is the general one.
-    using Call = std::conditional_t<Tile::kParts == 2, TiledShape<true, true>, Shape>;
-    const TiledForward<T, Call> f{{in, out, logsumexp}, query_order(sizes, Tile::kQueries)};
-    launch(stream, attend_tiles<T, dim, Call>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
+    const TiledForward<T, Shape> f{{in, out, logsumexp}, query_order(sizes, Tile::kQueries)};
+    launch(stream, attend_tiles<T, dim, Shape>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
   });
 }
 
