@@ -61,7 +61,8 @@ std::size_t save_copy_bytes(const ParamMemory& params, bool states) {
   return bytes;
 }
 
-MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunShape& shape, const GptConfig& config) {
+MemoryPlan plan_of_passes(const MetaStep& step, const RunShape& shape, const GptConfig& config) {
+  const auto& [model, optimizer, pipeline, scratch] = step;
   MemoryPlan plan;
   for (std::size_t row = 0; row < model.params.table().size(); ++row) {
     const Storage& storage = model.params.table()[row];
@@ -133,41 +134,35 @@ std::size_t MemoryPlan::index_of(Category category) const {
   return std::find_if(entries.begin(), entries.end(), has_category) - entries.begin();
 }
 
-MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-                       const StepSchedule& of_rank) {
-  MetaModel model(config, dropout, shape);
-  ParamTraffic traffic(model.params, model.stream, model.groups, {});
-  Pipeline pipeline = model.pipeline(traffic, shape, of_rank);
+MemoryPlan plan_passes(MetaStep& step, const GptConfig& config, const RunShape& shape) {
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
   // Evaluation keeps one layer's activations in the slot, more than training if that offloads them, and it combines the
   // head's losses in scratch, which can take more than training's gradients if the hidden states are narrow.
-  pipeline.evaluate(buffers.batch(0), buffers.losses(0));
+  step.pipeline.evaluate(buffers.batch(0), buffers.losses(0));
   auto count = [&](int micro_batches) {
     const StepSchedule schedule = counting_schedule(shape.layout, micro_batches);
-    traffic.begin_step();
-    return model.count([&] {
-      pipeline.train(buffers, nullptr, &schedule);
-      traffic.end_part();
+    step.optimizer.begin_step();
+    return step.model.count([&] {
+      step.pipeline.train(buffers, nullptr, &schedule);
+      step.optimizer.traffic().end_part();
     });
   };
   // The first micro-batch overwrites the gradients. Every later one adds to them.
   const std::int64_t later = shape.micro_batches - 1;
   StepCounts one = count(1), both = later > 0 ? count(2) : StepCounts{};
-  MemoryPlan plan = finish(model, pipeline, shape, config);
+  MemoryPlan plan = plan_of_passes(step, shape, config);
   add(plan, one, 1 - later);  // the sum of both calls is one + later * (both - one)
   add(plan, both, later);
   return plan;
 }
 
-void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape) {
-  MetaModel model(config, {}, shape);
-  Optimizer optimizer(model.params, {}, model.stream, model.groups);
-  Arena scratch(Device::meta, "scratch", 0);
-  // Mark all gradients as written, as backward would.
+void plan_update(MemoryPlan& plan, MetaStep& step, const RunShape& shape) {
+  auto& [model, optimizer, pipeline, scratch] = step;
+  // Mark all gradients as written, as backward does.
   model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });
-  const StepCounts update = model.count([&] { optimizer.step(scratch, model.step.on_device()); });
+  const StepCounts update = model.count([&] { step.update(); });
   add(plan, update, 1);
   plan.update_flops = update.work.flops;
   plan.enlarge(Category::scratch, scratch.peak());
@@ -185,9 +180,9 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
 }
 
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
-  MemoryPlan plan =
-      plan_passes(config, dropout, shape, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)));
-  plan_update(plan, config, shape);
+  MetaStep step(config, dropout, shape, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)));
+  MemoryPlan plan = plan_passes(step, config, shape);
+  plan_update(plan, step, shape);
   return plan;
 }
 

@@ -99,13 +99,14 @@ struct MemoryPlan {
   std::size_t index_of(Category category) const;
 };
 
+struct MetaStep;  // meta_model.h
+
 /// plan_training() plans a training run: forward, backward and update. It calls the other two functions. plan_passes()
-/// plans forward and backward, which depend only on the rank's stage and its shards of the tensors; `of_rank` is the
-/// rank's schedule. plan_update() adds the update to `plan`. The update also depends on how much of the optimizer state
-/// the rank owns.
-MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-                       const StepSchedule& of_rank);
-void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape);
+/// plans forward and backward, which depend only on the rank's stage and its shards of the tensors; `step` is new, with
+/// the rank's schedule. plan_update() then adds the update to `plan`. The update also depends on how much of the
+/// optimizer state the rank owns, so that `step` may be another rank's, whose gradients do not exist.
+MemoryPlan plan_passes(MetaStep& step, const GptConfig& config, const RunShape& shape);
+void plan_update(MemoryPlan& plan, MetaStep& step, const RunShape& shape);
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 /// Returns a batch of meta tensors.
 Batch meta_batch(const RunShape& shape);

@@ -9,8 +9,9 @@
 
 namespace mtl {
 
-/// Returns the FLOPs of a micro-batch in every place, by position, as counted on the meta device. They are the same on
-/// every rank. Recomputation counts as backward. Throws Error(usage) if the layers cannot be split over the stages.
+/// Returns the FLOPs of a micro-batch in every place, by position, of recorded steps (step_record.h). They are the same
+/// on every rank. Recomputation counts as backward, and so do weight gradients that the schedule does not leave for
+/// later. Throws Error(usage) if the layers cannot be split over the stages.
 std::vector<ActionDurations> place_durations(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
 }  // namespace mtl

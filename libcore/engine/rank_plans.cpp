@@ -40,19 +40,33 @@ std::vector<int> chunks_in_flight(const Layout& layout, const std::vector<Action
 
 /// What ranks with the same PassKey share: their forward and backward plan, and their part of the model.
 struct Passes {
+  int rank;  // whose step it is
+  MetaStep step;
   MemoryPlan plan;
-  MetaModel model;
   std::vector<bool> is_counted;           // by parameter: in the gradient norm
   std::map<OwnedKey, std::size_t> plans;  // indices into plan_ranks()'s result
 
   Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, const StepSchedule& schedule)
-      : plan(plan_passes(config, dropout, shape, schedule)), model(config, dropout, shape) {
-    for (int param = 0; param < model.params.size(); ++param) is_counted.push_back(model.params.counts(param));
+      : rank(shape.layout.rank), step(config, dropout, shape, schedule), plan(plan_passes(step, config, shape)) {
+    const ParamMemory& params = step.model.params;
+    for (int param = 0; param < params.size(); ++param) is_counted.push_back(params.counts(param));
+  }
+
+  /// Returns the plan of shape.layout.rank, which may own other elements. Call it once for a rank.
+  MemoryPlan with_update(const GptConfig& config, const RunShape& shape) {
+    MemoryPlan out = plan;
+    if (shape.layout.rank == rank) {
+      plan_update(out, step, shape);
+    } else {
+      MetaStep other(config, {}, shape, counting_schedule(shape.layout, 1));
+      plan_update(out, other, shape);
+    }
+    return out;
   }
 
   OwnedKey owned_by(int index) const {
     OwnedKey key;
-    for (const Bucket& bucket : model.params.buckets()) {
+    for (const Bucket& bucket : step.model.params.buckets()) {
       for (const Segment& segment : bucket.segments) {
         const std::int64_t count = bucket.owned_by(index, segment).count;
         key.updated += count;
@@ -91,13 +105,12 @@ std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& 
     if (kind == nullptr)
       kind =
           std::make_unique<Passes>(config, dropout, shape, rank_schedule(shape.layout, schedule[shape.layout.stage()]));
-    const AxisSet owners = kind->model.params.owners();
+    const AxisSet owners = kind->step.model.params.owners();
     OwnedKey owned = kind->owned_by(shape.layout.index_in(owners));
     owned.copies_saves = shape.copies_saves && shape.layout.index_in(kReplicaAxes - owners) == 0;
     auto [at, is_new] = kind->plans.emplace(owned, out.size());
     if (is_new) {
-      MemoryPlan plan = kind->plan;
-      plan_update(plan, config, shape);
+      const MemoryPlan plan = kind->with_update(config, shape);
       auto same = std::find_if(out.begin(), out.end(), [&](const RankPlan& other) { return other.plan == plan; });
       at->second = same - out.begin();
       if (same == out.end()) out.push_back({{}, plan});
@@ -155,12 +168,12 @@ std::vector<MemoryPlan> plan_largest_ranks(const GptConfig& config, const Dropou
     for (int part = 0; part < parts; ++part) {
       // The first tensor-parallel rank has the most rows of the vocabulary, and counts replicated parameters.
       shape.layout.rank = shape.layout.grid.rank_at({.context = part, .pipeline = stage});
-      const Passes passes(config, dropout, shape, rank_schedule(shape.layout, schedule[stage]));
-      const AxisSet owners = passes.model.params.owners();
+      Passes passes(config, dropout, shape, rank_schedule(shape.layout, schedule[stage]));
+      const AxisSet owners = passes.step.model.params.owners();
       const std::vector<int> group = shape.layout.grid.group_of(shape.layout.rank, owners);
       for (const auto& [index, owned] : largest_owners(passes, shape.layout.size(owners))) {
         shape.layout.rank = group[index];
-        plan_update(out.emplace_back(passes.plan), config, shape);
+        out.push_back(passes.with_update(config, shape));
       }
     }
   }

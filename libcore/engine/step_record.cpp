@@ -50,16 +50,14 @@ StepRecord record_step(const GptConfig& config, const DropoutOptions& dropout, c
   RunShape few = shape;
   few.micro_batches = out.micro_batches;
   const StepSchedule schedule = counting_schedule(shape.layout, out.micro_batches);
-  MetaModel model(config, dropout, shape);
-  Optimizer optimizer(model.params, {.overlap = overlap}, model.stream, model.groups);
-  Pipeline pipeline = model.pipeline(optimizer.traffic(), shape, schedule);
+  MetaStep step(config, dropout, shape, schedule, overlap);
+  auto& [model, optimizer, pipeline, scratch] = step;
   StepGraphs graphs(model.groups);
   if (shape.graphs) pipeline.use_graphs(graphs, optimizer.traffic(), shape);
   const BatchBuffers buffers(Device::meta, few);
-  Arena scratch(Device::meta, "scratch", 0);
   const auto update = [&] {
     const ProfileRange range(model.stream, ProfileKind::phase, kUpdatePhase);
-    optimizer.step(scratch, model.step.on_device());
+    step.update();
   };
   optimizer.begin_step();
   if (counts) model.stream.set_profile(&out.profile);

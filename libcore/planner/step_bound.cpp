@@ -166,7 +166,10 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& alone) const {
                      .backward = pass_of(unit, ActionKind::backward),
                      .weight = pass_of(unit, ActionKind::weight),
                      .layers = unit == 0 || unit == head ? 0.0 : 1.0};
-  const MetaModel model(config, dropout, shape);
+  const StepSchedule schedule = counting_schedule(shape.layout, 2);
+  const GptConfig deeper = with_few_layers(request_.config, 1);
+  MetaStep step(config, dropout, shape, schedule), of_deeper(deeper, dropout, shape, schedule);
+  const MetaModel& model = step.model;
   for (int param = 0; param < model.params.size(); ++param) {
     const double count = double(model.params.slice(param).count());
     cost_of(model.params.specs()[param].unit).elements += count;
@@ -177,20 +180,24 @@ StepBounds::ModelCosts StepBounds::measure(const LayoutChoice& alone) const {
   // The update of a small vocabulary is in large part that of its padding, which the elements of a stage do not count.
   const double padded = double(model.params.bytes(kValues)) / double(size_of(model.params.table()[kValues].dtype));
   for (const TraceEvent& event : trace.update) out.update_bytes += event.work.bytes / padded;
-  const StepSchedule schedule = counting_schedule(shape.layout, 2);
-  const auto slot_of = [&](const GptConfig& of) {
-    return double(plan_passes(of, dropout, shape, schedule).entry(Category::slots).bytes);
+  const auto slot_of = [&](MetaStep& planned, const GptConfig& of) {
+    return double(plan_passes(planned, of, shape).entry(Category::slots).bytes);
   };
-  out.slot_bytes = slot_of(with_few_layers(request_.config, 1)) - slot_of(config);
+  out.slot_bytes = slot_of(of_deeper, deeper) - slot_of(step, config);
   out.message_bytes = double(model.hidden_bytes(shape));
   out.batch_bytes = double(BatchBuffers::bytes(shape)) * shape.batch_sets;
-  shape.layout.schedule = ScheduleKind::one_forward_one_backward;
-  shape.layout.grid = RankGrid({.tensor = alone.tensor, .context = alone.context, .pipeline = 2});
-  PartFlops flops = part_flops(config, dropout, shape);
-  out.flops = {.embedding = flops.embedding, .head = flops.head, .layers = {}};
-  for (std::int64_t layer = 0; layer < request_.config.num_layers; ++layer)
-    out.flops.layers.push_back(request_.config.window_of(layer) == config.window_of(0) ? flops.layers.front()
-                                                                                       : flops.layers.back());
+  const auto flops_of = [&](int unit) {
+    double flops = 0;
+    for (const StepTrace::Recorded& one : trace.recorded)
+      for (const TraceEvent& event : one.events)
+        if (one.action.micro_batch == 0 && event.unit == unit) flops += event.work.flops;
+    return flops;
+  };
+  out.flops = {.embedding = flops_of(0), .head = flops_of(head), .layers = {}};
+  for (std::int64_t layer = 0; layer < request_.config.num_layers; ++layer) {
+    const bool is_first_kind = request_.config.window_of(layer) == config.window_of(0);
+    out.flops.layers.push_back(flops_of(is_first_kind ? 1 : head - 1));
+  }
   return out;
 }
 
