@@ -153,6 +153,7 @@ int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk) 
 
 std::vector<Action> with_communication(const std::vector<Action>& actions, const Places& places, int stage) {
   std::vector<Action> out;
+  std::vector<std::array<int, 3>> done(static_cast<std::size_t>(places.count()));  // by position and kind
   for (const Action& action : actions) {
     auto add_if = [&](bool condition, ActionKind kind) {
       if (condition) out.push_back({kind, action.micro_batch, action.chunk});
@@ -161,25 +162,26 @@ std::vector<Action> with_communication(const std::vector<Action>& actions, const
     const bool has_previous = !places.begins_model(place) && !places.turns_before(place),
                has_next = !places.ends_model(place) && !places.turns_after(place);
     require(action.kind <= ActionKind::weight, "the actions already include communication");
-    if (action.kind == ActionKind::weight) {
-      out.push_back(action);
-    } else if (action.kind == ActionKind::forward) {
-      add_if(has_previous, ActionKind::receive_forward);
-      out.push_back(action);
-      add_if(has_next, ActionKind::send_forward);
-    } else {
-      add_if(has_next, ActionKind::receive_backward);
-      out.push_back(action);
-      add_if(has_previous, ActionKind::send_backward);
-    }
+    const int position = places.position_of(place);
+    const auto has = [&](ActionKind kind, int at) { return done[at][enum_index(kind)] > action.micro_batch; };
+    const bool is_forward = action.kind == ActionKind::forward, is_weight = action.kind == ActionKind::weight;
+    require(is_forward ? !places.turns_before(place) || has(action.kind, position - 1)
+                       : has(ActionKind::forward, position) &&
+                             (is_weight || !places.turns_after(place) || has(action.kind, position + 1)),
+            "stage ", stage, " deadlocks in its schedule");
+    ++done[position][enum_index(action.kind)];
+    add_if(!is_weight && (is_forward ? has_previous : has_next),
+           is_forward ? ActionKind::receive_forward : ActionKind::receive_backward);
+    out.push_back(action);
+    add_if(!is_weight && (is_forward ? has_next : has_previous),
+           is_forward ? ActionKind::send_forward : ActionKind::send_backward);
   }
   return out;
 }
 
 int peer_stage(const Action& action, const Places& places, int stage) {
-  bool next = action.kind == ActionKind::send_forward || action.kind == ActionKind::receive_backward;
-  require(next || action.kind == ActionKind::receive_forward || action.kind == ActionKind::send_backward,
-          "only sends and receives have a peer stage");
+  require(action.kind > ActionKind::weight, "only sends and receives have a peer stage");
+  const bool next = action.kind == ActionKind::send_forward || action.kind == ActionKind::receive_backward;
   return places.at(places.position_of({stage, action.chunk}) + (next ? 1 : -1)).stage;
 }
 

@@ -96,7 +96,8 @@ bool has_weights(const std::vector<Action>& actions);
 /// Adds the stage's sends and receives to `actions`. Before each forward or backward, the stage receives its input.
 /// After it, the stage sends its output. The model's first chunk receives no activations and sends no gradients. The
 /// model's last chunk sends no activations and receives no gradients. Consecutive chunks of one stage exchange no
-/// messages.
+/// messages. Throws Error(failure) if an action comes before one of the same stage whose output it needs; each place
+/// does micro-batches in order.
 ///
 /// A receive blocks. A send returns immediately, and only the next use of its buffer blocks until the send is complete.
 /// Activations and gradients have a channel each (comm/channel.h). Within a channel, receives match sends in order. If

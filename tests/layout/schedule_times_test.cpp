@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/error.h"
+#include "tests/error_of.h"
 #include "tests/layout/pipelines.h"
 
 using namespace mtl;
@@ -54,7 +54,21 @@ TEST_CASE("each action starts when its stage is free and its input has arrived")
 }
 
 TEST_CASE("stages that deadlock are refused") {
-  std::vector<std::vector<Action>> stages = {{{ActionKind::forward, 0, 0}, {ActionKind::backward, 0, 0}},
-                                             {{ActionKind::backward, 0, 0}, {ActionKind::forward, 0, 0}}};
-  CHECK_THROWS_AS(schedule_times(stages, {2, 1}), Error);
+  const auto forward = [](int micro_batch, int chunk = 0) { return Action{ActionKind::forward, micro_batch, chunk}; };
+  const auto backward = [](int micro_batch, int chunk = 0) { return Action{ActionKind::backward, micro_batch, chunk}; };
+  const auto fault = [](const std::vector<std::vector<Action>>& stages, const Places& places) {
+    return error_of([&] { schedule_times(stages, places); });
+  };
+  const std::vector<Action> one = {forward(0), backward(0)}, two = {forward(0), forward(1), backward(0), backward(1)};
+  const std::string stage_0 = "stage 0 deadlocks in its schedule", stage_1 = "stage 1 deadlocks in its schedule";
+  CHECK(fault({one, {}}, {2, 1}) == stage_0);
+  CHECK(fault({one, {backward(0), forward(0)}}, {2, 1}) == stage_1);
+  // A receive takes the message that was sent first.
+  CHECK(fault({two, {forward(1), forward(0), backward(0), backward(1)}}, {2, 1}) == stage_0);
+  // Chunks of one stage exchange no messages.
+  const std::vector<Action> first = {forward(0, 0), forward(0, 1), backward(0, 1), backward(0, 0)};
+  const Places vee = {2, 2, Arrangement::vee};
+  CHECK(schedule_times({first, first}, vee).total == 12);
+  CHECK(fault({first, {forward(0, 1), forward(0, 0), backward(0, 1), backward(0, 0)}}, vee) == stage_1);
+  CHECK(fault({first, {forward(0, 0), forward(0, 1), backward(0, 0), backward(0, 1)}}, vee) == stage_1);
 }
