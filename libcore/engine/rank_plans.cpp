@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "engine/meta_model.h"
 #include "layout/schedule.h"
@@ -17,7 +18,7 @@ namespace {
 struct PassKey {
   std::vector<ChunkKind> chunks = {};
   std::vector<int> in_flight = {};       // by chunk: micro-batches in flight
-  bool is_first_tensor_rank = false;     // counts replicated parameters in the gradient norm
+  bool is_first_tensor_rank = false;     // writes replicated parameters, and counts them in norms
   std::int64_t unpadded_vocab_rows = 0;  // in the token embedding; the last tensor-parallel ranks may have fewer
   int context_part = 0;                  // with a window, which masks more or fewer scores in other parts of a sequence
   auto operator<=>(const PassKey&) const = default;
@@ -25,9 +26,9 @@ struct PassKey {
 /// The inputs to plan_update() that depend on the elements a rank owns.
 struct OwnedKey {
   std::int64_t updated = 0;        // elements of parameters, without the gaps between them
-  std::int64_t counted = 0;        // those counted in the gradient norm
+  std::int64_t written = 0;        // those that it writes to checkpoints, and counts in the gradient norm
   std::int64_t largest_count = 0;  // the most such elements in one parameter
-  bool copies_saves = false;       // writes what it owns to checkpoints, and copies it before
+  bool copies_saves = false;       // copies what it writes to checkpoints before
   auto operator<=>(const OwnedKey&) const = default;
 };
 
@@ -43,24 +44,25 @@ struct Passes {
   int rank;  // whose step it is
   MetaStep step;
   MemoryPlan plan;
-  std::vector<bool> is_counted;           // by parameter: in the gradient norm
-  std::map<OwnedKey, std::size_t> plans;  // indices into plan_ranks()'s result
+  std::map<OwnedKey, std::size_t> plans = {};  // indices into plan_ranks()'s result
+  bool has_update = false;                     // of `step`
 
   Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, const StepSchedule& schedule)
-      : rank(shape.layout.rank), step(config, dropout, shape, schedule), plan(plan_passes(step, config, shape)) {
-    const ParamMemory& params = step.model.params;
-    for (int param = 0; param < params.size(); ++param) is_counted.push_back(params.counts(param));
-  }
+      : rank(shape.layout.rank), step(config, dropout, shape, schedule), plan(plan_passes(step, config, shape)) {}
 
-  /// Returns the plan of shape.layout.rank, which may own other elements. Call it once for a rank.
-  MemoryPlan with_update(const GptConfig& config, const RunShape& shape) {
+  /// Returns the plan of shape.layout.rank, with the update of the first of the replicas that own the same elements,
+  /// but for the copy of what this rank writes.
+  MemoryPlan with_update(const GptConfig& config, RunShape shape) {
     MemoryPlan out = plan;
-    if (shape.layout.rank == rank) {
+    const bool is_first = shape.layout.index_in(kReplicaAxes - shape.layout.owners()) == 0;
+    shape.layout.rank = shape.layout.grid.group_of(shape.layout.rank, kReplicaAxes - shape.layout.owners()).front();
+    if (shape.layout.rank == rank && !std::exchange(has_update, true)) {
       plan_update(out, step, shape);
     } else {
       MetaStep other(config, {}, shape, counting_schedule(shape.layout, 1));
       plan_update(out, other, shape);
     }
+    if (shape.copies_saves && !is_first) out.entry(Category::save_copy).bytes = 0;
     return out;
   }
 
@@ -70,8 +72,8 @@ struct Passes {
       for (const Segment& segment : bucket.segments) {
         const std::int64_t count = bucket.owned_by(index, segment).count;
         key.updated += count;
-        if (!is_counted[segment.param]) continue;
-        key.counted += count;
+        if (!step.model.params.writes(segment.param)) continue;
+        key.written += count;
         key.largest_count = std::max(key.largest_count, count);
       }
     }
@@ -153,7 +155,7 @@ std::vector<std::pair<int, OwnedKey>> largest_owners(const Passes& passes, int o
   std::vector<std::pair<int, OwnedKey>> out;
   for (int index = 0; index < owners; ++index)
     add_largest(out, std::pair(index, passes.owned_by(index)), [](const auto& a, const auto& b) {
-      return a.second.counted <= b.second.counted && a.second.largest_count <= b.second.largest_count;
+      return a.second.written <= b.second.written && a.second.largest_count <= b.second.largest_count;
     });
   return out;
 }
@@ -166,7 +168,7 @@ std::vector<MemoryPlan> plan_largest_ranks(const GptConfig& config, const Dropou
   const int parts = config.sliding_window > 0 ? shape.layout.size(Axis::context) : 1;
   for (int stage : largest_stages(config, shape, schedule)) {
     for (int part = 0; part < parts; ++part) {
-      // The first tensor-parallel rank has the most rows of the vocabulary, and counts replicated parameters.
+      // The first tensor-parallel rank has the most rows of the vocabulary, and writes replicated parameters.
       shape.layout.rank = shape.layout.grid.rank_at({.context = part, .pipeline = stage});
       Passes passes(config, dropout, shape, rank_schedule(shape.layout, schedule[stage]));
       const AxisSet owners = passes.step.model.params.owners();

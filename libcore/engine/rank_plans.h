@@ -10,7 +10,8 @@
 
 namespace mtl {
 
-/// Ranks with equal plans: the same bytes and operations.
+/// Ranks with equal plans: the same bytes and operations. Of replicas that own the same elements, only the first reads
+/// them for the gradient norm. All are planned as if they did, which takes at least as much memory.
 struct RankPlan {
   std::vector<int> ranks;  // ascending
   MemoryPlan plan;

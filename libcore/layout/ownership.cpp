@@ -50,16 +50,10 @@ ElementRange owned_range(const Ownership& ownership, std::int64_t count, const R
   return {begin, begin + count / parts};
 }
 
-bool counts(const Ownership& ownership, const RankGrid& grid, int rank) {
-  const AxisSet same = AxisSet::all() - Axis::pipeline - ownership.replicas - split_over(ownership);
+bool writes(const Ownership& ownership, const RankGrid& grid, int rank) {
+  const AxisSet same = AxisSet::all() - Axis::pipeline - ownership.owners - split_over(ownership);
   if (grid.index_in_group(rank, same) != 0) return false;
   return !ownership.on_end_stages || grid.coordinate(rank, Axis::pipeline) == 0;
-}
-
-std::vector<AxisSet> counted_over(AxisSet owners) { return {owners, Axis::tensor, Axis::pipeline}; }
-
-bool writes(const Ownership& ownership, const RankGrid& grid, int rank) {
-  return counts(ownership, grid, rank) && grid.index_in_group(rank, ownership.replicas - ownership.owners) == 0;
 }
 
 }  // namespace mtl

@@ -59,14 +59,10 @@ struct ElementRange {
 /// Returns the range of `count` elements that a rank updates. `count` must be a multiple of the number of owners.
 ElementRange owned_range(const Ownership& ownership, std::int64_t count, const RankGrid& grid, int rank);
 
-/// Ranks other than replicas may hold the same elements. Returns true for the first of them, which counts the elements
-/// in the gradient norm.
-bool counts(const Ownership& ownership, const RankGrid& grid, int rank);
-/// Returns the axes over which a sum over counted elements must be added up, one set after the other: those of the
-/// ranks that own different elements.
-std::vector<AxisSet> counted_over(AxisSet owners);
-/// Returns true if this rank writes the elements that it owns to checkpoints: it counts them, and it is the first of
-/// the replicas that own the same ones.
+/// Several ranks may own the same elements. Returns true for the first of them, which writes them to checkpoints and
+/// counts them in norms.
 bool writes(const Ownership& ownership, const RankGrid& grid, int rank);
+/// A sum over the elements that ranks write is added up over these axes, one set after the other.
+inline constexpr AxisSet kWriterAxes[] = {kReplicaAxes, Axis::tensor, Axis::pipeline};
 
 }  // namespace mtl

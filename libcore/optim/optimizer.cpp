@@ -33,23 +33,23 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   Arena::Mark mark(scratch);
   Tensor sum = scratch.make(DType::f64, {1});
   // Sum by parameter instead of by bucket, so that the order does not depend on bucket sizes.
-  std::vector<Tensor> gradients;
-  for (int param = params_.size(); param-- > 0;) {
-    const Tensor owned = params_.owned(param, kGradients);
-    if (owned.numel() > 0 && params_.counts(param)) gradients.push_back(owned);
-  }
+  std::vector<Tensor> gradients = written(kGradients, true);
+  std::ranges::reverse(gradients);
   sum_of_squares(stream_, scratch, sum, gradients);
-  for (const AxisSet axes : counted_over(params_.owners())) groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
+  for (const AxisSet axes : kWriterAxes) groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
   finish_grad_norm(stream_, state, sum, options_.clip_grad);
 }
 
 /// Returns a table row's elements that this rank writes to checkpoints, by parameter: over all ranks, each element of
-/// the model once, without padding.
-std::vector<Tensor> Optimizer::written(std::size_t row) const {
+/// the model once.
+std::vector<Tensor> Optimizer::written(std::size_t row, bool with_padding) const {
   std::vector<Tensor> out;
-  for (int param = 0; param < params_.size(); ++param)
-    if (const std::int64_t count = params_.owned_slice(param).count(); count > 0 && params_.writes(param))
-      out.push_back(params_.owned(param, row).flat(0, count));
+  for (int param = 0; param < params_.size(); ++param) {
+    if (!params_.writes(param)) continue;
+    const Tensor owned = params_.owned(param, row);
+    const std::int64_t count = with_padding ? owned.numel() : params_.owned_slice(param).count();
+    if (count > 0) out.push_back(owned.flat(0, count));
+  }
   return out;
 }
 

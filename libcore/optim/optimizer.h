@@ -64,7 +64,7 @@ class Optimizer {
   const UpdateRule& rule_of(const Bucket& bucket) const { return *params_.rules().rules[bucket.key.traits.rule]; }
   void gradient_norm(Arena& scratch, StepState* state);
   void count_zero_gradients(StepState* state);
-  std::vector<Tensor> written(std::size_t row) const;
+  std::vector<Tensor> written(std::size_t row, bool with_padding = false) const;
   std::vector<UpdateRange> ranges_of(const Bucket& bucket, bool prepares = false) const;
   void transform(std::size_t bucket, Arena& scratch);
   std::unique_ptr<StateRing> make_ring() const;

@@ -72,8 +72,7 @@ class ParamMemory {
   Slice slice(int param) const;
   /// The part of slice() that this rank owns and updates. Can be empty.
   Slice owned_slice(int param) const;
-  /// As counts() and writes() in layout/ownership.h, for this rank.
-  bool counts(int param) const { return mtl::counts(specs_[param].ownership, layout_.grid, layout_.rank); }
+  /// As writes() in layout/ownership.h, for this rank.
   bool writes(int param) const { return mtl::writes(specs_[param].ownership, layout_.grid, layout_.rank); }
   /// The axes whose ranks update different ranges.
   AxisSet owners() const { return layout_.owners(); }

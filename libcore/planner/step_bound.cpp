@@ -367,6 +367,8 @@ double StepBounds::least_ms(const LayoutChoice& choice) {
                message = request_.nodes() > 1 ? std::min(inside, between) : inside;
   const double owners = choice.zero > 0 ? double(replicas(choice)) : 1;
   const bool in_ring = choice.zero >= 2;
+  // The sum of the gradient norm over the replicas, which follows their last gradients and precedes the update.
+  const double norm_sum = operation_ms(OperationKind::all_reduce, 0, place_of(choice, "data"), machine.links);
   double out = 0, before = 0;  // `before`: the first forward and the last backward of the stages before
   for (int stage = 0; stage < places.stages; ++stage) {
     UnitCost all;
@@ -378,8 +380,8 @@ double StepBounds::least_ms(const LayoutChoice& choice) {
     }
     const double passes = all.forward.of(steps, in_ring) + all.backward.of(steps, in_ring);
     const double update = all.elements / owners * model.update_bytes / machine.bytes_per_ms();
-    out =
-        std::max({out, before + passes, passes + all.weight.of(steps, in_ring) + update, traffic_ms(choice, elements)});
+    const double others = passes + all.weight.of(steps, in_ring) + update;
+    out = std::max({out, before + passes, std::max(others, traffic_ms(choice, elements)) + norm_sum});
     const UnitCost& first = costs[places.position_of({stage, 0})];
     before += first.forward.least() + first.backward.least() + 2 * message;
   }

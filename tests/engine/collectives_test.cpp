@@ -51,9 +51,9 @@ TEST_CASE("tensor parallelism: forward waits for its sums at once, weight gradie
 
 TEST_CASE("data parallelism: what overlaps with backward or with the next forward is not exposed") {
   RunShape shape = shape_on({.data = 2});
-  CHECK(kinds_of(collectives_in(shape)) == "data all-reduce: 9 (9)");
+  CHECK(kinds_of(collectives_in(shape)) == "data all-reduce: 10 (10)");  // 9 buckets and the norm
   // The last two buckets have the embedding's parameters, whose gradients backward completes at its end.
-  CHECK(kinds_of(collectives_in(shape, {.reduce = true})) == "data all-reduce: 9 (2)");
+  CHECK(kinds_of(collectives_in(shape, {.reduce = true})) == "data all-reduce: 10 (3)");
   shape.layout.zero = 1;
   // The update of a bucket hides the gather of the bucket before it.
   CHECK(kinds_of(collectives_in(shape)) ==

@@ -15,6 +15,7 @@
 
 #include "base/files.h"
 #include "base/str.h"
+#include "engine/meta_model.h"
 #include "engine/pipeline.h"
 #include "engine/place_durations.h"
 #include "engine/rank_plans.h"
@@ -301,7 +302,21 @@ void check_profile(const RunLayout& layout, int rank) {
   }
 }
 
-/// Checks that plan_ranks() gives each rank the same plan as planning this rank alone.
+/// Returns the bytes that the first of the replicas that own the same elements as this rank reads for the gradient
+/// norm, and this rank does not.
+double unread_bytes(const RunLayout& layout) {
+  RunShape shape = layout.shape;
+  const AxisSet same = kReplicaAxes - shape.layout.owners();
+  if (shape.layout.index_in(same) == 0) return 0;
+  shape.layout.rank = shape.layout.grid.group_of(shape.layout.rank, same).front();
+  const MetaModel first(layout.config, {}, shape);
+  double bytes = 0;
+  for (int param = 0; param < first.params.size(); ++param)
+    if (first.params.writes(param)) bytes += static_cast<double>(first.params.owned(param, kGradients).bytes());
+  return bytes;
+}
+
+/// Checks that plan_ranks() gives each rank the same plan as planning this rank alone, but for the reads of the norm.
 void check_rank_plans(RunLayout layout) {
   const std::vector<RankPlan> plans = plan_ranks(layout.config, layout_dropout(layout.config), layout.shape);
   int ranks = 0;
@@ -309,7 +324,9 @@ void check_rank_plans(RunLayout layout) {
     for (int rank : plans[i].ranks) {
       CAPTURE(rank);
       layout.shape.layout.rank = rank;
-      CHECK(plans[i].plan == plan_training(layout.config, layout_dropout(layout.config), layout.shape));
+      MemoryPlan alone = plan_training(layout.config, layout_dropout(layout.config), layout.shape);
+      alone.step.bytes += unread_bytes(layout);
+      CHECK(plans[i].plan == alone);
       ++ranks;
     }
     for (std::size_t j = 0; j < i; ++j) CHECK(plans[i].plan != plans[j].plan);
@@ -424,6 +441,14 @@ TEST_CASE("planning all ranks together equals planning each, and covers every ra
       CAPTURE(layout.text);
       layout.shape.recompute = {Recompute::Granularity::full, Recompute::Method::block, 1};
       check_rank_plans(layout);
+      if (!layout.is_short) continue;
+      const std::size_t kinds = plan_ranks(layout.config, layout_dropout(layout.config), layout.shape).size();
+      layout.shape.copies_saves = true;
+      check_rank_plans(layout);
+      // Of replicas that own the same elements, only the first has a copy.
+      const bool has_same = layout.shape.layout.size(kReplicaAxes - layout.shape.layout.owners()) > 1;
+      CHECK(plan_ranks(layout.config, layout_dropout(layout.config), layout.shape).size() ==
+            (has_same ? 2 * kinds : kinds));
     }
   }
 }
@@ -437,6 +462,19 @@ TEST_CASE("stages whose layers have different windows have plans of their own") 
   RunLayout layout = parse_layout("1 0 4 gpipe 1 0 0 2", config);
   check_rank_plans(layout);
   CHECK(plan_ranks(config, layout_dropout(config), layout.shape).size() == 4);  // the inner stages differ in FLOPs
+}
+
+TEST_CASE("parts of a sequence have plans of their own with windows, and copy saves once") {
+  GptConfig config = qwen_of_size(kSizes);
+  config.sliding_window = 4;
+  for (const char* line : {"1 0 1 1f1b 2 0 0 2 2 all_gather 0 adam", "1 0 1 1f1b 2 1 0 2 2 all_gather 0 adam"}) {
+    CAPTURE(line);
+    RunLayout layout = parse_layout(line, config);
+    for (const bool copies_saves : {false, true}) {
+      layout.shape.copies_saves = copies_saves;
+      check_rank_plans(layout);
+    }
+  }
 }
 
 TEST_CASE("interleaved chunks use their planned memory, and their losses equal those of one rank") {
