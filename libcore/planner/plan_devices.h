@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/layout_space.h"
 #include "planner/operator_times.h"
+#include "planner/plan_request.h"
 
 namespace mtl {
 

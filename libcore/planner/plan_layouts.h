@@ -1,4 +1,4 @@
-// Finds the fastest layouts of a run that fit in its devices' memory, among those of layout_space.h.
+// Finds the fastest layouts of a run that fit in its devices' memory, among those of run/layout_space.h.
 //
 // Every candidate has lower bounds of its memory and of its time (step_bound.h). Those that may fit are visited in the
 // order of their bound. A candidate's first visit plans its memory on the meta device, to the byte. If it fits, the
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/layout_space.h"
+#include "planner/plan_request.h"
 #include "planner/simulate.h"
 
 namespace mtl {

@@ -20,7 +20,7 @@
 
 #include "engine/memory_plan.h"
 #include "engine/pipeline_plan.h"
-#include "planner/layout_space.h"
+#include "planner/plan_request.h"
 
 namespace mtl {
 

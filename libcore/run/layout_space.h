@@ -1,23 +1,21 @@
-// The layouts among which the planner searches, in a fixed order.
+// The layouts of a run on its ranks, in a fixed order. The planner searches them for the fastest (planner/), and
+// fitting_settings.h for the smallest change that fits.
 //
 // Grid:        all numbers of tensor-parallel, context-parallel and pipeline ranks that divide the ranks and the model,
 //              with and without sequence parallelism
 // Schedule:    1f1b, gpipe, interleaved, zb-h1, zb-h2, zb-v; the layers split evenly or by their work (with
 //              interleaved: into any number of chunks per stage that divides them, or into 2, 4, 8, ... by their work)
 // ZeRO stage:  those that zero_stages() allows
-// Micro-batch: 1, 2, 4, ... samples
-// Savings:     all combinations of kSavings (in files only if the machine has a disk), none first
+// Micro-batch: 1, 2, 4, ... samples, and the run's size and its divisors
+// Savings:     all combinations of kSavings (in files only if there is a disk), none first
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "layout/layout.h"
-#include "planner/machine.h"
 #include "run/layout_changes.h"
 
 namespace mtl {
@@ -30,20 +28,6 @@ struct FixedLayout {
   std::optional<std::int64_t> chunks;      // per stage, where there are several stages
   std::optional<std::string> recompute;    // none, selective or full
   std::vector<std::string> flags;          // that fix them, as given
-};
-
-struct PlanRequest {
-  TrainOptions run;  // the world size, the batches and everything that is the same in all layouts
-  GptConfig config;
-  Machine machine;
-  int node_size = 8;
-  double device_bytes = 0;                                      // of one device, for the plan
-  double host_bytes = std::numeric_limits<double>::infinity();  // of one node's host
-  FixedLayout fixed = {};
-
-  std::int64_t nodes() const { return (run.parallel.world + node_size - 1) / node_size; }
-  /// Returns how many ranks a full node has.
-  double ranks_per_node() const { return double(std::min<std::int64_t>(node_size, run.parallel.world)); }
 };
 
 struct LayoutChoice {
@@ -63,7 +47,9 @@ struct LayoutChoice {
   TrainOptions options(const TrainOptions& run) const;
 };
 
-/// Returns the choices that mtl-train can run, layout by layout.
-std::vector<LayoutChoice> layout_choices(const PlanRequest& request);
+/// Returns the choices that mtl-train can run, layout by layout. `run` has the number of ranks, the batches and
+/// everything that is the same in all layouts.
+std::vector<LayoutChoice> layout_choices(const TrainOptions& run, const GptConfig& config, bool has_disk,
+                                         const FixedLayout& fixed);
 
 }  // namespace mtl

@@ -1,5 +1,6 @@
-#include "planner/layout_space.h"
+#include "run/layout_space.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "layout/schedule.h"
@@ -21,12 +22,16 @@ std::vector<int> divisors(std::int64_t number) {
 /// Adds choices axis by axis: each function fixes the values of one axis and calls the next.
 class Enumeration {
  public:
-  explicit Enumeration(const PlanRequest& request) : request_(request) {}
+  Enumeration(const TrainOptions& run, const GptConfig& config, bool has_disk, const FixedLayout& fixed)
+      : run_(run), config_(config), fixed_(fixed), savings_(effective_savings(has_disk)) {
+    for (int size : divisors(run.batch.micro_batch_size))
+      if (!std::has_single_bit(static_cast<unsigned>(size))) other_sizes_.push_back(size);
+  }
 
   std::vector<LayoutChoice> run() {
-    const std::int64_t world = request_.run.parallel.world;
+    const std::int64_t world = run_.parallel.world;
     for (int tensor : divisors(world)) {
-      if (request_.config.num_heads % tensor != 0) continue;
+      if (config_.num_heads % tensor != 0) continue;
       for (int context : divisors(world / tensor)) {
         if (!divides_sequences(context)) continue;
         for (int pipeline : divisors(world / tensor / context)) add_grid(tensor, context, pipeline);
@@ -37,14 +42,15 @@ class Enumeration {
 
  private:
   bool divides_sequences(int context) const {
-    const std::int64_t chunks = 2 * context, length = request_.run.data.seq_length;
-    return context == 1 || (length % chunks == 0 && length / chunks >= kLeastPositions);
+    const std::int64_t chunks = 2 * context, length = run_.data.seq_length;
+    return context == run_.parallel.context || context == 1 ||
+           (length % chunks == 0 && length / chunks >= kLeastPositions);
   }
 
   void add_grid(int tensor, int context, int pipeline) {
-    if (pipeline > request_.config.num_layers + 2) return;  // the embedding and the output layer alone
-    const std::int64_t data = request_.run.parallel.world / tensor / context / pipeline;
-    if (*request_.run.batch.global_batch_size % data != 0) return;
+    if (pipeline > config_.num_layers + 2) return;  // the embedding and the output layer alone
+    const std::int64_t data = run_.parallel.world / tensor / context / pipeline;
+    if (!divides(data, run_.global_batch_size())) return;
     LayoutChoice choice{.tensor = tensor, .context = context, .pipeline = pipeline};
     for (bool sequence_parallel : {true, false}) {
       if (sequence_parallel && tensor == 1) continue;
@@ -57,7 +63,7 @@ class Enumeration {
   }
 
   void add_schedules(LayoutChoice choice, std::int64_t data) {
-    const std::int64_t places = request_.config.num_layers + 2;
+    const std::int64_t places = config_.num_layers + 2;
     auto rows = kSchedules;
     std::swap(rows[enum_index(ScheduleKind::gpipe)], rows[enum_index(ScheduleKind::one_forward_one_backward)]);
     for (const ScheduleTraits& row : rows) {  // 1F1B first: it is preferred where GPipe is as fast
@@ -77,13 +83,13 @@ class Enumeration {
   /// Adds ZeRO stages, micro-batches and savings. What mtl-train can run does not depend on them, apart from what is
   /// checked here.
   void add_stages(LayoutChoice choice, std::int64_t data) {
-    if (!can_run(choice.options(request_.run), request_.config)) return;
+    if (!can_run(choice.options(run_), config_)) return;
     const std::vector<unsigned> savings = possible_savings(choice);
-    const std::int64_t samples = *request_.run.batch.global_batch_size / data;
-    for (std::int64_t zero : zero_stages(choice.options(request_.run).parallel)) {
+    const std::int64_t samples = run_.global_batch_size() / data;
+    for (std::int64_t zero : zero_stages(choice.options(run_).parallel)) {
       choice.zero = static_cast<int>(zero);
       for (std::int64_t micro_batch : micro_batches(samples)) {
-        if (choice.schedule == ScheduleKind::interleaved && samples / micro_batch % choice.pipeline != 0) break;
+        if (choice.schedule == ScheduleKind::interleaved && samples / micro_batch % choice.pipeline != 0) continue;
         choice.micro_batch = micro_batch;
         choice.layout = layouts_++;
         for (unsigned each : savings) {
@@ -95,44 +101,62 @@ class Enumeration {
   }
 
   std::vector<std::int64_t> micro_batches(std::int64_t samples) const {
-    if (const auto& fixed = request_.fixed.micro_batch)
-      return samples % *fixed == 0 ? std::vector{*fixed} : std::vector<std::int64_t>();
     std::vector<std::int64_t> out;
-    for (std::int64_t size = 1; samples % size == 0; size *= 2) out.push_back(size);
+    if (fixed_.micro_batch)
+      out.push_back(*fixed_.micro_batch);
+    else
+      for (std::int64_t size = 1; size <= samples; size *= 2) out.push_back(size);
+    if (!fixed_.micro_batch) out.insert(out.end(), other_sizes_.begin(), other_sizes_.end());
+    std::erase_if(out, [&](std::int64_t size) { return !divides(size, samples); });
     return out;
   }
 
   bool is_as_fixed(const LayoutChoice& choice) const {
-    const FixedLayout& fixed = request_.fixed;
     const auto agrees = [](const auto& wanted, const auto& value) { return !wanted || *wanted == value; };
     const char* recompute = choice.has(Saving::recompute_layers)      ? "full"
                             : choice.has(Saving::recompute_attention) ? "selective"
                                                                       : "none";
-    const bool has_replicas = choice.tensor * choice.pipeline < request_.run.parallel.world;
-    return agrees(fixed.tensor, choice.tensor) && agrees(fixed.context, choice.context) &&
-           agrees(fixed.pipeline, choice.pipeline) && (!has_replicas || agrees(fixed.zero_stage, choice.zero)) &&
+    const bool has_replicas = choice.tensor * choice.pipeline < run_.parallel.world;
+    return agrees(fixed_.tensor, choice.tensor) && agrees(fixed_.context, choice.context) &&
+           agrees(fixed_.pipeline, choice.pipeline) && (!has_replicas || agrees(fixed_.zero_stage, choice.zero)) &&
            (choice.pipeline == 1 ||
-            (agrees(fixed.schedule, schedule_name(choice.schedule)) && agrees(fixed.chunks, choice.chunks))) &&
-           agrees(fixed.recompute, recompute);
+            (agrees(fixed_.schedule, schedule_name(choice.schedule)) && agrees(fixed_.chunks, choice.chunks))) &&
+           agrees(fixed_.recompute, recompute);
   }
 
-  /// Returns the sets of savings that a layout can use.
-  std::vector<unsigned> possible_savings(LayoutChoice choice) const {
+  /// Returns true if a step's samples can be divided, or sizes of steps are rounded down.
+  bool divides(std::int64_t parts, std::int64_t samples) const {
+    return parts <= samples && (samples % parts == 0 || run_.batch.decrease_if_needed);
+  }
+
+  /// Returns the sets of savings that have an effect in the run.
+  std::vector<unsigned> effective_savings(bool has_disk) const {
     std::vector<unsigned> out;
-    const bool has_disk = request_.machine.links.disk_gbs > 0;
+    LayoutChoice choice;
     const unsigned sets = 1U << (enum_index(Saving::offload_to_files) + (has_disk ? 1 : 0));
     for (choice.savings = 0; choice.savings < sets; ++choice.savings) {
       if (choice.has(Saving::offload_optimizer) && choice.has(Saving::offload_to_files)) continue;  // the same as files
-      TrainOptions options = request_.run;
-      const bool acts =
-          std::ranges::all_of(kSavings, [&](Saving saving) { return !choice.has(saving) || save(options, saving); });
-      if (acts && (!choice.has(Saving::offload_activations) || can_run(choice.options(request_.run), request_.config)))
+      TrainOptions options = run_;
+      if (std::ranges::all_of(kSavings, [&](Saving saving) { return !choice.has(saving) || save(options, saving); }))
         out.push_back(choice.savings);
     }
     return out;
   }
 
-  const PlanRequest& request_;
+  /// Returns those of them that a layout can use.
+  std::vector<unsigned> possible_savings(LayoutChoice choice) const {
+    choice.savings = 1U << enum_index(Saving::offload_activations);
+    std::vector<unsigned> out = savings_;
+    if (!can_run(choice.options(run_), config_))
+      std::erase_if(out, [&](unsigned each) { return (each & choice.savings) != 0; });
+    return out;
+  }
+
+  const TrainOptions& run_;
+  const GptConfig& config_;
+  const FixedLayout& fixed_;
+  std::vector<unsigned> savings_;
+  std::vector<std::int64_t> other_sizes_;  // divisors of the run's micro-batch that are not 1, 2, 4, ...
   std::vector<LayoutChoice> out_;
   std::size_t layouts_ = 0;
 };
@@ -154,9 +178,11 @@ TrainOptions LayoutChoice::options(const TrainOptions& run) const {
   parallel.context = context;
   parallel.pipeline = pipeline;
   parallel.sequence_parallel = sequence_parallel;
+  parallel.schedule.reset();
   if (pipeline > 1) parallel.schedule = schedule_name(schedule);
+  parallel.virtual_stages.reset();
   if (schedule == ScheduleKind::interleaved) parallel.virtual_stages = chunks;
-  if (is_balanced) parallel.pipeline_split = "balanced";
+  parallel.pipeline_split = is_balanced ? "balanced" : "even";
   set_zero_stage(parallel, zero);
   parallel.overlap_grad_reduce = parallel.replicas() > 1;
   parallel.overlap_param_gather = parallel.replicas() > 1 && zero > 0;
@@ -166,6 +192,9 @@ TrainOptions LayoutChoice::options(const TrainOptions& run) const {
   return out;
 }
 
-std::vector<LayoutChoice> layout_choices(const PlanRequest& request) { return Enumeration(request).run(); }
+std::vector<LayoutChoice> layout_choices(const TrainOptions& run, const GptConfig& config, bool has_disk,
+                                         const FixedLayout& fixed) {
+  return Enumeration(run, config, has_disk, fixed).run();
+}
 
 }  // namespace mtl
