@@ -1,10 +1,19 @@
 #include "run/fitting_settings.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <optional>
+#include <ranges>
+#include <span>
+#include <tuple>
 
 #include "base/count_of.h"
 #include "base/str.h"
+#include "layout/schedule.h"
 #include "run/layout_changes.h"
+#include "run/layout_space.h"
 #include "run/run_plan.h"
 
 namespace mtl {
@@ -13,6 +22,8 @@ namespace {
 
 constexpr std::size_t kMaxSuggestions = 3;
 constexpr std::int64_t kMaxRanksFactor = 64;
+/// At most this many layouts on the run's ranks are planned, most of them in 1 to 15 ms each.
+constexpr int kMostPlanned = 300;
 
 /// A changed run.
 struct ChangedRun {
@@ -21,7 +32,29 @@ struct ChangedRun {
   int ranks_per_host = 1;
 };
 
+/// Axes of the space (layout_space.h), a bit for each. Of two changes, that of the lower bits is suggested first.
+using Axes = unsigned;
+constexpr Axes kMicroBatch = 1, kZero = 2, kSequence = 4, kSchedule = 8, kSplit = 16, kFirstSaving = 32;
+constexpr Axes kTensor = kFirstSaving << kSavings.size(), kContext = 2 * kTensor, kPipeline = 4 * kTensor;
+constexpr Axes kGrid = kTensor | kContext | kPipeline;
+
+/// A layout on the run's ranks.
+struct LayoutChange {
+  Axes axes = 0;  // in which it differs from the run
+  LayoutChoice to;
+
+  std::array<int, 3> grid() const { return {to.tensor, to.context, to.pipeline}; }
+};
+
+constexpr unsigned bit(Saving saving) { return 1U << enum_index(saving); }
+
 /// Searches for settings that fit, starting with the smallest change to the run.
+///
+/// On the run's ranks, it searches the layouts of layout_space.h by the axes in which they differ from the run: fewer
+/// axes first, then the axes of lower bits, then the nearest values. Of layouts that change one axis, all are planned
+/// until one fits. Of the others, what saves the most on a grid is planned first, and of what changes the same axes the
+/// last; whatever saves no more than a layout that does not fit is not planned, and in all no more than kMostPlanned
+/// are. A schedule changes together with other axes only to 1f1b, which keeps the fewest micro-batches.
 class Suggestions {
  public:
   Suggestions(const TrainOptions& options, const FitStart& start, const HostRanks& host, const FitLimits& limits)
@@ -31,21 +64,31 @@ class Suggestions {
         may_regroup_(!start.resumes || options.data.sampler_kind() != SamplerKind::cyclic),
         base_{.options = options, .config = start.config, .ranks_per_host = host.count} {
     if (!base_.options.batch.varies()) base_.options.batch.global_batch_size = options.global_batch_size();
+    const ParallelOptions& parallel = options.parallel;
+    own_ = {.tensor = static_cast<int>(parallel.tensor),
+            .context = static_cast<int>(parallel.context),
+            .pipeline = static_cast<int>(parallel.pipeline),
+            .sequence_parallel = parallel.sequence_parallel,
+            .is_balanced = parallel.pipeline_split == "balanced",
+            .schedule = parallel.schedule_kind(start.config.num_layers),
+            .chunks = static_cast<int>(parallel.chunks(start.config.num_layers)),
+            .zero = static_cast<int>(parallel.zero()),
+            .micro_batch = options.batch.micro_batch_size};
+    // Files need addresses, and buffers in host memory.
+    if (options.device == Device::cpu || std::ranges::any_of(limits.host, &MemoryLimit::counts_reservations))
+      moves_ |= bit(Saving::offload_to_files);
   }
 
   std::vector<std::string> find() {
     try_change(base_, [](ChangedRun& setting) { setting.options.checkpoint.async_save = false; });
-    try_micro_batches();
-    for (std::int64_t stage : {1, 2, 3}) try_change(base_, [&](ChangedRun& setting) { shard(setting, stage); });
-    try_change(base_, share_sequence);
-    try_change(base_, use_1f1b);
-    for (Saving saving : kSavings) try_change(base_, [&](ChangedRun& setting) { save(setting.options, saving); });
-    const ChangedRun shared = with_all_sharing();
-    try_setting(shared);
-    const ChangedRun all = with_everything(shared);
-    try_setting(all);
-    try_change(all, [](ChangedRun& setting) { save(setting.options, Saving::offload_to_files); });
-    const std::vector<ChangedRun> starts{base_, shared, all};
+    list_changes();
+    try_changes();
+    const LayoutChoice shared = with_all_sharing();
+    LayoutChoice all = shared;
+    all.savings = bit(Saving::recompute_layers) | bit(Saving::offload_optimizer);
+    std::vector<ChangedRun> starts{base_};
+    for (const LayoutChoice& each : {shared, all})
+      if (!is_larger(changed_axes(each))) starts.push_back(changed_to(each));
     for (const ChangedRun& from : starts)
       if (try_bf16_gradients(from)) break;
     for (const ChangedRun& from : starts) try_more_ranks(from);
@@ -54,6 +97,137 @@ class Suggestions {
   }
 
  private:
+  /// Lists the layouts on the run's ranks that may save memory, in the order of suggestions.
+  void list_changes() {
+    for (LayoutChoice choice : layout_choices(base_.options, base_.config, true, {})) {
+      const std::int64_t replicas = base_.options.parallel.world / (choice.tensor * choice.pipeline);
+      const int most_zero = choice.pipeline > 1 ? 2 : 3;
+      // What has no effect stays as it is.
+      if (choice.tensor == 1) choice.sequence_parallel = own_.sequence_parallel;
+      if (choice.pipeline == 1) {
+        choice.schedule = own_.schedule;
+        choice.chunks = own_.chunks;
+        choice.is_balanced = own_.is_balanced;
+      }
+      if (replicas == 1 && own_.zero <= most_zero) choice.zero = own_.zero;
+      if (choice.sequence_parallel < own_.sequence_parallel || choice.micro_batch > own_.micro_batch) continue;
+      if (replicas > 1 && choice.zero < std::min(own_.zero, most_zero)) continue;
+      const bool regroups = choice.micro_batch != own_.micro_batch || groups(choice) != groups(own_);
+      const Axes axes = changed_axes(choice);
+      if (axes == 0 || (regroups && !may_regroup_)) continue;
+      if (std::has_single_bit(axes) || choice.schedule == ScheduleKind::one_forward_one_backward ||
+          (choice.schedule == own_.schedule && choice.chunks == own_.chunks))
+        changes_.push_back({axes, choice});
+    }
+    const auto ratio = [](int one, int other) { return double(std::max(one, other)) / std::min(one, other); };
+    std::ranges::stable_sort(changes_, {}, [&](const LayoutChange& change) {
+      const LayoutChoice& to = change.to;
+      const double distance =
+          ratio(to.tensor, own_.tensor) * ratio(to.context, own_.context) * ratio(to.pipeline, own_.pipeline);
+      return std::tuple(std::popcount(change.axes), change.axes, distance, -to.tensor, -to.context, -to.pipeline,
+                        -to.micro_batch, to.zero);
+    });
+  }
+  static int groups(const LayoutChoice& choice) { return choice.tensor * choice.context * choice.pipeline; }
+
+  Axes changed_axes(const LayoutChoice& to) const {
+    const bool has_own_schedule = to.schedule == own_.schedule;
+    Axes out = to.savings * kFirstSaving;
+    const auto add = [&](Axes axis, bool differs) { out |= differs ? axis : 0; };
+    add(kMicroBatch, to.micro_batch != own_.micro_batch);
+    add(kZero, to.zero != own_.zero);
+    add(kSequence, to.sequence_parallel != own_.sequence_parallel);
+    add(kSchedule, !has_own_schedule);
+    add(kSplit, to.is_balanced != own_.is_balanced || (has_own_schedule && to.chunks != own_.chunks));
+    add(kTensor, to.tensor != own_.tensor);
+    add(kContext, to.context != own_.context);
+    add(kPipeline, to.pipeline != own_.pipeline);
+    return out;
+  }
+
+  /// Returns the run with another layout. What it says otherwise stays.
+  ChangedRun changed_to(const LayoutChoice& to) const {
+    ChangedRun out = base_;
+    ParallelOptions& parallel = out.options.parallel;
+    parallel.tensor = to.tensor;
+    parallel.context = to.context;
+    parallel.pipeline = to.pipeline;
+    parallel.sequence_parallel = to.sequence_parallel;
+    if (to.schedule != own_.schedule) parallel.schedule = schedule_name(to.schedule);
+    if (to.schedule != own_.schedule || to.chunks != own_.chunks) {
+      parallel.virtual_stages.reset();
+      if (to.schedule == ScheduleKind::interleaved) parallel.virtual_stages = to.chunks;
+    }
+    parallel.pipeline_split = to.is_balanced ? "balanced" : "even";
+    if (to.zero != own_.zero) set_zero_stage(parallel, to.zero);
+    out.options.batch.micro_batch_size = to.micro_batch;
+    for (Saving saving : kSavings)
+      if (to.has(saving)) save(out.options, saving);
+    return out;
+  }
+
+  /// Tries what changes the same axes on the same grid together. Skips larger changes than those that fit.
+  void try_changes() {
+    for (auto first = changes_.begin(); first != changes_.end();) {
+      if (lines_.size() == kMaxSuggestions || planned_ >= kMostPlanned) return;
+      const auto last = std::find_if(first, changes_.end(), [&](const LayoutChange& other) {
+        return other.axes != first->axes || other.grid() != first->grid();
+      });
+      if (!is_larger(first->axes) && try_alike({first, last})) suggested_.push_back(first->axes);
+      first = last;
+    }
+  }
+
+  /// Returns true if a part of the change has been suggested.
+  bool is_larger(Axes axes) const {
+    return std::ranges::any_of(suggested_, [&](Axes part) { return (part & ~axes) == 0; });
+  }
+
+  bool try_alike(std::span<const LayoutChange> changes) {
+    const bool is_single = std::has_single_bit(changes.front().axes);
+    if (!is_single) {
+      const auto grid = changes.front().grid();
+      if (!too_large_.contains(grid))  // plan what saves the most, and what is no smaller, until something fits
+        std::ranges::find_if(changes_ | std::views::reverse,
+                             [&](const LayoutChange& each) { return each.grid() == grid && fits(each); });
+      fits(changes.back());
+    }
+    return std::ranges::any_of(changes, [&](const LayoutChange& each) {
+      return (is_single || fits(each)) && try_setting(changed_to(each.to));
+    });
+  }
+
+  /// Returns true if `one` needs at most the memory of `other`, which is on the same grid. What moves to the host must
+  /// have moved before.
+  bool outdoes(const LayoutChoice& one, LayoutChoice other) const {
+    const bool is_in_files = one.has(Saving::offload_to_files) && (moves_ & bit(Saving::offload_to_files)) == 0;
+    if (is_in_files) other.savings &= ~bit(Saving::offload_optimizer);
+    const bool is_1f1b = one.schedule == ScheduleKind::one_forward_one_backward;
+    return one.zero >= other.zero && one.micro_batch <= other.micro_batch &&
+           one.sequence_parallel >= other.sequence_parallel && one.is_balanced == other.is_balanced &&
+           (is_1f1b || (one.schedule == other.schedule && one.chunks == other.chunks)) &&
+           other.saves_no_more_than(one) && (one.savings & moves_ & ~other.savings) == 0;
+  }
+
+  /// Plans the layout, unless one that saves as much does not fit.
+  bool fits(const LayoutChange& change) {
+    std::vector<LayoutChoice>& too_large = too_large_[change.grid()];
+    if (std::ranges::any_of(too_large, [&](const LayoutChoice& each) { return outdoes(each, change.to); }))
+      return false;
+    ++planned_;
+    const std::optional<MemoryNeed> need = need_of(changed_to(change.to));
+    if (need && !need->fits(limits_)) too_large.push_back(change.to);
+    return need && need->fits(limits_);
+  }
+
+  /// Returns the run's grid with the values of all other axes that save the most without costing time.
+  LayoutChoice with_all_sharing() const {
+    LayoutChoice out = own_;
+    for (const LayoutChange& change : changes_)
+      if ((change.axes & (kGrid | kSplit)) == 0 && change.to.savings == 0 && outdoes(change.to, out)) out = change.to;
+    return out;
+  }
+
   /// Returns the changes of the run on the command line.
   std::string flags_of(const ChangedRun& setting) const {
     std::vector<std::string> words = changed_flags(base_.options, setting.options);
@@ -67,21 +241,35 @@ class Suggestions {
     return join(words, " ");
   }
 
-  /// Plans the setting. If it is valid and fits, adds it to the suggestions and returns true.
+  /// Returns what the setting needs if it fits, otherwise maybe less, which does not fit either; nothing if it is not
+  /// valid.
+  std::optional<MemoryNeed> need_of(const ChangedRun& setting) const {
+    const auto& [options, config, ranks_per_host] = setting;
+    if (!can_run(options, config)) return {};
+    try {
+      MemoryNeed need;
+      const RunShape shape = run_shape(options, config, 0);
+      const auto schedule = pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
+      for (const MemoryPlan& plan : plan_largest_ranks(config, run_dropout(options), shape, schedule))
+        need.enlarge(MemoryNeed::of({&plan}, {}));
+      if (!need.fits(limits_)) return need;  // most are too large, and all ranks take longer to plan
+      const std::vector<RankPlan> plans = plan_run(options, config);
+      const auto by_rank = plans_by_rank(plans);
+      for (int first = 0; first < static_cast<int>(by_rank.size()); first += ranks_per_host)
+        need.enlarge(MemoryNeed::of(by_rank, {.first = first, .count = ranks_per_host}));
+      return need;
+    } catch (const Error&) {
+      return {};  // the layers, heads or rows cannot be divided this way
+    }
+  }
+
+  /// If the setting is valid and fits, adds it to the suggestions and returns true.
   bool try_setting(const ChangedRun& setting) {
     const std::string flags = flags_of(setting);
-    if (lines_.size() == kMaxSuggestions || flags.empty() || !can_run(setting.options, setting.config)) return false;
-    MemoryNeed need;
-    try {
-      const std::vector<RankPlan> plans = plan_run(setting.options, setting.config);
-      const auto by_rank = plans_by_rank(plans);
-      for (int first = 0; first < static_cast<int>(by_rank.size()); first += setting.ranks_per_host)
-        need.enlarge(MemoryNeed::of(by_rank, {.first = first, .count = setting.ranks_per_host}));
-    } catch (const Error&) {
-      return false;  // the layers, heads or rows cannot be divided this way
-    }
-    if (!need.fits(limits_)) return false;
-    const std::string line = cat("\n  ", flags, ": ", need.text());
+    if (lines_.size() == kMaxSuggestions || flags.empty()) return false;
+    const std::optional<MemoryNeed> need = need_of(setting);
+    if (!need || !need->fits(limits_)) return false;
+    const std::string line = cat("\n  ", flags, ": ", need->text());
     if (std::ranges::find(lines_, line) == lines_.end()) lines_.push_back(line);
     return true;
   }
@@ -90,46 +278,6 @@ class Suggestions {
   bool try_change(ChangedRun setting, const Change& change) {
     change(setting);
     return try_setting(setting);
-  }
-
-  void try_micro_batches() {
-    if (!may_regroup_) return;
-    const std::int64_t largest = base_.options.batch.micro_batch_size;
-    for (std::int64_t size = largest / 2; size >= 1; --size) {
-      if (largest % size != 0) continue;
-      if (try_change(base_, [&](ChangedRun& setting) { setting.options.batch.micro_batch_size = size; })) return;
-    }
-  }
-
-  ChangedRun with_all_sharing() const {
-    ChangedRun setting = base_;
-    shard(setting, 3);
-    share_sequence(setting);
-    use_1f1b(setting);
-    if (may_regroup_) setting.options.batch.micro_batch_size = 1;
-    return setting;
-  }
-
-  /// Adds full recomputation and optimizer offloading, which do not change the results.
-  static ChangedRun with_everything(ChangedRun setting) {
-    save(setting.options, Saving::recompute_layers);
-    save(setting.options, Saving::offload_optimizer);
-    return setting;
-  }
-
-  /// Shards up to ZeRO stage `most` over the run's replicas, as far as the pipeline and its schedule allow.
-  static void shard(ChangedRun& setting, std::int64_t most) {
-    ParallelOptions& parallel = setting.options.parallel;
-    for (std::int64_t stage : zero_stages(parallel))
-      if (stage <= most && stage > parallel.zero()) set_zero_stage(parallel, stage);
-  }
-  static void share_sequence(ChangedRun& setting) {
-    ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.tensor > 1) parallel.sequence_parallel = true;
-  }
-  static void use_1f1b(ChangedRun& setting) {
-    ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.pipeline > 1 && parallel.schedule == "gpipe") parallel.schedule = "1f1b";
   }
 
   /// Adds ranks: on the same host if they fit, otherwise on more hosts with the same number of ranks per host.
@@ -148,9 +296,10 @@ class Suggestions {
     parallel.world *= factor;
     if (size != &ParallelOptions::world) {
       parallel.*size *= factor;
+      set_zero_stage(parallel, std::min(parallel.zero(), zero_stages(parallel).back()));  // a pipeline forbids some
     } else {
       if (!may_regroup_) return false;
-      shard(setting, 1);
+      if (parallel.zero() == 0) set_zero_stage(parallel, 1);
     }
     if (is_one_host) {
       setting.ranks_per_host = static_cast<int>(parallel.world);
@@ -185,6 +334,13 @@ class Suggestions {
   const FitLimits& limits_;
   bool is_fresh_, may_regroup_;
   ChangedRun base_;
+  LayoutChoice own_;  // the run's layout
+  unsigned moves_ =
+      bit(Saving::offload_optimizer) | bit(Saving::offload_activations);  // savings that cost memory elsewhere
+  std::vector<LayoutChange> changes_;
+  std::map<std::array<int, 3>, std::vector<LayoutChoice>> too_large_;  // by grid
+  std::vector<Axes> suggested_;
+  int planned_ = 0;
   std::vector<std::string> lines_;
 };
 

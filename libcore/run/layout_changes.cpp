@@ -86,6 +86,7 @@ std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOpti
   change("--pipeline-model-parallel-size", before.pipeline, now.pipeline);
   change("--pipeline-schedule", before.schedule, now.schedule);
   change("--num-virtual-stages-per-pipeline-rank", before.virtual_stages, now.virtual_stages);
+  if (before.virtual_stages && !now.virtual_stages) add("without --num-virtual-stages-per-pipeline-rank");
   change("--pipeline-split", before.pipeline_split, now.pipeline_split);
   if (now.zero() == 1)
     change("--use-distributed-optimizer", before.zero() == 1, true);

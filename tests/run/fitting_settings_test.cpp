@@ -74,13 +74,13 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
       {single, start, .95, 0,
        "--micro-batch-size 2 --global-batch-size 16\n"
        "RECOMPUTE\n"
-       "--micro-batch-size 1 --global-batch-size 16\n"},
+       "--tensor-model-parallel-size 2 on 2 ranks\n"},
       {single, start, .65, 0,
        "--micro-batch-size 1 --global-batch-size 16\n"
        "RECOMPUTE\n"
-       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"},
+       "--tensor-model-parallel-size 4 on 4 ranks\n"},
       {single, start, .5, 0,
-       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"
+       "RECOMPUTE --micro-batch-size 2 --global-batch-size 16\n"
        "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"
        "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"},
       {single, start, .4, 0,
@@ -105,12 +105,11 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
       {tensor, start, .65, 0,
        "--micro-batch-size 1 --global-batch-size 16\n"
        "RECOMPUTE\n"
-       "--sequence-parallel --micro-batch-size 1 --global-batch-size 16\n"},
+       "--seq-length 16\n"},
       {tensor, start, .5, 0,
-       "--sequence-parallel RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"
+       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"
        "--tensor-model-parallel-size 4 --sequence-parallel --micro-batch-size 1 --global-batch-size 16 on 4 ranks\n"
-       "--tensor-model-parallel-size 4 --sequence-parallel RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 4 "
-       "ranks\n"},
+       "--seq-length 4\n"},
       {tensor, start, .4, 0,
        "--num-layers 2\n"
        "--sequence-parallel --micro-batch-size 1 --global-batch-size 16 --num-layers 4\n"
@@ -125,15 +124,12 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
        "RECOMPUTE\n"},
       {gpipe, start, .65, 0,
        "RECOMPUTE\n"
-       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 --micro-batch-size 1 --global-batch-size 32\n"
-       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size "
-       "32\n"},
+       "--pipeline-schedule 1f1b --micro-batch-size 2 --global-batch-size 32\n"
+       "--sequence-parallel --pipeline-schedule 1f1b\n"},
       {gpipe, start, .5, 0,
-       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 --micro-batch-size 1 --global-batch-size 32\n"
-       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size "
-       "32\n"
-       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 RECOMPUTE --offload-optimizer DIR "
-       "--micro-batch-size 1 --global-batch-size 32\n"},
+       "--pipeline-schedule 1f1b --micro-batch-size 1 --global-batch-size 32\n"
+       "--pipeline-schedule 1f1b RECOMPUTE\n"
+       "--tensor-model-parallel-size 4 --sequence-parallel --pipeline-schedule 1f1b --global-batch-size 32\n"},
       {gpipe, start, .3, 0,
        "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 --micro-batch-size 1 --global-batch-size 32 "
        "--num-layers 2\n"
@@ -142,36 +138,36 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
       {pipeline, start, .95, 0,
        "--micro-batch-size 2 --global-batch-size 32\n"
        "--use-distributed-optimizer\n"
-       "--zero-stage 2\n"},
+       "RECOMPUTE\n"},
       {pipeline, start, .8, 0,
        "--micro-batch-size 2 --global-batch-size 32\n"
        "RECOMPUTE\n"
-       "--zero-stage 2 --micro-batch-size 1 --global-batch-size 32\n"},
+       "--tensor-model-parallel-size 2 --global-batch-size 32\n"},
       {pipeline, start, .5, 0,
-       "--zero-stage 2 --micro-batch-size 1 --global-batch-size 32\n"
-       "--zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"
-       "--zero-stage 2 RECOMPUTE --offload-optimizer DIR --micro-batch-size 1 --global-batch-size 32\n"},
+       "--use-distributed-optimizer --micro-batch-size 1 --global-batch-size 32\n"
+       "RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"
+       "--tensor-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 32\n"},
       {pipeline, start, .4, 0,
-       "--zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"
-       "--zero-stage 2 RECOMPUTE --offload-optimizer DIR --micro-batch-size 1 --global-batch-size 32\n"
-       "--seq-length 2\n"},
+       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 32\n"
+       "--use-distributed-optimizer RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"
+       "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 1 RECOMPUTE --global-batch-size 32\n"},
       {data, start, .95, 0,
        "--micro-batch-size 2 --global-batch-size 64\n"
        "--use-distributed-optimizer\n"
-       "--zero-stage 2\n"},
+       "RECOMPUTE\n"},
       {data, start, .8, 0,
        "--micro-batch-size 2 --global-batch-size 64\n"
        "--zero-stage 3\n"
        "RECOMPUTE\n"},
       {data, start, .3, 0,
-       "--zero-stage 3 RECOMPUTE --offload-optimizer DIR --micro-batch-size 1 --global-batch-size 64\n"
-       "--num-layers 1\n"
-       "--zero-stage 3 --micro-batch-size 1 --global-batch-size 64 --seq-length 16\n"},
+       "--tensor-model-parallel-size 4 --sequence-parallel --micro-batch-size 1 --global-batch-size 64\n"
+       "--tensor-model-parallel-size 4 --recompute-granularity selective --micro-batch-size 1 --global-batch-size 64\n"
+       "--tensor-model-parallel-size 4 RECOMPUTE --micro-batch-size 2 --global-batch-size 64\n"},
       {data, start, .2, 0,
        "--zero-stage 3 --micro-batch-size 1 --global-batch-size 64 --num-layers 1\n"
        "--zero-stage 3 RECOMPUTE --micro-batch-size 1 --global-batch-size 64 --num-layers 1\n"},
       {single, start, .5, 1,
-       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"
+       "RECOMPUTE --micro-batch-size 2 --global-batch-size 16\n"
        "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"
        "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"},
       {single, start, .4, 1,
@@ -184,34 +180,34 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
        "--num-layers 1\n"
        "--micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"},
       {data, start, .6, 2,
-       "--zero-stage 3 --micro-batch-size 1 --global-batch-size 64\n"
-       "--zero-stage 3 RECOMPUTE --micro-batch-size 1 --global-batch-size 64\n"
-       "--zero-stage 3 RECOMPUTE --offload-optimizer DIR --micro-batch-size 1 --global-batch-size 64\n"},
+       "--tensor-model-parallel-size 4 --global-batch-size 64\n"
+       "--zero-stage 2 --micro-batch-size 2 --global-batch-size 64\n"
+       "RECOMPUTE --micro-batch-size 2 --global-batch-size 64\n"},
       {cyclic, resumed, .9, 0,
        "--zero-stage 2\n"
-       "--zero-stage 3\n"
-       "RECOMPUTE\n"},
+       "RECOMPUTE\n"
+       "--tensor-model-parallel-size 2 on 4 ranks\n"},
       {cyclic, resumed, .6, 0,
-       "--zero-stage 3 RECOMPUTE\n"
-       "--zero-stage 3 RECOMPUTE --offload-optimizer DIR\n"
-       "--tensor-model-parallel-size 4 on 8 ranks\n"},
+       "--use-distributed-optimizer RECOMPUTE\n"
+       "--tensor-model-parallel-size 4 on 8 ranks\n"
+       "--tensor-model-parallel-size 4 --zero-stage 3 on 8 ranks\n"},
       {cyclic, resumed, .5, 0,
-       "--zero-stage 3 RECOMPUTE\n"
-       "--zero-stage 3 RECOMPUTE --offload-optimizer DIR\n"
-       "--tensor-model-parallel-size 2 --zero-stage 3 RECOMPUTE on 4 ranks\n"},
+       "--zero-stage 2 RECOMPUTE\n"
+       "--seq-length 4\n"
+       "--num-layers 2\n"},
       {cyclic, resumed, .3, 0,
        "--num-layers 1\n"
        "--zero-stage 3 --num-layers 1\n"
        "--zero-stage 3 RECOMPUTE --num-layers 2\n"},
       {cyclic, start, .6, 0,
        "--micro-batch-size 1 --global-batch-size 32\n"
-       "--zero-stage 3 --micro-batch-size 1 --global-batch-size 32\n"
-       "--zero-stage 3 RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"},
+       "--use-distributed-optimizer RECOMPUTE\n"
+       "--tensor-model-parallel-size 2 --sequence-parallel --global-batch-size 32\n"},
       {longer, extended, .9, 0, "--bf16\n--seq-length 512\nRECOMPUTE --bf16\n"},
       {unset, start, .95, 0,
        "--micro-batch-size 2 --global-batch-size 4\n"
        "RECOMPUTE\n"
-       "--micro-batch-size 1 --global-batch-size 4\n"},
+       "--tensor-model-parallel-size 2 on 2 ranks\n"},
       {alone, narrow, .9, 0,
        "--seq-length 32\n"
        "RECOMPUTE --seq-length 32\n"},
@@ -225,4 +221,30 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
     CAPTURE(row);
     CHECK(suggested(each.options, each.start, each.part, each.ranks_per_host) == std::string(each.expected));
   }
+}
+
+TEST_CASE("fitting settings: runs whose batches vary or are rounded, with chunks, and with short parts of sequences") {
+  const FitStart start = start_of({.vocab = 64, .layers = 8, .hidden = 64, .heads = 4, .positions = 64});
+  TrainOptions ramp = run_on(1, 1, 2), rounded = ramp, scheduled = ramp;
+  ramp.batch.rampup = {"16", "8", "100"};
+  ramp.batch.train_iters.reset();
+  ramp.batch.train_samples = 1000;
+  rounded.batch.global_batch_size = 30;
+  rounded.batch.decrease_if_needed = true;
+  scheduled.batch.schedule = "0:16 6400:32";
+  scheduled.batch.train_iters.reset();
+  scheduled.batch.train_samples = 1000;
+  CHECK(suggested(ramp, start, .95) == "--micro-batch-size 2\n--use-distributed-optimizer\nRECOMPUTE\n");
+  CHECK(suggested(rounded, start, .95) ==
+        "--micro-batch-size 2 --global-batch-size 30\n--use-distributed-optimizer\nRECOMPUTE\n");
+  CHECK(suggested(scheduled, start, .95) == "--micro-batch-size 2\n--use-distributed-optimizer\nRECOMPUTE\n");
+  TrainOptions chunks = run_on(1, 2, 1);
+  chunks.parallel.virtual_stages = 4;
+  CHECK(suggested(chunks, start, .95) ==
+        "--micro-batch-size 2 --global-batch-size 16\n--pipeline-schedule 1f1b without "
+        "--num-virtual-stages-per-pipeline-rank\n--num-virtual-stages-per-pipeline-rank 2\n");
+  TrainOptions parts = run_on(1, 1, 2);
+  parts.parallel.context = 2;
+  CHECK(suggested(parts, start, .95) ==
+        "--micro-batch-size 2 --global-batch-size 32\n--use-distributed-optimizer\nRECOMPUTE\n");
 }

@@ -98,6 +98,10 @@ TEST_CASE("layout changes: flags say every difference, and the batch where it wo
         "--tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --pipeline-schedule "
         "interleaved --num-virtual-stages-per-pipeline-rank 2 --pipeline-split balanced --use-distributed-optimizer "
         "--global-batch-size 16");
+  TrainOptions in_turn = to;
+  in_turn.parallel.schedule = "1f1b";
+  in_turn.parallel.virtual_stages.reset();
+  CHECK(flags(to, in_turn) == "--pipeline-schedule 1f1b without --num-virtual-stages-per-pipeline-rank");
   to = from;
   CHECK(flags(from, to).empty());
   to.batch.micro_batch_size = 2;

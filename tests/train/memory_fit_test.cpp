@@ -214,7 +214,8 @@ TEST_CASE("memory: a suggestion is a run that mtl-train accepts") {
   };
   CHECK(test::contains(advice(), "\n  --cpu-offloading: "));
   options.parallel.pipeline_split = offloaded.parallel.pipeline_split = "balanced";
-  CHECK_FALSE(test::contains(advice(), "--cpu-offloading"));
+  CHECK_FALSE(test::contains(advice(), "\n  --cpu-offloading"));
+  CHECK(test::contains(advice(), "\n  --pipeline-model-parallel-size 1 --zero-stage 3 --cpu-offloading "));
 }
 
 TEST_CASE("memory: on the CPU, or instead of the host's memory, the optimizer's state goes to files") {
