@@ -22,8 +22,9 @@ namespace {
 
 constexpr std::size_t kMaxSuggestions = 3;
 constexpr std::int64_t kMaxRanksFactor = 64;
-/// At most this many layouts on the run's ranks are planned, most of them in 1 to 15 ms each.
+/// At most this many layouts on the run's ranks are planned, most of them in 0.3 to 15 ms each.
 constexpr int kMostPlanned = 300;
+constexpr std::size_t kMostGrids = 12;  // on which, if that was not enough, what saves the most is planned
 
 /// A changed run.
 struct ChangedRun {
@@ -53,8 +54,8 @@ constexpr unsigned bit(Saving saving) { return 1U << enum_index(saving); }
 /// On the run's ranks, it searches the layouts of layout_space.h by the axes in which they differ from the run: fewer
 /// axes first, then the axes of lower bits, then the nearest values. Of layouts that change one axis, all are planned
 /// until one fits. Of the others, what saves the most on a grid is planned first, and of what changes the same axes the
-/// last; whatever saves no more than a layout that does not fit is not planned, and in all no more than kMostPlanned
-/// are. A schedule changes together with other axes only to 1f1b, which keeps the fewest micro-batches.
+/// last; whatever saves no more than a layout that does not fit is not planned, and in all about kMostPlanned are. A
+/// schedule changes together with other axes only to 1f1b, which keeps the fewest micro-batches.
 class Suggestions {
  public:
   Suggestions(const TrainOptions& options, const FitStart& start, const HostRanks& host, const FitLimits& limits)
@@ -156,8 +157,10 @@ class Suggestions {
     if (to.schedule != own_.schedule) parallel.schedule = schedule_name(to.schedule);
     if (to.schedule != own_.schedule || to.chunks != own_.chunks) {
       parallel.virtual_stages.reset();
+      parallel.layers_per_virtual_stage.reset();
       if (to.schedule == ScheduleKind::interleaved) parallel.virtual_stages = to.chunks;
     }
+    if (((kSchedule | kSplit | kPipeline) & changed_axes(to)) != 0) drop_layer_layout(parallel);
     parallel.pipeline_split = to.is_balanced ? "balanced" : "even";
     if (to.zero != own_.zero) set_zero_stage(parallel, to.zero);
     out.options.batch.micro_batch_size = to.micro_batch;
@@ -168,13 +171,39 @@ class Suggestions {
 
   /// Tries what changes the same axes on the same grid together. Skips larger changes than those that fit.
   void try_changes() {
-    for (auto first = changes_.begin(); first != changes_.end();) {
-      if (lines_.size() == kMaxSuggestions || planned_ >= kMostPlanned) return;
+    for (auto first = changes_.begin(); first != changes_.end() && lines_.size() < kMaxSuggestions;) {
+      if (planned_ >= kMostPlanned) return try_most_saving();
       const auto last = std::find_if(first, changes_.end(), [&](const LayoutChange& other) {
         return other.axes != first->axes || other.grid() != first->grid();
       });
       if (!is_larger(first->axes) && try_alike({first, last})) suggested_.push_back(first->axes);
       first = last;
+    }
+  }
+
+  /// Where the search was cut short: on each grid, what saves the most, without what is not needed.
+  void try_most_saving() {
+    std::vector<std::array<int, 3>> grids;
+    std::map<std::array<int, 3>, LayoutChange> most;
+    for (const LayoutChange& each : changes_) {
+      if (!most.contains(each.grid())) grids.push_back(each.grid());
+      most[each.grid()] = each;
+    }
+    for (std::size_t i = 0; i < grids.size() && i < kMostGrids && lines_.size() < kMaxSuggestions; ++i) {
+      LayoutChange& change = most[grids[i]];
+      if (!fits(change)) continue;
+      const auto revert = [&](const auto& what) {
+        LayoutChange less = change;
+        what(less.to);
+        if (less.to != change.to && fits(less)) change = less;
+      };
+      for (Saving saving : kSavings | std::views::reverse)
+        revert([&](LayoutChoice& to) { to.savings &= ~bit(saving); });
+      revert([&](LayoutChoice& to) { to.micro_batch = own_.micro_batch; });
+      revert([&](LayoutChoice& to) { to.zero = own_.zero; });
+      revert([&](LayoutChoice& to) { to.sequence_parallel = own_.sequence_parallel; });
+      change.axes = changed_axes(change.to);
+      if (!is_larger(change.axes) && try_setting(changed_to(change.to))) suggested_.push_back(change.axes);
     }
   }
 

@@ -33,6 +33,12 @@ void set_zero_stage(ParallelOptions& parallel, std::int64_t stage) {
   parallel.distributed_optimizer = stage > 0;
 }
 
+void drop_layer_layout(ParallelOptions& parallel) {
+  if (!parallel.layer_layout) return;
+  parallel.layer_layout.reset();
+  parallel.split.layer_counts.clear();
+}
+
 bool save(TrainOptions& options, Saving saving) {
   ParallelOptions& parallel = options.parallel;
   const bool has_host_memory = options.device == Device::cuda;  // besides the memory of the device
@@ -86,12 +92,21 @@ std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOpti
   change("--pipeline-model-parallel-size", before.pipeline, now.pipeline);
   change("--pipeline-schedule", before.schedule, now.schedule);
   change("--num-virtual-stages-per-pipeline-rank", before.virtual_stages, now.virtual_stages);
-  if (before.virtual_stages && !now.virtual_stages) add("without --num-virtual-stages-per-pipeline-rank");
+  const auto drop = [&](const char* flag, bool was, bool is) {
+    if (was && !is) add("without", flag);
+  };
+  drop("--num-virtual-stages-per-pipeline-rank", before.virtual_stages.has_value(), now.virtual_stages.has_value());
+  drop("--num-layers-per-virtual-pipeline-stage", before.layers_per_virtual_stage.has_value(),
+       now.layers_per_virtual_stage.has_value());
+  drop("--pipeline-model-parallel-layout", before.layer_layout.has_value(), now.layer_layout.has_value());
   change("--pipeline-split", before.pipeline_split, now.pipeline_split);
   if (now.zero() == 1)
     change("--use-distributed-optimizer", before.zero() == 1, true);
   else
     change("--zero-stage", before.zero(), now.zero());
+  drop("--data-parallel-sharding-strategy", before.sharding_strategy.has_value(), now.zero() == before.zero());
+  drop("--fsdp", before.fsdp.has_value(), now.zero() == before.zero());
+  drop("--use-torch-fsdp2", before.torch_fsdp2, now.zero() == before.zero());
   change("--overlap-grad-reduce", before.overlap_grad_reduce, now.overlap_grad_reduce);
   change("--overlap-param-gather", before.overlap_param_gather, now.overlap_param_gather);
   change("--recompute-granularity", before.recompute_granularity, now.recompute_granularity);
@@ -110,7 +125,7 @@ std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOpti
   change("--bf16", from.precision.bf16, to.precision.bf16);
   change("--grad-reduce-in-bf16", from.precision.grad_reduce_in_bf16, to.precision.grad_reduce_in_bf16);
   change("--seq-length", from.data.seq_length, to.data.seq_length);
-  if (from.checkpoint.async_save && !to.checkpoint.async_save) add("without --async-save");
+  drop("--async-save", from.checkpoint.async_save, to.checkpoint.async_save);
   return words;
 }
 

@@ -18,6 +18,8 @@ bool can_run(const TrainOptions& options, const GptConfig& config);
 /// gradients are left for later, not 3 with a pipeline. Only 0 for one replica.
 std::vector<std::int64_t> zero_stages(const ParallelOptions& parallel);
 void set_zero_stage(ParallelOptions& parallel, std::int64_t stage);
+/// Leaves the layers to the other options, if --pipeline-model-parallel-layout divides them.
+void drop_layer_layout(ParallelOptions& parallel);
 
 /// What saves memory and costs time.
 enum class Saving {

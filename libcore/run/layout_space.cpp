@@ -89,7 +89,8 @@ class Enumeration {
     for (std::int64_t zero : zero_stages(choice.options(run_).parallel)) {
       choice.zero = static_cast<int>(zero);
       for (std::int64_t micro_batch : micro_batches(samples)) {
-        if (choice.schedule == ScheduleKind::interleaved && samples / micro_batch % choice.pipeline != 0) continue;
+        const bool is_grouped = choice.schedule == ScheduleKind::interleaved && !run_.parallel.group;
+        if (is_grouped && samples / micro_batch % choice.pipeline != 0) continue;
         choice.micro_batch = micro_batch;
         choice.layout = layouts_++;
         for (unsigned each : savings) {
@@ -181,6 +182,8 @@ TrainOptions LayoutChoice::options(const TrainOptions& run) const {
   parallel.schedule.reset();
   if (pipeline > 1) parallel.schedule = schedule_name(schedule);
   parallel.virtual_stages.reset();
+  parallel.layers_per_virtual_stage.reset();
+  drop_layer_layout(parallel);
   if (schedule == ScheduleKind::interleaved) parallel.virtual_stages = chunks;
   parallel.pipeline_split = is_balanced ? "balanced" : "even";
   set_zero_stage(parallel, zero);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "run/layout_changes.h"
 #include "run/run_plan.h"
 #include "tests/gpt_of_size.h"
 
@@ -243,6 +244,29 @@ TEST_CASE("fitting settings: runs whose batches vary or are rounded, with chunks
   CHECK(suggested(chunks, start, .95) ==
         "--micro-batch-size 2 --global-batch-size 16\n--pipeline-schedule 1f1b without "
         "--num-virtual-stages-per-pipeline-rank\n--num-virtual-stages-per-pipeline-rank 2\n");
+  TrainOptions by_layers = run_on(1, 2, 1), by_text = by_layers, grouped = by_layers, named = run_on(1, 1, 2);
+  by_layers.parallel.layers_per_virtual_stage = 1;
+  CHECK(suggested(by_layers, start, .95) ==
+        "--micro-batch-size 2 --global-batch-size 16\n--pipeline-schedule 1f1b without "
+        "--num-layers-per-virtual-pipeline-stage\n--num-virtual-stages-per-pipeline-rank 2 without "
+        "--num-layers-per-virtual-pipeline-stage\n");
+  by_text.parallel.layer_layout = "Ett|tt|tt|ttL";
+  by_text.parallel.split.layer_counts = {2, 2, 2, 2};
+  CHECK(suggested(by_text, start, .95) ==
+        "--micro-batch-size 2 --global-batch-size 16\n--pipeline-schedule 1f1b without "
+        "--pipeline-model-parallel-layout\nwithout --pipeline-model-parallel-layout --pipeline-split balanced\n");
+  grouped.parallel.virtual_stages = 2;
+  grouped.parallel.group = 5;
+  grouped.batch.micro_batch_size = 2;
+  grouped.batch.global_batch_size = 10;  // 5 micro-batches on 2 stages
+  CHECK(suggested(grouped, start, .9) ==
+        "--micro-batch-size 1 --global-batch-size 10\nRECOMPUTE\n--tensor-model-parallel-size 2 on 4 ranks\n");
+  named.batch.micro_batch_size = 1;
+  named.parallel.fsdp = "shard_grad_op";
+  set_zero_stage(named.parallel, 2);
+  CHECK(suggested(named, start, .6) ==
+        "--num-layers 2\n--zero-stage 3 without --fsdp --num-layers 2\n"
+        "--zero-stage 3 without --fsdp RECOMPUTE --num-layers 4\n");
   TrainOptions parts = run_on(1, 1, 2);
   parts.parallel.context = 2;
   CHECK(suggested(parts, start, .95) ==
