@@ -5,9 +5,7 @@
 #include "device/step_state.h"
 #include "engine/batch_buffers.h"
 #include "engine/meta_model.h"
-#include "engine/pipeline.h"
 #include "nn/model_params.h"
-#include "optim/optimizer.h"
 
 namespace mtl {
 

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "base/enum_index.h"
 #include "engine/stage.h"
 #include "engine/step_record.h"
 
@@ -12,14 +13,13 @@ namespace {
 /// Returns the FLOPs of a micro-batch in each chunk of the rank's stage.
 std::vector<ActionDurations> chunk_durations(const GptConfig& config, const DropoutOptions& dropout,
                                              const RunShape& shape) {
+  constexpr double ActionDurations::*kOf[] = {&ActionDurations::forward, &ActionDurations::backward,
+                                              &ActionDurations::weight};  // by ActionKind
   const StepRecord step = record_step(config, dropout, shape, {}, false);
   std::vector<ActionDurations> out(static_cast<std::size_t>(shape.layout.chunks), {0, 0, 0});
   for (const StepRecord::Part& part : step.second) {
     if (part.action.kind > ActionKind::weight) continue;
-    ActionDurations& chunk = out[part.action.chunk];
-    double& flops = part.action.kind == ActionKind::forward    ? chunk.forward
-                    : part.action.kind == ActionKind::backward ? chunk.backward
-                                                               : chunk.weight;
+    double& flops = out[part.action.chunk].*kOf[enum_index(part.action.kind)];
     for (std::size_t entry = part.begin; entry < part.end; ++entry) flops += step.profile.entries()[entry].work.flops;
   }
   return out;

@@ -54,15 +54,15 @@ struct Passes {
   /// but for the copy of what this rank writes.
   MemoryPlan with_update(const GptConfig& config, RunShape shape) {
     MemoryPlan out = plan;
-    const bool is_first = shape.layout.index_in(kReplicaAxes - shape.layout.owners()) == 0;
-    shape.layout.rank = shape.layout.grid.group_of(shape.layout.rank, kReplicaAxes - shape.layout.owners()).front();
+    const int planned = shape.layout.rank;
+    shape.layout.rank = shape.layout.grid.group_of(planned, kReplicaAxes - shape.layout.owners()).front();
     if (shape.layout.rank == rank && !std::exchange(has_update, true)) {
       plan_update(out, step, shape);
     } else {
       MetaStep other(config, {}, shape, counting_schedule(shape.layout, 1));
       plan_update(out, other, shape);
     }
-    if (shape.copies_saves && !is_first) out.entry(Category::save_copy).bytes = 0;
+    if (shape.copies_saves && shape.layout.rank != planned) out.entry(Category::save_copy).bytes = 0;
     return out;
   }
 

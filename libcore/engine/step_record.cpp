@@ -4,8 +4,6 @@
 
 #include "base/error.h"
 #include "engine/meta_model.h"
-#include "engine/pipeline.h"
-#include "optim/optimizer.h"
 
 namespace mtl {
 

@@ -54,8 +54,6 @@ Enum value_of(const Names& names, const Json& json, const char* key) {
 
 }  // namespace
 
-std::int64_t CanonicalTensor::numel() const { return whole_slice(shape).count(); }
-
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config) {
   std::vector<CanonicalTensor> out;
   for (ParamSpec& spec : model_params(config)) out.push_back({std::move(spec.name), std::move(spec.shape)});

@@ -35,7 +35,6 @@ inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;
 struct CanonicalTensor {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::int64_t numel() const;
   /// True for the weights of linears and embeddings. Other programs store them as matrices whose columns are the last
   /// axis, or as its transpose, and every other tensor as a vector.
   bool is_matrix() const { return shape.size() > 1 && name.ends_with(".weight"); }

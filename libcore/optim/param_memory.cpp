@@ -151,10 +151,8 @@ Buffer ParamMemory::make_work(std::size_t row) {
 }
 
 int ParamMemory::find(const std::string& name) const {
-  for (std::size_t i = 0; i < specs_.size(); ++i) {
-    if (specs_[i].name == name) return static_cast<int>(i);
-  }
-  return -1;
+  const auto found = std::ranges::find(specs_, name, &ParamSpec::name);
+  return found == specs_.end() ? -1 : static_cast<int>(found - specs_.begin());
 }
 
 Slice ParamMemory::slice(int param) const {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/plan_request.h"
+#include "planner/plan_devices.h"
 #include "planner/simulate.h"
 
 namespace mtl {

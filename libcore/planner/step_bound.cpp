@@ -1,12 +1,9 @@
 #include "planner/step_bound.h"
 
-#include "base/enum_index.h"
 #include "engine/meta_model.h"
-#include "engine/pipeline.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
 #include "optim/bucket_layout.h"
-#include "optim/optimizer.h"
 #include "planner/simulate.h"
 #include "run/run_plan.h"
 
@@ -14,7 +11,6 @@ namespace mtl {
 
 namespace {
 
-constexpr unsigned bit(Saving saving) { return 1U << enum_index(saving); }
 constexpr unsigned kRecomputes = bit(Saving::recompute_attention) | bit(Saving::recompute_layers);
 
 /// Sums in another order than the simulation's may be larger by rounding.

@@ -20,7 +20,7 @@
 
 #include "engine/memory_plan.h"
 #include "engine/pipeline_plan.h"
-#include "planner/plan_request.h"
+#include "planner/plan_devices.h"
 
 namespace mtl {
 

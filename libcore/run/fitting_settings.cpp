@@ -47,8 +47,6 @@ struct LayoutChange {
   std::array<int, 3> grid() const { return {to.tensor, to.context, to.pipeline}; }
 };
 
-constexpr unsigned bit(Saving saving) { return 1U << enum_index(saving); }
-
 /// Searches for settings that fit, starting with the smallest change to the run.
 ///
 /// On the run's ranks, it searches the layouts of layout_space.h by the axes in which they differ from the run: fewer
@@ -146,26 +144,22 @@ class Suggestions {
     return out;
   }
 
-  /// Returns the run with another layout. What it says otherwise stays.
+  /// Returns the run with another layout. What it says of other axes stays.
   ChangedRun changed_to(const LayoutChoice& to) const {
     ChangedRun out = base_;
+    out.options = to.options(base_.options);
     ParallelOptions& parallel = out.options.parallel;
-    parallel.tensor = to.tensor;
-    parallel.context = to.context;
-    parallel.pipeline = to.pipeline;
-    parallel.sequence_parallel = to.sequence_parallel;
-    if (to.schedule != own_.schedule) parallel.schedule = schedule_name(to.schedule);
-    if (to.schedule != own_.schedule || to.chunks != own_.chunks) {
-      parallel.virtual_stages.reset();
-      parallel.layers_per_virtual_stage.reset();
-      if (to.schedule == ScheduleKind::interleaved) parallel.virtual_stages = to.chunks;
-    }
-    if (((kSchedule | kSplit | kPipeline) & changed_axes(to)) != 0) drop_layer_layout(parallel);
-    parallel.pipeline_split = to.is_balanced ? "balanced" : "even";
-    if (to.zero != own_.zero) set_zero_stage(parallel, to.zero);
-    out.options.batch.micro_batch_size = to.micro_batch;
-    for (Saving saving : kSavings)
-      if (to.has(saving)) save(out.options, saving);
+    const ParallelOptions& own = base_.options.parallel;
+    const Axes axes = changed_axes(to);
+    const auto keep = [&](Axes unless, auto... members) {
+      if ((axes & unless) == 0) ((parallel.*members = own.*members), ...);
+    };
+    using Options = ParallelOptions;
+    keep(0, &Options::overlap_grad_reduce, &Options::overlap_param_gather);
+    keep(kZero, &Options::zero_stage, &Options::distributed_optimizer);
+    keep(kSchedule, &Options::schedule);
+    keep(kSchedule | kSplit, &Options::virtual_stages, &Options::layers_per_virtual_stage);
+    keep(kSchedule | kSplit | kPipeline, &Options::layer_layout, &Options::split);
     return out;
   }
 
@@ -183,15 +177,12 @@ class Suggestions {
 
   /// Where the search was cut short: on each grid, what saves the most, without what is not needed.
   void try_most_saving() {
-    std::vector<std::array<int, 3>> grids;
-    std::map<std::array<int, 3>, LayoutChange> most;
-    for (const LayoutChange& each : changes_) {
-      if (!most.contains(each.grid())) grids.push_back(each.grid());
-      most[each.grid()] = each;
-    }
-    for (std::size_t i = 0; i < grids.size() && i < kMostGrids && lines_.size() < kMaxSuggestions; ++i) {
-      LayoutChange& change = most[grids[i]];
-      if (!fits(change)) continue;
+    std::vector<LayoutChange> most;
+    for (const LayoutChange& each : changes_ | std::views::reverse)
+      if (std::ranges::find(most, each.grid(), &LayoutChange::grid) == most.end()) most.push_back(each);
+    std::ranges::stable_sort(most, {}, [](const LayoutChange& each) { return std::popcount(each.axes & kGrid); });
+    for (LayoutChange& change : most | std::views::take(kMostGrids)) {
+      if (lines_.size() == kMaxSuggestions || !fits(change)) continue;
       const auto revert = [&](const auto& what) {
         LayoutChange less = change;
         what(less.to);

@@ -33,12 +33,6 @@ void set_zero_stage(ParallelOptions& parallel, std::int64_t stage) {
   parallel.distributed_optimizer = stage > 0;
 }
 
-void drop_layer_layout(ParallelOptions& parallel) {
-  if (!parallel.layer_layout) return;
-  parallel.layer_layout.reset();
-  parallel.split.layer_counts.clear();
-}
-
 bool save(TrainOptions& options, Saving saving) {
   ParallelOptions& parallel = options.parallel;
   const bool has_host_memory = options.device == Device::cuda;  // besides the memory of the device

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_index.h"
 #include "run/options.h"
 
 namespace mtl {
@@ -18,8 +19,6 @@ bool can_run(const TrainOptions& options, const GptConfig& config);
 /// gradients are left for later, not 3 with a pipeline. Only 0 for one replica.
 std::vector<std::int64_t> zero_stages(const ParallelOptions& parallel);
 void set_zero_stage(ParallelOptions& parallel, std::int64_t stage);
-/// Leaves the layers to the other options, if --pipeline-model-parallel-layout divides them.
-void drop_layer_layout(ParallelOptions& parallel);
 
 /// What saves memory and costs time.
 enum class Saving {
@@ -29,6 +28,7 @@ enum class Saving {
   offload_activations,  // to host memory
   offload_to_files      // the optimizer's state, to a folder that flags call DIR
 };
+constexpr unsigned bit(Saving saving) { return 1U << enum_index(saving); }
 /// In the order in which they are tried.
 inline constexpr std::array kSavings = {Saving::recompute_attention, Saving::recompute_layers,
                                         Saving::offload_optimizer, Saving::offload_activations,

@@ -102,12 +102,9 @@ class Enumeration {
   }
 
   std::vector<std::int64_t> micro_batches(std::int64_t samples) const {
-    std::vector<std::int64_t> out;
-    if (fixed_.micro_batch)
-      out.push_back(*fixed_.micro_batch);
-    else
-      for (std::int64_t size = 1; size <= samples; size *= 2) out.push_back(size);
-    if (!fixed_.micro_batch) out.insert(out.end(), other_sizes_.begin(), other_sizes_.end());
+    std::vector<std::int64_t> out = other_sizes_;
+    for (std::int64_t size = 1; size <= samples; size *= 2) out.push_back(size);
+    if (fixed_.micro_batch) out = {*fixed_.micro_batch};
     std::erase_if(out, [&](std::int64_t size) { return !divides(size, samples); });
     return out;
   }
@@ -146,7 +143,7 @@ class Enumeration {
 
   /// Returns those of them that a layout can use.
   std::vector<unsigned> possible_savings(LayoutChoice choice) const {
-    choice.savings = 1U << enum_index(Saving::offload_activations);
+    choice.savings = bit(Saving::offload_activations);
     std::vector<unsigned> out = savings_;
     if (!can_run(choice.options(run_), config_))
       std::erase_if(out, [&](unsigned each) { return (each & choice.savings) != 0; });
@@ -168,7 +165,7 @@ bool LayoutChoice::saves_no_more_than(const LayoutChoice& other) const {
   const auto recomputed = [](const LayoutChoice& choice) {
     return choice.has(Saving::recompute_layers) ? 2 : choice.has(Saving::recompute_attention) ? 1 : 0;
   };
-  const unsigned recompute = 1U << enum_index(Saving::recompute_layers) | 1U << enum_index(Saving::recompute_attention);
+  const unsigned recompute = bit(Saving::recompute_layers) | bit(Saving::recompute_attention);
   return recomputed(*this) <= recomputed(other) && (savings & ~recompute & ~other.savings) == 0;
 }
 
@@ -183,7 +180,8 @@ TrainOptions LayoutChoice::options(const TrainOptions& run) const {
   if (pipeline > 1) parallel.schedule = schedule_name(schedule);
   parallel.virtual_stages.reset();
   parallel.layers_per_virtual_stage.reset();
-  drop_layer_layout(parallel);
+  parallel.layer_layout.reset();
+  parallel.split.layer_counts.clear();
   if (schedule == ScheduleKind::interleaved) parallel.virtual_stages = chunks;
   parallel.pipeline_split = is_balanced ? "balanced" : "even";
   set_zero_stage(parallel, zero);

@@ -30,7 +30,7 @@ void make(const std::string& folder, std::int64_t layers, std::int64_t width, st
   std::uint32_t random = 1;
   std::vector<TensorToSave> tensors;
   for (const CanonicalTensor& canonical : canonical_tensors(config)) {
-    const auto draw = [&elements, &random, count = canonical.numel()] {
+    const auto draw = [&elements, &random, count = whole_slice(canonical.shape).count()] {
       elements.resize(static_cast<std::size_t>(count));
       for (float& element : elements) {
         random = random * 1664525u + 1013904223u;

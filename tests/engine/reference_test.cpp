@@ -20,7 +20,7 @@ Tensors canonical_values(const GptConfig& config, ParamMemory& params) {
   Tensors out;
   for (const CanonicalTensor& tensor : canonical_tensors(config)) {
     const float* values = params.value(params.find(tensor.name)).data<float>();
-    out[tensor.name] = Array(values, values + tensor.numel());
+    out[tensor.name] = Array(values, values + whole_slice(tensor.shape).count());
   }
   return out;
 }

@@ -254,7 +254,7 @@ TEST_CASE("fitting settings: runs whose batches vary or are rounded, with chunks
   by_text.parallel.split.layer_counts = {2, 2, 2, 2};
   CHECK(suggested(by_text, start, .95) ==
         "--micro-batch-size 2 --global-batch-size 16\n--pipeline-schedule 1f1b without "
-        "--pipeline-model-parallel-layout\nwithout --pipeline-model-parallel-layout --pipeline-split balanced\n");
+        "--pipeline-model-parallel-layout\nRECOMPUTE\n");
   grouped.parallel.virtual_stages = 2;
   grouped.parallel.group = 5;
   grouped.batch.micro_batch_size = 2;
