@@ -154,7 +154,7 @@ class Planner {
       ms = std::max(ms, operation_ms(OperationKind::all_gather, each.sent.bytes, bounds_.place_of(choice, each.group),
                                      machine.links));
     }
-    return ms;
+    return ms * kRounding;
   }
 
   /// Returns the schedule of all stages. Keeps the last ones, because zero-bubble schedules take long to find.

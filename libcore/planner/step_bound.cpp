@@ -13,9 +13,6 @@ namespace {
 
 constexpr unsigned kRecomputes = bit(Saving::recompute_attention) | bit(Saving::recompute_layers);
 
-/// Sums in another order than the simulation's may be larger by rounding.
-constexpr double kRounding = 1 - 1e-9;
-
 /// Returns the model with one layer of each kind, or with `more` layers of the last kind.
 GptConfig with_few_layers(GptConfig config, int more = 0) {
   const bool are_two =

@@ -24,6 +24,9 @@
 
 namespace mtl {
 
+/// Bounds are multiplied by this, because sums in another order than the simulation's may be larger by rounding.
+constexpr double kRounding = 1 - 1e-9;
+
 class StepBounds {
  public:
   explicit StepBounds(const PlanRequest& request) : request_(request) {}
