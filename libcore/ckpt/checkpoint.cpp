@@ -229,11 +229,6 @@ std::string SaveDirectory::finish(PendingSave& save, Communicator& world) const 
   return save.finish(world, warn_);
 }
 
-std::string SaveDirectory::save(const GptConfig& config, const ParamMemory& params, const TrainState& state,
-                                const SaveOptions& options, Communicator& world) const {
-  return finish(*begin(config, params, state, options, world), world);
-}
-
 std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 
 void SaveDirectory::replace_state(const TrainState& state, const KeptCheckpoints& kept, Communicator& world) const {

@@ -155,9 +155,6 @@ class SaveDirectory {
   /// infinite, commits nothing and throws Error(failure); in the latter case, the message includes the rank and the
   /// tensor.
   std::string finish(PendingSave& save, Communicator& world) const;
-  /// Collective: begin() without a copy, and finish().
-  std::string save(const GptConfig& config, const ParamMemory& params, const TrainState& state,
-                   const SaveOptions& options, Communicator& world) const;
   /// Collective: atomically replaces the training state in the committed checkpoint of `state.iteration`. Does not
   /// change its other files. Before that, calls finish_commit().
   void replace_state(const TrainState& state, const KeptCheckpoints& kept, Communicator& world) const;

@@ -44,8 +44,8 @@ std::string dataset_prefix(std::string_view path);
 
 struct IntegerType;
 
-/// Writes PREFIX.bin and PREFIX.idx. They get their final names only in finish(). Without a finish(), neither file is
-/// kept.
+/// Writes PREFIX.bin and PREFIX.idx. They get their final names only when the sealed files are committed; otherwise
+/// neither is kept.
 class IndexedDatasetWriter {
  public:
   /// The type must be an integer type.
@@ -63,8 +63,6 @@ class IndexedDatasetWriter {
   void seal();
   /// Returns the sealed files, to commit() them.
   TokenFilePair& files() { return files_; }
-  /// Seals and commits the files.
-  void finish();
 
   std::int64_t tokens() const { return files_.written.tokens; }
   std::int64_t sequences() const { return std::ssize(lengths_); }

@@ -62,11 +62,6 @@ void IndexedDatasetWriter::seal() {
   files_.seal();
 }
 
-void IndexedDatasetWriter::finish() {
-  seal();
-  files_.commit();
-}
-
 void IndexedDatasetWriter::flush() { files_.bin.write(buffer_.data(), std::exchange(buffered_, 0)); }
 
 void IndexedDatasetWriter::write_index() {

@@ -150,11 +150,6 @@ Buffer ParamMemory::make_work(std::size_t row) {
   return work;
 }
 
-int ParamMemory::find(const std::string& name) const {
-  const auto found = std::ranges::find(specs_, name, &ParamSpec::name);
-  return found == specs_.end() ? -1 : static_cast<int>(found - specs_.begin());
-}
-
 Slice ParamMemory::slice(int param) const {
   const ParamSpec& spec = specs_[param];
   return held(spec.ownership, spec.shape, spec.padded_rows, layout_.grid, layout_.rank);

@@ -54,8 +54,6 @@ class ParamMemory {
 
   int size() const { return static_cast<int>(specs_.size()); }
   const std::vector<ParamSpec>& specs() const { return specs_; }
-  /// Returns the index of the parameter with this canonical name, or -1 if not found.
-  int find(const std::string& name) const;
   const Layout& layout() const { return layout_; }
   /// The device of the run.
   Device device() const { return device_; }

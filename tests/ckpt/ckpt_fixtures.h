@@ -108,10 +108,16 @@ inline TrainState state_at(std::int64_t iteration) {
   return state;
 }
 
+/// Saves as one rank of a job, and writes while the save is finished.
+inline std::string save_in_turn(const SaveDirectory& save, const GptConfig& config, const ParamMemory& params,
+                                const TrainState& state, const SaveOptions& options, Communicator& world) {
+  return save.finish(*save.begin(config, params, state, options, world), world);
+}
+
 /// Saves as the only process of a job.
 inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamMemory& params,
                               const TrainState& state, const SaveOptions& options = {}) {
-  return save.save(config, params, state, options, ProcessGroups().world());
+  return save_in_turn(save, config, params, state, options, ProcessGroups().world());
 }
 
 /// How a save writes: while it is finished, or on a thread from a copy that its beginning makes.
@@ -128,7 +134,7 @@ inline std::vector<std::byte> memory_for_copy(const ParamMemory& params) {
 inline std::string save_as(Writes writes, const SaveDirectory& save, const GptConfig& config, const ParamMemory& params,
                            const TrainState& state, const SaveOptions& options, Communicator& world,
                            const std::function<void()>& change) {
-  if (writes == Writes::in_finish) return save.save(config, params, state, options, world);
+  if (writes == Writes::in_finish) return save_in_turn(save, config, params, state, options, world);
   std::vector<std::byte> copy = memory_for_copy(params);
   const auto pending = save.begin(config, params, state, options, world, copy);
   change();

@@ -198,7 +198,7 @@ TEST_CASE("layouts: ranks that lack a part of the model do not commit") {
     RankModel model(layout, grid, 0);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       SaveDirectory save = open_save(rank, scratch / "s");
-      save.save(layouts_config(), model.params, state_at(1), {}, groups.world());
+      save_in_turn(save, layouts_config(), model.params, state_at(1), {}, groups.world());
     });
   });
   CHECK(contains(errors[0], "cannot save tensor 'param."));

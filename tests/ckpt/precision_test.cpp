@@ -11,6 +11,7 @@
 #include "models/hf_folder.h"
 #include "optim/precision_presets.h"
 #include "rank_fixtures.h"
+#include "tests/param_index.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -153,7 +154,7 @@ TEST_CASE("precision: NaN and infinity are not saved in any dtype, and weights t
   RankModel model(kOneRank, grid, 0), fp16_model(kOneRank, grid, 0, layouts_config(), find_precision("fp16")),
       bf16_model(kOneRank, grid, 0, layouts_config(), find_precision("bf16"));
   fill_true(model.params, 1);
-  const int param = model.params.find("final_norm.weight");
+  const int param = test::param_index(model.params, "final_norm.weight");
   set_element(model.params.value(param), 5, 65520);  // the smallest number that f16 rounds to infinity
   save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.params, state_at(1));
   CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(fp16_model.params); }, Exit::bad_data),

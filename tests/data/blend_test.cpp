@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/blended_dataset.h"
 #include "tests/data/data_folder.h"
+#include "tests/data/finish.h"
 #include "tests/data/golden.h"
 #include "tests/error_of.h"
 
@@ -77,7 +78,7 @@ std::string write_documents(const Folder& folder, std::size_t number, const std:
     writer.add_sequence(std::vector<std::int32_t>(static_cast<std::size_t>(length), static_cast<std::int32_t>(number)));
     writer.end_document();
   }
-  writer.finish();
+  test::finish(writer);
   return prefix;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "data/indexed_dataset.h"
+#include "tests/data/finish.h"
 #include "tests/scratch_folder.h"
 
 namespace mtl {
@@ -31,7 +32,7 @@ inline void write_documents(const std::string& prefix, DataType type, const Docu
     for (const auto& sequence : document) writer.add_sequence(sequence);
     writer.end_document();
   }
-  writer.finish();
+  test::finish(writer);
 }
 
 inline Documents read_documents(const std::string& prefix) {

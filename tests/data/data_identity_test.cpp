@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "tests/data/data_folder.h"
+#include "tests/data/finish.h"
 
 using namespace mtl;
 
@@ -15,7 +16,7 @@ void write_tokens(const std::string& prefix, std::int32_t token, std::size_t cou
   IndexedDatasetWriter writer(prefix, DataType::u16);
   writer.add_sequence(std::vector<std::int32_t>(count, token));
   writer.end_document();
-  writer.finish();
+  test::finish(writer);
 }
 
 void flip_byte(const std::string& path, std::int64_t at) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "data/indexed_format.h"
 #include "tests/data/data_folder.h"
+#include "tests/data/finish.h"
 #include "tests/error_of.h"
 
 using namespace mtl;
@@ -29,7 +30,7 @@ void write_corpus(const std::string& prefix, DataType type) {
   CHECK(writer.sequences() == 3);
   CHECK(writer.documents() == 3);
   CHECK_FALSE(file_exists(prefix + ".idx"));
-  writer.finish();
+  test::finish(writer);
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ TEST_CASE("the writer's hashes equal those of its files") {
   IndexedDatasetWriter writer(prefix, DataType::u16);
   for (int i = 0; i < 300'000; ++i) writer.add_sequence(std::vector<std::int32_t>{i % 1000, 7});  // several flushes
   writer.end_document();
-  writer.finish();
+  test::finish(writer);
   const TokenFilesWritten& written = writer.written();
   CHECK(written.bin_bytes == file_size(prefix + ".bin"));
   CHECK(written.idx_bytes == file_size(prefix + ".idx"));
@@ -86,7 +87,7 @@ TEST_CASE("a file that shrinks while in use is an error, not zeros or a signal")
   IndexedDatasetWriter writer(prefix, DataType::u16);
   writer.add_sequence(std::vector<std::int32_t>(100'000, 9));
   writer.end_document();
-  writer.finish();
+  test::finish(writer);
   const IndexedDataset data(prefix);
   std::vector<std::int32_t> tokens(100'000);
   data.check_sizes();
@@ -124,7 +125,7 @@ TEST_CASE("a token id that does not fit its type is an error and leaves no file"
     CHECK(test::contains(error, what));
     if (!error.empty()) continue;
     writer.end_document();
-    writer.finish();
+    test::finish(writer);
     CHECK(read_sequence(IndexedDataset(prefix), 0) == std::vector<std::int32_t>{1, 127, 200});
   }
   IndexedDatasetWriter writer(prefix, DataType::u16);
@@ -167,7 +168,7 @@ TEST_CASE("rewriting Megatron-LM's files reproduces every byte") {
       }
       writer.end_document();
     }
-    writer.finish();
+    test::finish(writer);
     for (const char* ending : {".bin", ".idx"}) CHECK(read_file(copy + ending) == read_file(original + ending));
   }
 }
@@ -288,7 +289,7 @@ struct LongFiles {
       if (i % 5 != 3) writer.end_document();
     }
     documents = writer.documents();
-    writer.finish();
+    test::finish(writer);
     idx = read_file(folder.path + "long.idx");
     bin = read_file(folder.path + "long.bin");
   }
@@ -303,7 +304,7 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
     for (std::int32_t i = 0; i < LongFiles::kSequences; ++i)
       writer.add_sequence(std::vector<std::int32_t>(static_cast<std::size_t>(1 + i % 7), i));
     writer.end_document();
-    writer.finish();
+    test::finish(writer);
     const IndexedDataset unequal(folder.path + "unequal");
     for (const std::int32_t i : {0, 4095, 4096, 9999})
       CHECK(read_sequence(unequal, i) == std::vector<std::int32_t>(static_cast<std::size_t>(1 + i % 7), i));
@@ -347,7 +348,7 @@ TEST_CASE("tokens of every type keep their sign") {
     IndexedDatasetWriter writer(folder.path + "signed", type);
     writer.add_sequence(std::vector<std::int32_t>{-128, -1, 0, 1, 127});
     writer.end_document();
-    writer.finish();
+    test::finish(writer);
     CHECK(read_sequence(IndexedDataset(folder.path + "signed"), 0) == std::vector<std::int32_t>{-128, -1, 0, 1, 127});
   }
 }
@@ -357,7 +358,7 @@ TEST_CASE("documents without tokens remain documents") {
   IndexedDatasetWriter writer(folder.path + "empty", DataType::u16);
   writer.end_document();
   writer.end_document();
-  writer.finish();
+  test::finish(writer);
   const IndexedDataset data(folder.path + "empty");
   CHECK(data.documents() == 2);
   CHECK(data.sequences() == 0);
@@ -368,7 +369,7 @@ TEST_CASE("finishing with an unended document is an error") {
   Folder folder;
   IndexedDatasetWriter writer(folder.path + "open", DataType::u16);
   writer.add_sequence(std::vector<std::int32_t>{1});
-  CHECK_THROWS_AS(writer.finish(), Error);
+  CHECK_THROWS_AS(test::finish(writer), Error);
 }
 
 TEST_CASE("an .idx with one mode per sequence is multimodal") {

@@ -1,6 +1,7 @@
 // Complete GPT-2 models, compared with PyTorch's float64: losses, logits, activations, every gradient.
 #include "base/json.h"
 #include "tests/engine/golden_model.h"
+#include "tests/param_index.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -168,7 +169,7 @@ TEST_CASE("with dropout, gradients equal finite differences of the loss through 
        {"embedding.tokens.weight", "embedding.positions.weight", "layers.0.attention.qkv.weight",
         "layers.0.norm2.weight", "layers.1.attention.out.bias", "layers.1.mlp.up.weight", "layers.1.mlp.down.weight"}) {
     CAPTURE(name);
-    int p = model.params.find(name);
+    int p = test::param_index(model.params, name);
     const std::vector<float> before = model.value(p);
     loss();
     const std::vector<float> direction = model.gradient(p);

@@ -1,6 +1,7 @@
 // The fp64 reference model: it equals transformers' float64, and the real model equals it on random architectures.
 // These go beyond the golden models and combine all norms, positions, groups, activations, biases, windows and
 // documents.
+#include "tests/param_index.h"
 #include "tests/reference_gpt.h"
 
 #include <random>
@@ -19,7 +20,7 @@ namespace {
 Tensors canonical_values(const GptConfig& config, ParamMemory& params) {
   Tensors out;
   for (const CanonicalTensor& tensor : canonical_tensors(config)) {
-    const float* values = params.value(params.find(tensor.name)).data<float>();
+    const float* values = params.value(test::param_index(params, tensor.name)).data<float>();
     out[tensor.name] = Array(values, values + whole_slice(tensor.shape).count());
   }
   return out;

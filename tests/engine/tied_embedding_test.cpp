@@ -13,6 +13,7 @@
 #include "optim/optimizer.h"
 #include "tests/comm/thread_group.h"
 #include "tests/gpt_of_size.h"
+#include "tests/param_index.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -141,9 +142,9 @@ TEST_CASE("tied embedding: the head's gradient needs memory for one more gradien
     RankStage own(shape_of(ScheduleKind::zero_bubble_v, 0, shards));
     const std::size_t allocated = buffer_use().bytes - before.bytes;
     const ParamMemory& store = own.store;
-    const Tensor head = store.head_grad(), table = store.value(store.find(kTable));
+    const Tensor head = store.head_grad(), table = store.value(test::param_index(store, kTable));
     CHECK(head.shape() == table.shape());
-    CHECK(head.raw() != store.grad(store.find(kTable)).raw());
+    CHECK(head.raw() != store.grad(test::param_index(store, kTable)).raw());
     CHECK(store.bytes(kGradients) == store.bytes(kValues) + table.bytes());
     std::size_t listed = 0;
     for (std::size_t row = 0; row < store.table().size(); ++row) listed += store.bytes(row);

@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "tests/ckpt/ckpt_fixtures.h"
+#include "tests/data/finish.h"
 #include "train/trainer.h"
 
 namespace mtl::test {
@@ -24,7 +25,7 @@ inline void write_data(const std::string& prefix, int broken = -1) {
     writer.add_sequence(ids);
     writer.end_document();
   }
-  writer.finish();
+  test::finish(writer);
 }
 
 inline TrainOptions options_on(Device device, const std::string& data, const std::string& save) {

@@ -7,6 +7,7 @@
 #include "models/hf_config.h"
 #include "models/hf_folder.h"
 #include "tests/ckpt/ckpt_fixtures.h"
+#include "tests/param_index.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -75,7 +76,7 @@ TEST_CASE("hf families: a Llama's weights are where transformers has them, eleme
     const StoredTensor& stored = *file.find(name);
     std::vector<float> values(file.data(stored).size() / 2);
     to_float(stored.dtype, file.data(stored), values);
-    const float* loaded = model.params.value(model.params.find(mtl_name)).data<float>();
+    const float* loaded = model.params.value(test::param_index(model.params, mtl_name)).data<float>();
     std::int64_t differences = 0;
     for (std::int64_t i = 0; i < count; ++i) differences += loaded[first + i] != values[begin + i];
     return differences;

@@ -6,6 +6,7 @@
 #include "models/companion_files.h"
 #include "models/hf_folder.h"
 #include "tests/ckpt/ckpt_fixtures.h"
+#include "tests/param_index.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -52,7 +53,9 @@ TEST_CASE("hf: a weight is where GPT-2's Conv1D has it, element by element") {
   auto stored = [&](const std::string& name) {
     return reinterpret_cast<const float*>(file.data(*file.find(name)).data());
   };
-  auto loaded = [&](const std::string& name) { return model.params.value(model.params.find(name)).data<float>(); };
+  auto loaded = [&](const std::string& name) {
+    return model.params.value(test::param_index(model.params, name)).data<float>();
+  };
   const std::int64_t C = config.hidden_size, H = config.num_heads, D = config.head_dim, F = config.ffn_hidden_size;
   const float* qkv_hf = stored("transformer.h.1.attn.c_attn.weight");  // (C, 3, H, D)
   const float* bias_hf = stored("transformer.h.1.attn.c_attn.bias");

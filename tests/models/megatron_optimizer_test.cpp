@@ -6,6 +6,7 @@
 #include "optim/precision_presets.h"
 #include "tests/ckpt/ckpt_fixtures.h"
 #include "tests/ckpt/file_edits.h"
+#include "tests/param_index.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -263,7 +264,7 @@ TEST_CASE("megatron: a bf16 run loads the fp32 weights as main weights, and roun
   TestParams model(source.config(), true, 0, find_precision("bf16"));
   source.load_values(model.params);
   source.load_optimizer(model.params);
-  const int param = model.params.find("layers.0.attention.out.weight");
+  const int param = test::param_index(model.params, "layers.0.attention.out.weight");
   const Tensor main = model.params.row_part(param, model.params.main_row()), value = model.params.value(param);
   REQUIRE(main.numel() == 8 * 8);
   bool is_rounded = false;

@@ -14,6 +14,7 @@
 #include "device/profile.h"
 #include "optim/param_memory.h"
 #include "tests/gpt_of_size.h"
+#include "tests/param_index.h"
 
 using namespace mtl;
 
@@ -103,13 +104,13 @@ void check_params(const GptConfig& config, ChunkRange range, const ParamMemory& 
                                                    {".mlp.down.bias", config.bias.mlp}};
   for (const auto& [name, expected] : of_layer) {
     CAPTURE(name);
-    CHECK((store.find(cat("layers.", range.first_layer, name)) >= 0) == expected);
+    CHECK((test::param_index(store, cat("layers.", range.first_layer, name)) >= 0) == expected);
   }
-  CHECK((store.find("embedding.tokens.weight") >= 0) ==
+  CHECK((test::param_index(store, "embedding.tokens.weight") >= 0) ==
         (range.has_embedding || (range.has_head && config.tied_embeddings)));
-  CHECK((store.find("embedding.positions.weight") >= 0) ==
+  CHECK((test::param_index(store, "embedding.positions.weight") >= 0) ==
         (range.has_embedding && config.position_embedding == PositionEmbedding::learned));
-  CHECK((store.find("output.weight") >= 0) == (range.has_head && !config.tied_embeddings));
+  CHECK((test::param_index(store, "output.weight") >= 0) == (range.has_head && !config.tied_embeddings));
 }
 
 Batch meta_batch() {

@@ -12,6 +12,7 @@
 
 #include "tests/comm/thread_group.h"
 #include "tests/optim/rank_params.h"
+#include "tests/param_index.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -42,7 +43,7 @@ void run_backward(RankParams& own, ParamTraffic& traffic, float bad, const char*
   const ParamMemory& store = own.store;
   run_units(own, traffic, true, [&](int param, std::int64_t i) {
     const float value = std::sin(static_cast<float>(i + 31 * param + 7 * store.layout().rank));
-    return param == store.find(name) && i == 100 ? value + bad : value;
+    return param == test::param_index(store, name) && i == 100 ? value + bad : value;
   });
 }
 

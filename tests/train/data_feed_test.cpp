@@ -11,6 +11,7 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "tests/data/finish.h"
 #include "tests/engine/golden_model.h"
 #include "tests/golden_lines.h"
 
@@ -38,7 +39,7 @@ struct Numbers {
       writer.add_sequence(ids);
       writer.end_document();
     }
-    writer.finish();
+    test::finish(writer);
     dataset = open_split(files, {"--data-path", {{folder + "numbers"}, {}}, {0, 1}}, samples,
                          {.order = {.seq_length = kLength}});
   }
@@ -249,7 +250,7 @@ TEST_CASE("a micro-batch without a token that counts has weights of zero") {
   IndexedDatasetWriter writer(numbers.folder + "ends", DataType::u16);
   writer.add_sequence(std::vector<std::int32_t>(100, 3));
   writer.end_document();
-  writer.finish();
+  test::finish(writer);
   numbers.dataset = open_split(numbers.files, {"--data-path", {{numbers.folder + "ends"}, {}}, {0, 1}}, 2,
                                {.order = {.seq_length = kLength}, .eod = 3, .eod_mask_loss = true});
   DataFeed feed = numbers.feed(1, [](std::int64_t) { return 1; });

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "data/indexed_dataset.h"
+#include "tests/data/finish.h"
 #include "tests/scratch_folder.h"
 #include "train/data_feed.h"
 
@@ -46,7 +47,7 @@ TEST_CASE("the manual page lists the settings that may change, and those that ne
     writer.add_sequence(std::vector<std::int32_t>(9, document));
     writer.end_document();
   }
-  writer.finish();
+  test::finish(writer);
   TrainOptions options;
   options.data.seq_length = 4;
   options.data.paths.data_path = {folder / "numbers"};
