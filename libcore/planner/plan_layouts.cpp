@@ -279,6 +279,7 @@ std::vector<std::string> candidate_flags(const Candidate& candidate) {
   TrainOptions before = candidate.options;
   before.parallel = {};
   before.batch = {};
+  before.batch.global_batch_size = 0;  // to be said
   return changed_flags(before, candidate.options);
 }
 

@@ -49,7 +49,7 @@ std::string settings_that_fit(const Candidate& layout, const PlanRequest& reques
   const HostRanks host = {.count = static_cast<int>(request.ranks_per_node())};
   const std::vector<std::string> settings =
       find_fitting_settings(layout.options, {.config = request.config}, host, limits);
-  if (settings.empty()) return "; use more ranks, or a smaller --seq-length or --model";
+  if (settings.empty()) return "; use more ranks, more memory, or a smaller --seq-length or --model";
   return "; the first of these layouts fits with" + join(settings, "");
 }
 

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 #include <map>
 #include <optional>
 #include <ranges>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "base/count_of.h"
 #include "base/str.h"
@@ -21,7 +23,7 @@ namespace mtl {
 namespace {
 
 constexpr std::size_t kMaxSuggestions = 3;
-constexpr std::int64_t kMaxRanksFactor = 64;
+constexpr int kMaxDoublings = 6;  // of the ranks
 /// At most this many layouts on the run's ranks are planned, most of them in 0.3 to 15 ms each.
 constexpr int kMostPlanned = 300;
 constexpr std::size_t kMostGrids = 12;  // on which, if that was not enough, what saves the most is planned
@@ -31,6 +33,12 @@ struct ChangedRun {
   TrainOptions options;
   GptConfig config;
   int ranks_per_host = 1;
+};
+
+/// A change that can be made several times, halving something each time.
+struct Halving {
+  std::function<bool(ChangedRun& run, int times)> change;  // returns false if it cannot
+  int most = 1;                                            // times
 };
 
 /// Axes of the space (layout_space.h), a bit for each. Of two changes, that of the lower bits is suggested first.
@@ -61,6 +69,7 @@ class Suggestions {
         is_fresh_(!start.loads_weights),
         // Each rank in a cyclic run shuffles its own part of the samples, so a resumed run needs the same parts.
         may_regroup_(!start.resumes || options.data.sampler_kind() != SamplerKind::cyclic),
+        given_(options),
         base_{.options = options, .config = start.config, .ranks_per_host = host.count} {
     if (!base_.options.batch.varies()) base_.options.batch.global_batch_size = options.global_batch_size();
     const ParallelOptions& parallel = options.parallel;
@@ -79,7 +88,8 @@ class Suggestions {
   }
 
   std::vector<std::string> find() {
-    try_change(base_, [](ChangedRun& setting) { setting.options.checkpoint.async_save = false; });
+    try_halvings({base_},
+                 {{[](ChangedRun& run, int) { return std::exchange(run.options.checkpoint.async_save, false); }}});
     list_changes();
     try_changes();
     const LayoutChoice shared = with_all_sharing();
@@ -88,10 +98,14 @@ class Suggestions {
     std::vector<ChangedRun> starts{base_};
     for (const LayoutChoice& each : {shared, all})
       if (!is_larger(changed_axes(each))) starts.push_back(changed_to(each));
-    for (const ChangedRun& from : starts)
-      if (try_bf16_gradients(from)) break;
-    for (const ChangedRun& from : starts) try_more_ranks(from);
-    for (const ChangedRun& from : starts) try_smaller_models(from);
+    if (is_fresh_) try_halvings(starts, {{halve_gradients}});
+    try_halvings(starts, {more_ranks(&ParallelOptions::tensor), more_ranks(&ParallelOptions::pipeline),
+                          more_ranks(&ParallelOptions::world)});
+    if (is_fresh_)
+      try_halvings(starts,
+                   {{compute_in_bf16},
+                    {[](ChangedRun& run, int times) { return (run.options.data.seq_length >>= times) > 0; }, 62},
+                    {[](ChangedRun& run, int times) { return (run.config.num_layers >>= times) > 0; }, 62}});
     return lines_;
   }
 
@@ -104,9 +118,12 @@ class Suggestions {
       // What has no effect stays as it is.
       if (choice.tensor == 1) choice.sequence_parallel = own_.sequence_parallel;
       if (choice.pipeline == 1) {
-        choice.schedule = own_.schedule;
-        choice.chunks = own_.chunks;
         choice.is_balanced = own_.is_balanced;
+        const bool forbids_deferring = choice.zero > 1 || choice.has(Saving::offload_activations);
+        if (!forbids_deferring || !defers_weights(own_.schedule)) {
+          choice.schedule = own_.schedule;
+          choice.chunks = own_.chunks;
+        }
       }
       if (replicas == 1 && own_.zero <= most_zero) choice.zero = own_.zero;
       if (choice.sequence_parallel < own_.sequence_parallel || choice.micro_batch > own_.micro_batch) continue;
@@ -217,14 +234,14 @@ class Suggestions {
     });
   }
 
-  /// Returns true if `one` needs at most the memory of `other`, which is on the same grid. What moves to the host must
-  /// have moved before.
+  /// Returns true if `one` needs at most the memory of `other`, which is on the same grid, if their ZeRO stages need
+  /// the same. What moves to the host must have moved before.
   bool outdoes(const LayoutChoice& one, LayoutChoice other) const {
     const bool is_in_files = one.has(Saving::offload_to_files) && (moves_ & bit(Saving::offload_to_files)) == 0;
     if (is_in_files) other.savings &= ~bit(Saving::offload_optimizer);
     const bool is_1f1b = one.schedule == ScheduleKind::one_forward_one_backward;
-    return one.zero >= other.zero && one.micro_batch <= other.micro_batch &&
-           one.sequence_parallel >= other.sequence_parallel && one.is_balanced == other.is_balanced &&
+    return one.micro_batch <= other.micro_batch && one.sequence_parallel >= other.sequence_parallel &&
+           one.is_balanced == other.is_balanced &&
            (is_1f1b || (one.schedule == other.schedule && one.chunks == other.chunks)) &&
            other.saves_no_more_than(one) && (one.savings & moves_ & ~other.savings) == 0;
   }
@@ -232,25 +249,30 @@ class Suggestions {
   /// Plans the layout, unless one that saves as much does not fit.
   bool fits(const LayoutChange& change) {
     std::vector<LayoutChoice>& too_large = too_large_[change.grid()];
-    if (std::ranges::any_of(too_large, [&](const LayoutChoice& each) { return outdoes(each, change.to); }))
-      return false;
+    const auto needs_less = [&to = change.to, this](const LayoutChoice& each) {
+      // Where buckets are large or layers few, ZeRO 2 and 3 need more than ZeRO 1.
+      return (each.zero == to.zero || to.zero == 0) && outdoes(each, to);
+    };
+    if (std::ranges::any_of(too_large, needs_less)) return false;
     ++planned_;
-    const std::optional<MemoryNeed> need = need_of(changed_to(change.to));
-    if (need && !need->fits(limits_)) too_large.push_back(change.to);
-    return need && need->fits(limits_);
+    const bool fits = need_of(changed_to(change.to)).has_value();
+    if (!fits) too_large.push_back(change.to);
+    return fits;
   }
 
   /// Returns the run's grid with the values of all other axes that save the most without costing time.
   LayoutChoice with_all_sharing() const {
     LayoutChoice out = own_;
     for (const LayoutChange& change : changes_)
-      if ((change.axes & (kGrid | kSplit)) == 0 && change.to.savings == 0 && outdoes(change.to, out)) out = change.to;
+      if ((change.axes & (kGrid | kSplit)) == 0 && change.to.savings == 0 && change.to.zero >= out.zero &&
+          outdoes(change.to, out))
+        out = change.to;
     return out;
   }
 
   /// Returns the changes of the run on the command line.
   std::string flags_of(const ChangedRun& setting) const {
-    std::vector<std::string> words = changed_flags(base_.options, setting.options);
+    std::vector<std::string> words = changed_flags(given_, setting.options);
     if (setting.config.num_layers != base_.config.num_layers)
       words.push_back(cat("--num-layers ", setting.config.num_layers));
     const std::int64_t world = setting.options.parallel.world;
@@ -261,23 +283,24 @@ class Suggestions {
     return join(words, " ");
   }
 
-  /// Returns what the setting needs if it fits, otherwise maybe less, which does not fit either; nothing if it is not
-  /// valid.
+  /// Returns nothing if the setting does not fit or is not valid.
   std::optional<MemoryNeed> need_of(const ChangedRun& setting) const {
     const auto& [options, config, ranks_per_host] = setting;
     if (!can_run(options, config)) return {};
     try {
+      FitLimits limits = limits_;
+      if (limits.host_of) limits.host = limits.host_of(options, ranks_per_host);
       MemoryNeed need;
       const RunShape shape = run_shape(options, config, 0);
       const auto schedule = pipeline_schedule(shape.layout, static_cast<int>(shape.micro_batches));
       for (const MemoryPlan& plan : plan_largest_ranks(config, run_dropout(options), shape, schedule))
         need.enlarge(MemoryNeed::of({&plan}, {}));
-      if (!need.fits(limits_)) return need;  // most are too large, and all ranks take longer to plan
+      if (!need.fits(limits)) return {};  // most are too large, and all ranks take longer to plan
       const std::vector<RankPlan> plans = plan_run(options, config);
       const auto by_rank = plans_by_rank(plans);
       for (int first = 0; first < static_cast<int>(by_rank.size()); first += ranks_per_host)
         need.enlarge(MemoryNeed::of(by_rank, {.first = first, .count = ranks_per_host}));
-      return need;
+      return need.fits(limits) ? std::optional(need) : std::nullopt;
     } catch (const Error&) {
       return {};  // the layers, heads or rows cannot be divided this way
     }
@@ -288,72 +311,60 @@ class Suggestions {
     const std::string flags = flags_of(setting);
     if (lines_.size() == kMaxSuggestions || flags.empty()) return false;
     const std::optional<MemoryNeed> need = need_of(setting);
-    if (!need || !need->fits(limits_)) return false;
-    const std::string line = cat("\n  ", flags, ": ", need->text());
-    if (std::ranges::find(lines_, line) == lines_.end()) lines_.push_back(line);
+    if (!need) return false;
+    lines_.push_back(cat("\n  ", flags, ": ", need->text()));
     return true;
   }
 
-  template <class Change>
-  bool try_change(ChangedRun setting, const Change& change) {
-    change(setting);
-    return try_setting(setting);
+  /// Tries each halving of each start until one fits, but of later starts, which change more, only fewer times.
+  void try_halvings(const std::vector<ChangedRun>& starts, std::vector<Halving> halvings) {
+    for (const ChangedRun& from : starts)
+      for (Halving& halving : halvings)
+        for (int times = 1; times <= halving.most && lines_.size() < kMaxSuggestions; ++times) {
+          ChangedRun setting = from;
+          if (halving.change(setting, times) && try_setting(setting)) halving.most = times - 1;
+        }
   }
 
-  /// Adds ranks: on the same host if they fit, otherwise on more hosts with the same number of ranks per host.
-  void try_more_ranks(const ChangedRun& from) {
-    for (const auto size : {&ParallelOptions::tensor, &ParallelOptions::pipeline, &ParallelOptions::world}) {
-      for (std::int64_t factor = 2; factor <= kMaxRanksFactor; factor *= 2) {
-        if (try_ranks(from, size, factor)) break;
-      }
-    }
-  }
-  /// Multiplies the ranks and this size; if it is the number of ranks, that of replicas.
-  bool try_ranks(const ChangedRun& from, std::int64_t ParallelOptions::*size, std::int64_t factor) {
-    ChangedRun setting = from;
-    ParallelOptions& parallel = setting.options.parallel;
-    const bool is_one_host = parallel.world == from.ranks_per_host;
-    parallel.world *= factor;
-    if (size != &ParallelOptions::world) {
-      parallel.*size *= factor;
-      set_zero_stage(parallel, std::min(parallel.zero(), zero_stages(parallel).back()));  // a pipeline forbids some
-    } else {
-      if (!may_regroup_) return false;
-      if (parallel.zero() == 0) set_zero_stage(parallel, 1);
-    }
-    if (is_one_host) {
-      setting.ranks_per_host = static_cast<int>(parallel.world);
-      if (try_setting(setting)) return true;
-    }
-    setting.ranks_per_host = from.ranks_per_host;
-    return try_setting(setting);
+  /// Returns the change that doubles ranks with this size; if it is the number of ranks, with that of replicas. They
+  /// are on the same host if they fit, otherwise on more hosts with the same number of ranks per host.
+  Halving more_ranks(std::int64_t ParallelOptions::*size) const {
+    const auto change = [this, size](ChangedRun& setting, int times) {
+      ParallelOptions& parallel = setting.options.parallel;
+      const bool is_one_host = parallel.world == setting.ranks_per_host;
+      parallel.world <<= times;
+      if (parallel.world > kLargestWorld) return false;
+      if (size != &ParallelOptions::world)
+        parallel.*size <<= times;
+      else if (parallel.zero() == 0)
+        set_zero_stage(parallel, 1);
+      if (!can_run(setting.options, setting.config))  // a pipeline forbids some stages
+        set_zero_stage(parallel, std::min(parallel.zero(), zero_stages(parallel).back()));
+      ChangedRun together = setting;
+      together.ranks_per_host = static_cast<int>(parallel.world);
+      if (is_one_host && need_of(together)) setting = together;
+      return true;
+    };
+    return {change, size == &ParallelOptions::world && !may_regroup_ ? 0 : kMaxDoublings};
   }
 
-  /// Halves the main gradients of a run in bf16. Only for runs that have not started.
-  bool try_bf16_gradients(const ChangedRun& from) {
-    const Precision precision = precision_of(from.options.precision);
-    if (!is_fresh_ || precision.compute != DType::bf16 || precision.main_grads != DType::f32) return false;
-    return try_change(from, [](ChangedRun& setting) { setting.options.precision.grad_reduce_in_bf16 = true; });
+  /// In a run in bf16, halves the main gradients.
+  static bool halve_gradients(ChangedRun& run, int) {
+    const Precision precision = precision_of(run.options.precision);
+    run.options.precision.grad_reduce_in_bf16 = true;
+    return precision.compute == DType::bf16 && precision.main_grads == DType::f32;
   }
 
-  /// Changes the model or the batches. Only for runs that have not started.
-  void try_smaller_models(const ChangedRun& from) {
-    if (!is_fresh_) return;
-    if (const Precision precision = precision_of(from.options.precision); precision.compute == DType::f32) {
-      try_change(from, [](ChangedRun& setting) {
-        setting.options.precision = {};
-        setting.options.precision.bf16 = true;
-      });
-    }
-    for (std::int64_t length = from.options.data.seq_length / 2; length >= 1; length /= 2)
-      if (try_change(from, [&](ChangedRun& setting) { setting.options.data.seq_length = length; })) break;
-    for (std::int64_t layers = from.config.num_layers / 2; layers >= 1; layers /= 2)
-      if (try_change(from, [&](ChangedRun& setting) { setting.config.num_layers = layers; })) break;
+  static bool compute_in_bf16(ChangedRun& run, int) {
+    const PrecisionOptions was = std::exchange(run.options.precision, {});
+    run.options.precision.bf16 = true;
+    return precision_of(was).compute == DType::f32;
   }
 
   const FitLimits& limits_;
   bool is_fresh_, may_regroup_;
-  ChangedRun base_;
+  const TrainOptions& given_;
+  ChangedRun base_;   // as given, with the number of samples in a step, which stays
   LayoutChoice own_;  // the run's layout
   unsigned moves_ =
       bit(Saving::offload_optimizer) | bit(Saving::offload_activations);  // savings that cost memory elsewhere

@@ -5,12 +5,6 @@
 
 namespace mtl {
 
-namespace {
-
-bool recomputes(const ParallelOptions& parallel) { return recompute_of(parallel) != Recompute{}; }
-
-}  // namespace
-
 bool can_run(const TrainOptions& options, const GptConfig& config) {
   bool out = true;
   const ReportProblem refuse = [&](const std::string&, const std::string&) { out = false; };
@@ -36,22 +30,26 @@ void set_zero_stage(ParallelOptions& parallel, std::int64_t stage) {
 bool save(TrainOptions& options, Saving saving) {
   ParallelOptions& parallel = options.parallel;
   const bool has_host_memory = options.device == Device::cuda;  // besides the memory of the device
+  const Recompute own = recompute_of(parallel);
+  const bool recomputes_layers = own.granularity == Recompute::Granularity::full;
   switch (saving) {
     case Saving::recompute_attention:
-      if (recomputes(parallel)) return false;
+      if (own != Recompute{}) return false;
       parallel.recompute_granularity = "selective";
       return true;
     case Saving::recompute_layers:
-      if (recomputes(parallel) || parallel.cpu_offloading) return false;
+      if (recomputes_layers && own.method == Recompute::Method::uniform) return false;
+      if (parallel.checkpoint_method || parallel.cpu_offloading) return false;
+      parallel.recompute_activations = false;
       parallel.recompute_granularity = "full";
       parallel.recompute_method = "uniform";
+      if (parallel.recompute_num_layers) parallel.recompute_num_layers = 1;
       return true;
     case Saving::offload_optimizer:
       if (!has_host_memory || parallel.optimizer_cpu_offload || !parallel.offload_optimizer.empty()) return false;
       return parallel.optimizer_cpu_offload = true;
     case Saving::offload_activations:
-      if (!has_host_memory || parallel.cpu_offloading) return false;
-      if (recompute_of(parallel).granularity == Recompute::Granularity::full) return false;
+      if (!has_host_memory || parallel.cpu_offloading || recomputes_layers) return false;
       return parallel.cpu_offloading = true;
     case Saving::offload_to_files:
       if (!parallel.offload_optimizer.empty()) return false;
@@ -63,7 +61,7 @@ bool save(TrainOptions& options, Saving saving) {
 }
 
 std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOptions& to) {
-  std::vector<std::string> words;
+  std::vector<std::string> words, dropped;
   const auto add = [&](const char* flag, const auto&... value) {
     words.emplace_back(flag);
     (words.push_back(cat(value)), ...);
@@ -87,8 +85,9 @@ std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOpti
   change("--pipeline-schedule", before.schedule, now.schedule);
   change("--num-virtual-stages-per-pipeline-rank", before.virtual_stages, now.virtual_stages);
   const auto drop = [&](const char* flag, bool was, bool is) {
-    if (was && !is) add("without", flag);
+    if (was && !is) dropped.emplace_back(flag);
   };
+  drop("--pipeline-schedule", before.schedule.has_value(), now.schedule.has_value());
   drop("--num-virtual-stages-per-pipeline-rank", before.virtual_stages.has_value(), now.virtual_stages.has_value());
   drop("--num-layers-per-virtual-pipeline-stage", before.layers_per_virtual_stage.has_value(),
        now.layers_per_virtual_stage.has_value());
@@ -105,21 +104,21 @@ std::vector<std::string> changed_flags(const TrainOptions& from, const TrainOpti
   change("--overlap-param-gather", before.overlap_param_gather, now.overlap_param_gather);
   change("--recompute-granularity", before.recompute_granularity, now.recompute_granularity);
   change("--recompute-method", before.recompute_method, now.recompute_method);
+  change("--recompute-num-layers", before.recompute_num_layers, now.recompute_num_layers);
+  drop("--recompute-activations", before.recompute_activations, now.recompute_activations);
   change("--cpu-offloading", before.cpu_offloading, now.cpu_offloading);
   change("--optimizer-cpu-offload", before.optimizer_cpu_offload, now.optimizer_cpu_offload);
   change("--offload-optimizer", before.offload_optimizer, now.offload_optimizer);
-  if (now.offload_optimizer != before.offload_optimizer && before.optimizer_cpu_offload)
-    add("instead of --optimizer-cpu-offload");
+  drop("--optimizer-cpu-offload", before.optimizer_cpu_offload, now.optimizer_cpu_offload);
   change("--micro-batch-size", from.batch.micro_batch_size, to.batch.micro_batch_size);
   // Without the flag, the samples of a step would follow from the micro-batches.
-  const bool is_regrouped =
-      from.batch.micro_batch_size * from.parallel.data() != to.batch.micro_batch_size * to.parallel.data();
-  const bool has_other_size = from.batch.global_batch_size != to.batch.global_batch_size;
-  if (!to.batch.varies() && (has_other_size || is_regrouped)) add("--global-batch-size", to.global_batch_size());
+  const std::int64_t samples = from.batch.global_batch_size.value_or(to.batch.micro_batch_size * to.parallel.data());
+  if (!to.batch.varies()) change("--global-batch-size", samples, to.global_batch_size());
   change("--bf16", from.precision.bf16, to.precision.bf16);
   change("--grad-reduce-in-bf16", from.precision.grad_reduce_in_bf16, to.precision.grad_reduce_in_bf16);
   change("--seq-length", from.data.seq_length, to.data.seq_length);
   drop("--async-save", from.checkpoint.async_save, to.checkpoint.async_save);
+  if (!dropped.empty()) add("without", join(dropped, " and "));
   return words;
 }
 

@@ -134,6 +134,7 @@ class Enumeration {
     const unsigned sets = 1U << (enum_index(Saving::offload_to_files) + (has_disk ? 1 : 0));
     for (choice.savings = 0; choice.savings < sets; ++choice.savings) {
       if (choice.has(Saving::offload_optimizer) && choice.has(Saving::offload_to_files)) continue;  // the same as files
+      if (choice.has(Saving::recompute_attention) && choice.has(Saving::recompute_layers)) continue;  // as layers
       TrainOptions options = run_;
       if (std::ranges::all_of(kSavings, [&](Saving saving) { return !choice.has(saving) || save(options, saving); }))
         out.push_back(choice.savings);

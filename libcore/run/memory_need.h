@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "engine/rank_plans.h"
 
 namespace mtl {
+
+struct TrainOptions;
 
 /// The ranks that share a host's memory: `count` consecutive ranks, starting with `first`.
 struct HostRanks {
@@ -22,8 +25,10 @@ struct HostRanks {
 
 /// How much memory a run may use on each host and on each rank's GPU.
 struct FitLimits {
-  std::vector<MemoryLimit> host;
-  std::optional<MemoryLimit> gpu;
+  std::vector<MemoryLimit> host = {};
+  std::optional<MemoryLimit> gpu = {};
+  /// Returns `host` of a changed run, whose threads and ranks take more or less besides their plans; null: the same.
+  std::function<std::vector<MemoryLimit>(const TrainOptions& options, int ranks_per_host)> host_of = {};
 };
 
 /// In bytes: the largest rank's host memory, the host memory of all ranks on the host, the largest rank's GPU memory,

@@ -117,14 +117,14 @@ MemoryLimit gpu_limit(double gib) {
 namespace {
 
 /// Returns how many threads a rank has at most, besides its first.
-std::int64_t more_threads(const TrainOptions& options, const RankEnvironment& launched) {
+std::int64_t more_threads(const TrainOptions& options) {
   std::int64_t threads = options.threads - 1;          // compute (Stream)
   threads += 1;                                        // waits for signals (SignalRequests)
   threads += options.batch.validates() ? 2 : 1;        // read the next batches, also those of validation (DataFeed)
   threads += options.checkpoint.save.empty() ? 0 : 1;  // keeps the lock of --save, on rank 0 (OutputLock)
   threads += options.checkpoint.saves_behind_steps();  // writes checkpoints (PendingSave)
   threads += options.parallel.offload_optimizer.empty() ? 0 : 2;  // read and write the state's files (FileRing)
-  threads += launched.world == 1 ? 0 : 4;  // progress of messages (MpiProgress), and three of MPI
+  threads += options.parallel.world == 1 ? 0 : 4;  // progress of messages (MpiProgress), and three of MPI
   return threads;
 }
 
@@ -161,7 +161,10 @@ void check_memory_fit(const TrainOptions& options, const RunStart& start, const 
     if (ranks.first == launched.rank) by_ranks[{ranks.first, ranks.count}].push_back(limit);
   }
   for (const auto& [ranks, shared] : by_ranks) {
-    FitLimits of_ranks{subtract_overhead(shared, ranks.second, more_threads(options, launched)), {}};
+    FitLimits of_ranks{.host_of = [&](const TrainOptions& changed, int count) {
+      return subtract_overhead(shared, count, more_threads(changed));
+    }};
+    of_ranks.host = of_ranks.host_of(options, ranks.second);
     if (options.device == Device::cuda && launched.world == 1) of_ranks.gpu = gpu_limit(cuda_memory(), "the GPU");
     check_memory(options, start, {ranks.first, ranks.second}, of_ranks);
   }

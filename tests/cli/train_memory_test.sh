@@ -29,7 +29,7 @@ if is_sanitized mtl-train; then
 else
   expect_exit 2 limited 520000 mtl-train "${run[@]}" --save refused
   expect_text err '^mtl-train: not enough memory: the run needs [0-9.]+ MiB, but only [0-9.]+ MiB is available \(the limit of address space \(ulimit -v\): [0-9.]+ MiB are free, and about [0-9.]+ MiB are for libraries and 3 more threads\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB. These fit:$'
-  expect_text err '^  --micro-batch-size [12] --global-batch-size 8: '
+  expect_text err '^  --micro-batch-size [12]: '
   [ ! -s out ] && [ ! -e refused ] || fail 'a refused run leaves files'
   check_advice limited 520000 mtl-train "${run[@]}"
   expect_exit 0 limited 520000 mtl-train "${run[@]}" --dry-run

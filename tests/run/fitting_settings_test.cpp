@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/str.h"
 #include "run/layout_changes.h"
 #include "run/run_plan.h"
 #include "tests/gpt_of_size.h"
@@ -73,117 +74,106 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
   const TrainOptions tensor = run_on(2, 1, 1), pipeline = run_on(1, 2, 2), data = run_on(1, 1, 4);
   const Case cases[] = {
       {single, start, .95, 0,
-       "--micro-batch-size 2 --global-batch-size 16\n"
+       "--micro-batch-size 2\n"
        "RECOMPUTE\n"
        "--tensor-model-parallel-size 2 on 2 ranks\n"},
       {single, start, .65, 0,
-       "--micro-batch-size 1 --global-batch-size 16\n"
+       "--micro-batch-size 1\n"
        "RECOMPUTE\n"
        "--tensor-model-parallel-size 4 on 4 ranks\n"},
       {single, start, .5, 0,
-       "RECOMPUTE --micro-batch-size 2 --global-batch-size 16\n"
-       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"
-       "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"},
+       "RECOMPUTE --micro-batch-size 2\n"
+       "--tensor-model-parallel-size 2 --micro-batch-size 1 on 2 ranks\n"
+       "--pipeline-model-parallel-size 2 --micro-batch-size 1 on 2 ranks\n"},
       {single, start, .4, 0,
-       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"
-       "--tensor-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"
-       "--pipeline-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 2 ranks\n"},
+       "--tensor-model-parallel-size 2 --micro-batch-size 1 on 2 ranks\n"
+       "--pipeline-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 on 2 ranks\n"
+       "--num-layers 2\n"},
       {single, start, .3, 0,
-       "--tensor-model-parallel-size 4 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 4 ranks\n"
+       "--tensor-model-parallel-size 4 RECOMPUTE --micro-batch-size 1 on 4 ranks\n"
        "--num-layers 1\n"
-       "--micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"},
+       "--micro-batch-size 1 --num-layers 2\n"},
       {single, start, .2, 0,
        "--num-layers 1\n"
-       "--micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"
-       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"},
-      {single, start, .15, 0,
-       "--micro-batch-size 1 --global-batch-size 16 --num-layers 1\n"
-       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16 --num-layers 1\n"},
+       "--micro-batch-size 1 --num-layers 2\n"},
+      {single, start, .15, 0, "--micro-batch-size 1 --num-layers 1\n"},
       {tensor, start, .95, 0,
-       "--micro-batch-size 2 --global-batch-size 16\n"
+       "--micro-batch-size 2\n"
        "--sequence-parallel\n"
        "RECOMPUTE\n"},
       {tensor, start, .65, 0,
-       "--micro-batch-size 1 --global-batch-size 16\n"
+       "--micro-batch-size 1\n"
        "RECOMPUTE\n"
        "--seq-length 16\n"},
       {tensor, start, .5, 0,
-       "RECOMPUTE --micro-batch-size 1 --global-batch-size 16\n"
-       "--tensor-model-parallel-size 4 --sequence-parallel --micro-batch-size 1 --global-batch-size 16 on 4 ranks\n"
+       "RECOMPUTE --micro-batch-size 1\n"
+       "--tensor-model-parallel-size 4 --sequence-parallel --micro-batch-size 1 on 4 ranks\n"
        "--seq-length 4\n"},
       {tensor, start, .4, 0,
        "--num-layers 2\n"
-       "--sequence-parallel --micro-batch-size 1 --global-batch-size 16 --num-layers 4\n"
-       "--sequence-parallel RECOMPUTE --micro-batch-size 1 --global-batch-size 16 --num-layers 4\n"},
+       "--sequence-parallel --micro-batch-size 1 --num-layers 4\n"},
       {tensor, start, .3, 0,
        "--num-layers 1\n"
-       "--sequence-parallel --micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"
-       "--sequence-parallel RECOMPUTE --micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"},
+       "--sequence-parallel --micro-batch-size 1 --num-layers 2\n"},
       {gpipe, start, .95, 0,
        "--sequence-parallel\n"
        "--pipeline-schedule 1f1b\n"
        "RECOMPUTE\n"},
       {gpipe, start, .65, 0,
        "RECOMPUTE\n"
-       "--pipeline-schedule 1f1b --micro-batch-size 2 --global-batch-size 32\n"
-       "--sequence-parallel --pipeline-schedule 1f1b\n"},
+       "--pipeline-schedule 1f1b --micro-batch-size 2\n"
+       "--pipeline-schedule 1f1b --use-distributed-optimizer\n"},
       {gpipe, start, .5, 0,
-       "--pipeline-schedule 1f1b --micro-batch-size 1 --global-batch-size 32\n"
+       "--pipeline-schedule 1f1b --micro-batch-size 1\n"
        "--pipeline-schedule 1f1b RECOMPUTE\n"
-       "--tensor-model-parallel-size 4 --sequence-parallel --pipeline-schedule 1f1b --global-batch-size 32\n"},
+       "--tensor-model-parallel-size 4 --sequence-parallel --pipeline-schedule 1f1b\n"},
       {gpipe, start, .3, 0,
-       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 --micro-batch-size 1 --global-batch-size 32 "
-       "--num-layers 2\n"
-       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 RECOMPUTE --micro-batch-size 1 --global-batch-size "
-       "32 --num-layers 2\n"},
+       "--sequence-parallel --pipeline-schedule 1f1b --zero-stage 2 --micro-batch-size 1 --num-layers 2\n"},
       {pipeline, start, .95, 0,
-       "--micro-batch-size 2 --global-batch-size 32\n"
+       "--micro-batch-size 2\n"
        "--use-distributed-optimizer\n"
        "RECOMPUTE\n"},
       {pipeline, start, .8, 0,
-       "--micro-batch-size 2 --global-batch-size 32\n"
+       "--micro-batch-size 2\n"
        "RECOMPUTE\n"
-       "--tensor-model-parallel-size 2 --global-batch-size 32\n"},
+       "--tensor-model-parallel-size 2\n"},
       {pipeline, start, .5, 0,
-       "--use-distributed-optimizer --micro-batch-size 1 --global-batch-size 32\n"
-       "RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"
-       "--tensor-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 32\n"},
+       "--use-distributed-optimizer --micro-batch-size 1\n"
+       "RECOMPUTE --micro-batch-size 1\n"
+       "--tensor-model-parallel-size 2 --micro-batch-size 2\n"},
       {pipeline, start, .4, 0,
-       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 32\n"
-       "--use-distributed-optimizer RECOMPUTE --micro-batch-size 1 --global-batch-size 32\n"
-       "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 1 RECOMPUTE --global-batch-size 32\n"},
+       "--tensor-model-parallel-size 2 --micro-batch-size 1\n"
+       "--use-distributed-optimizer RECOMPUTE --micro-batch-size 1\n"
+       "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 1 RECOMPUTE\n"},
       {data, start, .95, 0,
-       "--micro-batch-size 2 --global-batch-size 64\n"
+       "--micro-batch-size 2\n"
        "--use-distributed-optimizer\n"
        "RECOMPUTE\n"},
       {data, start, .8, 0,
-       "--micro-batch-size 2 --global-batch-size 64\n"
+       "--micro-batch-size 2\n"
        "--zero-stage 3\n"
        "RECOMPUTE\n"},
       {data, start, .3, 0,
-       "--tensor-model-parallel-size 4 --sequence-parallel --micro-batch-size 1 --global-batch-size 64\n"
-       "--tensor-model-parallel-size 4 --recompute-granularity selective --micro-batch-size 1 --global-batch-size 64\n"
-       "--tensor-model-parallel-size 4 RECOMPUTE --micro-batch-size 2 --global-batch-size 64\n"},
-      {data, start, .2, 0,
-       "--zero-stage 3 --micro-batch-size 1 --global-batch-size 64 --num-layers 1\n"
-       "--zero-stage 3 RECOMPUTE --micro-batch-size 1 --global-batch-size 64 --num-layers 1\n"},
+       "--tensor-model-parallel-size 4 --sequence-parallel --micro-batch-size 1\n"
+       "--tensor-model-parallel-size 4 --recompute-granularity selective --micro-batch-size 1\n"
+       "--tensor-model-parallel-size 4 RECOMPUTE --micro-batch-size 2\n"},
+      {data, start, .2, 0, "--zero-stage 3 --micro-batch-size 1 --num-layers 1\n"},
       {single, start, .5, 1,
-       "RECOMPUTE --micro-batch-size 2 --global-batch-size 16\n"
-       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"
-       "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"},
+       "RECOMPUTE --micro-batch-size 2\n"
+       "--tensor-model-parallel-size 2 --micro-batch-size 1 on 2 ranks, 1 per host\n"
+       "--pipeline-model-parallel-size 2 --micro-batch-size 1 on 2 ranks, 1 per host\n"},
       {single, start, .4, 1,
-       "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"
-       "--tensor-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per host\n"
-       "--pipeline-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 2 ranks, 1 per "
-       "host\n"},
+       "--tensor-model-parallel-size 2 --micro-batch-size 1 on 2 ranks, 1 per host\n"
+       "--pipeline-model-parallel-size 2 RECOMPUTE --micro-batch-size 1 on 2 ranks, 1 per host\n"
+       "--num-layers 2\n"},
       {single, start, .3, 1,
-       "--tensor-model-parallel-size 4 RECOMPUTE --micro-batch-size 1 --global-batch-size 16 on 4 ranks, 1 per host\n"
+       "--tensor-model-parallel-size 4 RECOMPUTE --micro-batch-size 1 on 4 ranks, 1 per host\n"
        "--num-layers 1\n"
-       "--micro-batch-size 1 --global-batch-size 16 --num-layers 2\n"},
+       "--micro-batch-size 1 --num-layers 2\n"},
       {data, start, .6, 2,
-       "--tensor-model-parallel-size 4 --global-batch-size 64\n"
-       "--zero-stage 2 --micro-batch-size 2 --global-batch-size 64\n"
-       "RECOMPUTE --micro-batch-size 2 --global-batch-size 64\n"},
+       "--tensor-model-parallel-size 4\n"
+       "--zero-stage 2 --micro-batch-size 2\n"
+       "RECOMPUTE --micro-batch-size 2\n"},
       {cyclic, resumed, .9, 0,
        "--zero-stage 2\n"
        "RECOMPUTE\n"
@@ -191,30 +181,27 @@ TEST_CASE("fitting settings: the smallest changes come first, then those of the 
       {cyclic, resumed, .6, 0,
        "--use-distributed-optimizer RECOMPUTE\n"
        "--tensor-model-parallel-size 4 on 8 ranks\n"
-       "--tensor-model-parallel-size 4 --zero-stage 3 on 8 ranks\n"},
+       "--seq-length 16\n"},
       {cyclic, resumed, .5, 0,
        "--zero-stage 2 RECOMPUTE\n"
        "--seq-length 4\n"
        "--num-layers 2\n"},
       {cyclic, resumed, .3, 0,
        "--num-layers 1\n"
-       "--zero-stage 3 --num-layers 1\n"
        "--zero-stage 3 RECOMPUTE --num-layers 2\n"},
       {cyclic, start, .6, 0,
-       "--micro-batch-size 1 --global-batch-size 32\n"
+       "--micro-batch-size 1\n"
        "--use-distributed-optimizer RECOMPUTE\n"
-       "--tensor-model-parallel-size 2 --sequence-parallel --global-batch-size 32\n"},
-      {longer, extended, .9, 0, "--bf16\n--seq-length 512\nRECOMPUTE --bf16\n"},
+       "--tensor-model-parallel-size 2 --sequence-parallel\n"},
+      {longer, extended, .9, 0,
+       "--bf16\n"
+       "--seq-length 512\n"},
       {unset, start, .95, 0,
        "--micro-batch-size 2 --global-batch-size 4\n"
        "RECOMPUTE\n"
        "--tensor-model-parallel-size 2 on 2 ranks\n"},
-      {alone, narrow, .9, 0,
-       "--seq-length 32\n"
-       "RECOMPUTE --seq-length 32\n"},
-      {alone, narrow, .8, 0,
-       "--seq-length 16\n"
-       "RECOMPUTE --seq-length 16\n"},
+      {alone, narrow, .9, 0, "--seq-length 32\n"},
+      {alone, narrow, .8, 0, "--seq-length 16\n"},
       {alone, narrow, .7, 0, ""},
   };
   for (const Case& each : cases) {
@@ -236,39 +223,88 @@ TEST_CASE("fitting settings: runs whose batches vary or are rounded, with chunks
   scheduled.batch.train_iters.reset();
   scheduled.batch.train_samples = 1000;
   CHECK(suggested(ramp, start, .95) == "--micro-batch-size 2\n--use-distributed-optimizer\nRECOMPUTE\n");
-  CHECK(suggested(rounded, start, .95) ==
-        "--micro-batch-size 2 --global-batch-size 30\n--use-distributed-optimizer\nRECOMPUTE\n");
+  CHECK(suggested(rounded, start, .95) == "--micro-batch-size 2\n--use-distributed-optimizer\nRECOMPUTE\n");
   CHECK(suggested(scheduled, start, .95) == "--micro-batch-size 2\n--use-distributed-optimizer\nRECOMPUTE\n");
   TrainOptions chunks = run_on(1, 2, 1);
   chunks.parallel.virtual_stages = 4;
   CHECK(suggested(chunks, start, .95) ==
-        "--micro-batch-size 2 --global-batch-size 16\n--pipeline-schedule 1f1b without "
+        "--micro-batch-size 2\n--pipeline-schedule 1f1b without "
         "--num-virtual-stages-per-pipeline-rank\n--num-virtual-stages-per-pipeline-rank 2\n");
   TrainOptions by_layers = run_on(1, 2, 1), by_text = by_layers, grouped = by_layers, named = run_on(1, 1, 2);
   by_layers.parallel.layers_per_virtual_stage = 1;
   CHECK(suggested(by_layers, start, .95) ==
-        "--micro-batch-size 2 --global-batch-size 16\n--pipeline-schedule 1f1b without "
+        "--micro-batch-size 2\n--pipeline-schedule 1f1b without "
         "--num-layers-per-virtual-pipeline-stage\n--num-virtual-stages-per-pipeline-rank 2 without "
         "--num-layers-per-virtual-pipeline-stage\n");
   by_text.parallel.layer_layout = "Ett|tt|tt|ttL";
   by_text.parallel.split.layer_counts = {2, 2, 2, 2};
   CHECK(suggested(by_text, start, .95) ==
-        "--micro-batch-size 2 --global-batch-size 16\n--pipeline-schedule 1f1b without "
+        "--micro-batch-size 2\n--pipeline-schedule 1f1b without "
         "--pipeline-model-parallel-layout\nRECOMPUTE\n");
   grouped.parallel.virtual_stages = 2;
   grouped.parallel.group = 5;
   grouped.batch.micro_batch_size = 2;
   grouped.batch.global_batch_size = 10;  // 5 micro-batches on 2 stages
   CHECK(suggested(grouped, start, .9) ==
-        "--micro-batch-size 1 --global-batch-size 10\nRECOMPUTE\n--tensor-model-parallel-size 2 on 4 ranks\n");
+        "--micro-batch-size 1\nRECOMPUTE\n--tensor-model-parallel-size 2 on 4 ranks\n");
   named.batch.micro_batch_size = 1;
   named.parallel.fsdp = "shard_grad_op";
   set_zero_stage(named.parallel, 2);
-  CHECK(suggested(named, start, .6) ==
-        "--num-layers 2\n--zero-stage 3 without --fsdp --num-layers 2\n"
-        "--zero-stage 3 without --fsdp RECOMPUTE --num-layers 4\n");
+  CHECK(suggested(named, start, .6) == "--num-layers 2\n--zero-stage 3 RECOMPUTE without --fsdp --num-layers 4\n");
   TrainOptions parts = run_on(1, 1, 2);
   parts.parallel.context = 2;
-  CHECK(suggested(parts, start, .95) ==
-        "--micro-batch-size 2 --global-batch-size 32\n--use-distributed-optimizer\nRECOMPUTE\n");
+  CHECK(suggested(parts, start, .95) == "--micro-batch-size 2\n--use-distributed-optimizer\nRECOMPUTE\n");
+}
+
+TEST_CASE("fitting settings: ZeRO 1 where a large bucket makes ZeRO 2 and 3 need more") {
+  const FitStart start = start_of({.vocab = 1024, .layers = 2, .hidden = 64, .heads = 4, .positions = 64});
+  TrainOptions run = run_on(1, 1, 4);
+  run.parallel.bucket_elements = 100'000'000;
+  const auto bytes = [&](std::int64_t zero, std::int64_t micro_batch) {
+    TrainOptions changed = run;
+    set_zero_stage(changed.parallel, zero);
+    changed.batch.micro_batch_size = micro_batch;
+    return largest_plan(plan_run(changed, start.config)).plan.total_bytes();
+  };
+  REQUIRE(bytes(1, 1) < std::min(bytes(2, 1), bytes(3, 1)));
+  const double part = (double(bytes(1, 1)) + .5) / double(bytes(0, 4));
+  CHECK(suggested(run, start, part) ==
+        "--tensor-model-parallel-size 4\n--use-distributed-optimizer --micro-batch-size 1\n"
+        "--pipeline-model-parallel-size 4 --pipeline-split balanced --micro-batch-size 1\n");
+}
+
+TEST_CASE("fitting settings: one stage without the schedule that deferred weight gradients") {
+  const FitStart start = start_of({.vocab = 64, .layers = 8, .hidden = 256, .heads = 1, .positions = 16});
+  TrainOptions run = run_on(1, 2, 31);
+  run.data.seq_length = 16;
+  run.parallel.schedule = "zb-h1";
+  set_zero_stage(run.parallel, 1);
+  run.batch.micro_batch_size = 1;
+  TrainOptions changed = run;
+  changed.parallel.schedule.reset();
+  changed.parallel.pipeline = 1;
+  set_zero_stage(changed.parallel, 3);
+  REQUIRE(can_run(changed, start.config));
+  const double part = (double(largest_plan(plan_run(changed, start.config)).plan.total_bytes()) + .5) /
+                      double(largest_plan(plan_run(run, start.config)).plan.total_bytes());
+  CHECK(suggested(run, start, part) ==
+        "--pipeline-model-parallel-size 1 --zero-stage 3 without --pipeline-schedule\n"
+        "--pipeline-model-parallel-size 8 on 248 ranks\n--num-layers 4\n");
+}
+
+TEST_CASE("fitting settings: what a changed run needs besides its plan, and the largest number of ranks") {
+  const FitStart start = start_of({.vocab = 64, .layers = 8, .hidden = 64, .heads = 4, .positions = 64});
+  TrainOptions run = run_on(1, 1, 1);
+  run.batch.micro_batch_size = 1;
+  const std::uint64_t bytes = largest_plan(plan_run(run, start.config)).plan.total_bytes();
+  FitLimits limits{.host = {{.bytes = bytes * 2 / 3, .name = "limit", .is_per_process = true}}};
+  const auto lines = [&] { return join(find_fitting_settings(run, start, {.first = 0, .count = 1}, limits), ""); };
+  CHECK(lines().find(" on 2 ranks") != std::string::npos);
+  limits.host_of = [&](const TrainOptions& changed, int) {
+    std::vector<MemoryLimit> out = limits.host;
+    if (changed.parallel.world > 1) out[0].bytes = 0;
+    return out;
+  };
+  CHECK(lines() != "");
+  CHECK(lines().find(" ranks") == std::string::npos);
 }

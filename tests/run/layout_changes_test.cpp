@@ -46,7 +46,7 @@ TEST_CASE("layout changes: each saving has its flags, and is done once") {
   save(on_host, Saving::offload_optimizer);
   in_files = on_host;
   CHECK(save(in_files, Saving::offload_to_files));
-  CHECK(flags(on_host, in_files) == "--offload-optimizer DIR instead of --optimizer-cpu-offload");
+  CHECK(flags(on_host, in_files) == "--offload-optimizer DIR without --optimizer-cpu-offload");
   CHECK_FALSE(in_files.parallel.optimizer_cpu_offload);
   CHECK_FALSE(save(in_files, Saving::offload_optimizer));
   TrainOptions recomputed = run_on(1);
@@ -56,6 +56,24 @@ TEST_CASE("layout changes: each saving has its flags, and is done once") {
   TrainOptions offloaded = run_on(1);
   save(offloaded, Saving::offload_activations);
   CHECK_FALSE(save(offloaded, Saving::recompute_layers));
+  TrainOptions selective = run_on(1), by_name = selective, some = selective, by_old_name = selective;
+  selective.parallel.recompute_granularity = "selective";
+  by_name.parallel.recompute_activations = true;
+  some.parallel.recompute_granularity = "full";
+  some.parallel.recompute_method = "block";
+  some.parallel.recompute_num_layers = 4;
+  by_old_name.parallel.checkpoint_method = "block";
+  const auto to_all = [](const TrainOptions& from) {
+    TrainOptions to = from;
+    CHECK_FALSE(save(to, Saving::recompute_attention));
+    const bool saves = save(to, Saving::recompute_layers);
+    CHECK(saves == (recompute_of(to.parallel) != recompute_of(from.parallel)));
+    return flags(from, to);
+  };
+  CHECK(to_all(selective) == "--recompute-granularity full --recompute-method uniform");
+  CHECK(to_all(by_name) == "--recompute-granularity full --recompute-method uniform without --recompute-activations");
+  CHECK(to_all(some) == "--recompute-method uniform --recompute-num-layers 1");
+  CHECK(to_all(by_old_name) == "");
 }
 
 TEST_CASE(
@@ -96,8 +114,7 @@ TEST_CASE("layout changes: flags say every difference, and the batch where it wo
   set_zero_stage(to.parallel, 1);
   CHECK(flags(from, to) ==
         "--tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --pipeline-schedule "
-        "interleaved --num-virtual-stages-per-pipeline-rank 2 --pipeline-split balanced --use-distributed-optimizer "
-        "--global-batch-size 16");
+        "interleaved --num-virtual-stages-per-pipeline-rank 2 --pipeline-split balanced --use-distributed-optimizer");
   TrainOptions in_turn = to;
   in_turn.parallel.schedule = "1f1b";
   in_turn.parallel.virtual_stages.reset();
@@ -106,7 +123,7 @@ TEST_CASE("layout changes: flags say every difference, and the batch where it wo
   CHECK(flags(from, to).empty());
   to.batch.micro_batch_size = 2;
   set_zero_stage(to.parallel, 3);
-  CHECK(flags(from, to) == "--zero-stage 3 --micro-batch-size 2 --global-batch-size 16");
+  CHECK(flags(from, to) == "--zero-stage 3 --micro-batch-size 2");
   to = from;
   to.batch.global_batch_size = 32;
   CHECK(flags(from, to) == "--global-batch-size 32");
@@ -118,10 +135,17 @@ TEST_CASE("layout changes: flags say every difference, and the batch where it wo
   to.parallel.overlap_grad_reduce = to.parallel.overlap_param_gather = true;
   to.parallel.schedule = "1f1b";
   CHECK(flags(from, to) ==
-        "--context-parallel-size 2 --pipeline-schedule 1f1b --overlap-grad-reduce --overlap-param-gather "
-        "--global-batch-size 16");
+        "--context-parallel-size 2 --pipeline-schedule 1f1b --overlap-grad-reduce --overlap-param-gather");
   CHECK(flags(to, to) == "");
-  CHECK(flags(to, from) == "--context-parallel-size 1 --global-batch-size 16");
+  CHECK(flags(to, from) == "--context-parallel-size 1 without --pipeline-schedule");
+  TrainOptions by_micro_batch = from;
+  by_micro_batch.batch.global_batch_size.reset();
+  to = by_micro_batch;
+  to.parallel.recompute_granularity = "selective";
+  CHECK(flags(by_micro_batch, to) == "--recompute-granularity selective");
+  to.batch.micro_batch_size = 2;
+  to.batch.global_batch_size = 8;
+  CHECK(flags(by_micro_batch, to) == "--recompute-granularity selective --micro-batch-size 2 --global-batch-size 8");
   to = from;
   to.precision.bf16 = true;
   to.data.seq_length = 32;
