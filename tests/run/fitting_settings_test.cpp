@@ -47,6 +47,10 @@ std::string suggested(const TrainOptions& options, const FitStart& start, double
   return out;
 }
 
+double bytes_of(const TrainOptions& options, const FitStart& start) {
+  return double(largest_plan(plan_run(options, start.config)).plan.total_bytes());
+}
+
 }  // namespace
 
 TEST_CASE("fitting settings: the smallest changes come first, then those of the layout, then smaller models") {
@@ -264,10 +268,10 @@ TEST_CASE("fitting settings: ZeRO 1 where a large bucket makes ZeRO 2 and 3 need
     TrainOptions changed = run;
     set_zero_stage(changed.parallel, zero);
     changed.batch.micro_batch_size = micro_batch;
-    return largest_plan(plan_run(changed, start.config)).plan.total_bytes();
+    return bytes_of(changed, start);
   };
   REQUIRE(bytes(1, 1) < std::min(bytes(2, 1), bytes(3, 1)));
-  const double part = (double(bytes(1, 1)) + .5) / double(bytes(0, 4));
+  const double part = (bytes(1, 1) + .5) / bytes(0, 4);
   CHECK(suggested(run, start, part) ==
         "--tensor-model-parallel-size 4\n--use-distributed-optimizer --micro-batch-size 1\n"
         "--pipeline-model-parallel-size 4 --pipeline-split balanced --micro-batch-size 1\n");
@@ -285,19 +289,18 @@ TEST_CASE("fitting settings: one stage without the schedule that deferred weight
   changed.parallel.pipeline = 1;
   set_zero_stage(changed.parallel, 3);
   REQUIRE(can_run(changed, start.config));
-  const double part = (double(largest_plan(plan_run(changed, start.config)).plan.total_bytes()) + .5) /
-                      double(largest_plan(plan_run(run, start.config)).plan.total_bytes());
+  const double part = (bytes_of(changed, start) + .5) / bytes_of(run, start);
   CHECK(suggested(run, start, part) ==
         "--pipeline-model-parallel-size 1 --zero-stage 3 without --pipeline-schedule\n"
         "--pipeline-model-parallel-size 8 on 248 ranks\n--num-layers 4\n");
 }
 
-TEST_CASE("fitting settings: what a changed run needs besides its plan, and the largest number of ranks") {
+TEST_CASE("fitting settings: what a changed run needs besides its plan counts") {
   const FitStart start = start_of({.vocab = 64, .layers = 8, .hidden = 64, .heads = 4, .positions = 64});
   TrainOptions run = run_on(1, 1, 1);
   run.batch.micro_batch_size = 1;
-  const std::uint64_t bytes = largest_plan(plan_run(run, start.config)).plan.total_bytes();
-  FitLimits limits{.host = {{.bytes = bytes * 2 / 3, .name = "limit", .is_per_process = true}}};
+  const auto bytes = static_cast<std::uint64_t>(bytes_of(run, start) * 2 / 3);
+  FitLimits limits{.host = {{.bytes = bytes, .name = "limit", .is_per_process = true}}};
   const auto lines = [&] { return join(find_fitting_settings(run, start, {.first = 0, .count = 1}, limits), ""); };
   CHECK(lines().find(" on 2 ranks") != std::string::npos);
   limits.host_of = [&](const TrainOptions& changed, int) {
