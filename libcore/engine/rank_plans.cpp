@@ -72,7 +72,7 @@ struct Passes {
       for (const Segment& segment : bucket.segments) {
         const std::int64_t count = bucket.owned_by(index, segment).count;
         key.updated += count;
-        if (!step.model.params.writes(segment.param)) continue;
+        if (count == 0 || !step.model.params.writes(segment.param)) continue;  // most are 0 on many ranks
         key.written += count;
         key.largest_count = std::max(key.largest_count, count);
       }
