@@ -24,9 +24,9 @@ namespace {
 
 constexpr std::size_t kMaxSuggestions = 3;
 constexpr int kMaxDoublings = 6;  // of the ranks
-/// At most this many layouts on the run's ranks are planned, most of them in 0.3 to 15 ms each.
+/// Once this many layouts on the run's ranks are planned, most of them in 0.3 to 15 ms each, what saves the most on
+/// each grid is planned, and no other.
 constexpr int kMostPlanned = 300;
-constexpr std::size_t kMostGrids = 12;  // on which, if that was not enough, what saves the most is planned
 
 /// A changed run.
 struct ChangedRun {
@@ -60,8 +60,8 @@ struct LayoutChange {
 /// On the run's ranks, it searches the layouts of layout_space.h by the axes in which they differ from the run: fewer
 /// axes first, then the axes of lower bits, then the nearest values. Of layouts that change one axis, all are planned
 /// until one fits. Of the others, what saves the most on a grid is planned first, and of what changes the same axes the
-/// last; whatever saves no more than a layout that does not fit is not planned, and in all about kMostPlanned are. A
-/// schedule changes together with other axes only to 1f1b, which keeps the fewest micro-batches.
+/// last; whatever saves no more than a layout that does not fit is not planned, and after kMostPlanned the search is
+/// cut short. A schedule changes together with other axes only to 1f1b, which keeps the fewest micro-batches.
 class Suggestions {
  public:
   Suggestions(const TrainOptions& options, const FitStart& start, const HostRanks& host, const FitLimits& limits)
@@ -198,7 +198,7 @@ class Suggestions {
     for (const LayoutChange& each : changes_ | std::views::reverse)
       if (std::ranges::find(most, each.grid(), &LayoutChange::grid) == most.end()) most.push_back(each);
     std::ranges::stable_sort(most, {}, [](const LayoutChange& each) { return std::popcount(each.axes & kGrid); });
-    for (LayoutChange& change : most | std::views::take(kMostGrids)) {
+    for (LayoutChange& change : most) {
       if (lines_.size() == kMaxSuggestions || !fits(change)) continue;
       const auto revert = [&](const auto& what) {
         LayoutChange less = change;

@@ -295,6 +295,29 @@ TEST_CASE("fitting settings: one stage without the schedule that deferred weight
         "--pipeline-model-parallel-size 8 on 248 ranks\n--num-layers 4\n");
 }
 
+TEST_CASE("fitting settings: the only grid of many that fits, which differs from the run's in two axes") {
+  const FitStart start = start_of({.vocab = 50'257, .layers = 24, .hidden = 3840, .heads = 30, .positions = 2048});
+  TrainOptions run = run_on(1, 1, 72);
+  run.device = Device::cuda;
+  run.precision.bf16 = true;
+  run.data.seq_length = 2048;
+  run.batch.micro_batch_size = 1;
+  run.batch.global_batch_size = 288;
+  TrainOptions changed = run;
+  changed.parallel.tensor = 6;
+  changed.parallel.context = 4;
+  set_zero_stage(changed.parallel, 3);
+  for (Saving each : {Saving::offload_activations, Saving::offload_to_files}) REQUIRE(save(changed, each));
+  const HostRanks host{.first = 0, .count = 8};
+  const std::vector<RankPlan> plans = plan_run(changed, start.config);
+  const std::uint64_t bytes = MemoryNeed::of(plans_by_rank(plans), host).gpu_bytes;
+  const FitLimits limits{.gpu = MemoryLimit{.bytes = bytes, .name = "limit", .is_per_process = true}};
+  const std::string lines = join(find_fitting_settings(run, start, host, limits), "");
+  CHECK(starts_with(lines,
+                    "\n  --tensor-model-parallel-size 6 --context-parallel-size 4 --zero-stage 3 --cpu-offloading "
+                    "--offload-optimizer DIR: "));
+}
+
 TEST_CASE("fitting settings: what a changed run needs besides its plan counts") {
   const FitStart start = start_of({.vocab = 64, .layers = 8, .hidden = 64, .heads = 4, .positions = 64});
   TrainOptions run = run_on(1, 1, 1);
