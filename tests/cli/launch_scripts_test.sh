@@ -20,7 +20,7 @@ for args in "$scripts"/*.args; do
   expect_text out '^  parameters '
   # The planner takes the whole command.
   eval "expect_exit 0 mtl-topo time $(cat "$args") --vocab-size 32000 --hardware H100 --world-size $ranks"
-  expect_text err '^mtl-topo time: .*--lr, .* are set aside, because a plan chooses them or does not depend on'
+  expect_text err '^mtl-topo time: .*--lr, .* are set aside, because a plan chooses them, has their defaults or does not depend on'
 done
 # shellcheck disable=SC2046 # words
 expect_exit 0 mtl-topo plan $(cat "$scripts/hfblog_codeparrot.args") --vocab-size 32000 --hardware A100 --world-size 16 \

@@ -76,7 +76,7 @@ void accept_training_command(Flags& flags) {
   Flags training("mtl-train", "");
   add_train_flags(training, options, start);
   flags.set_aside(training, {"precision", "memory", "architecture"},
-                  "are set aside, because a plan chooses them or does not depend on them");
+                  "are set aside, because a plan chooses them, has their defaults or does not depend on them");
 }
 
 }  // namespace mtl
