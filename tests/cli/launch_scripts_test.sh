@@ -38,6 +38,8 @@ expect_text err '^  --rope-theta 1e6 +is spelled --rotary-base '
 # A config.json describes the model, which flags must not contradict.
 llama=$TESTS/golden/family_model/llama3
 expect_exit 0 mtl-topo plan --load "$llama" --global-batch-size 8 --seq-length 16 --hardware H100 --world-size 2
+expect_exit 2 mtl-topo plan --load "$llama" --global-batch-size 8 --hardware H100 --world-size 2
+expect_text err '^  --seq-length +is required: '
 expect_exit 2 mtl-topo time --load "$llama" --global-batch-size 8 --seq-length 16 --hardware H100 --world-size 1 --num-layers 99
 expect_text err '^  --num-layers 99 '
 expect_exit 2 mtl-topo plan --load "$llama/config.json" --global-batch-size 8 --seq-length 16 --hardware H100 --world-size 2 -o run.sh

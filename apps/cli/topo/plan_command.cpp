@@ -81,6 +81,7 @@ void add_plan_flags(Flags& flags, PlanCommand& command) {
   flags.check([&flags, &command] {
     read_planned_run(flags, command);
     if (command.recompute_activations) command.fixed.recompute = "selective";
+    check_data_options(command.options.data, std::bind_front(&Flags::problem, &flags));
     if (command.devices.is_on_cpu() && !command.devices.device_memory)
       flags.problem("--device-memory", "is required: the memory of a host for each of its ranks");
     check_gigabytes("--host-memory", command.devices.host_memory, std::bind_front(&Flags::problem, &flags));
