@@ -110,6 +110,7 @@ Json other_settings(const TrainOptions& options) {
     out.set("--muon-no-position-embedding", optimizer.muon_no_positions);
     out.set("--muon-scale-mode", optimizer.muon_scale_mode).set("--muon-extra-scale-factor", muon.extra_scale);
     out.set("--muon-coefficient-type", muon.coefficients).set("--muon-num-ns-steps", muon.steps);
+    if (const auto& precision = optimizer.muon_fp32_matmul_prec) out.set("--muon-fp32-matmul-prec", *precision);
   }
   if (!options.batch.rampup.empty()) out.set("--rampup-batch-size", join(options.batch.rampup, " "));
   if (!options.batch.schedule.empty()) out.set("--step-batch-size-schedule", options.batch.schedule);

@@ -61,8 +61,17 @@ TEST_CASE("the manual page lists the settings that may change, and those that ne
   options.batch.schedule = "0:1";
   options.precision.preset = "fp16";
   options.precision.loss_scale = 1;
-  Names other = flags_in(settings_record(options, {}).at("other"));
+  options.batch.per_token_loss = true;
+  options.batch.z_loss = 1;
+  options.optimizer.muon_fp32_matmul_prec = "high";
+  Names other;
+  for (const char* rule : {"adam", "sgd", "muon"}) {
+    options.optimizer.name = rule;
+    other.merge(flags_in(settings_record(options, {}).at("other")));
+  }
   CHECK(other.contains("--loss-scale"));
+  // A resume with another one is refused, because the states are others.
+  for (const char* flag : {"--optimizer", "--muon-no-position-embedding"}) CHECK(other.erase(flag) == 1);
   for (const std::string& flag : order) other.erase(flag);
   CHECK(flags_on_page("Other settings may change: ", " mtl-train warns") == other);
   Names needing = flags_on_page("Other data needs ", " mtl-train then warns");
