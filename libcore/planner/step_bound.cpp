@@ -71,8 +71,8 @@ struct ElementBytes {
   double largest = 0;           // of one row of a table on the device that a save copies through host memory
 };
 
-/// Returns them for a choice whose `replicas` share what the ZeRO stage says.
-ElementBytes bytes_per_element(const LayoutChoice& choice, const TrainOptions& run, std::int64_t replicas) {
+ElementBytes bytes_per_element(const LayoutChoice& choice, const TrainOptions& run) {
+  const std::int64_t replicas = choice.replicas(run.parallel.world);
   Layout layout;
   layout.grid = RankGrid({.data = static_cast<int>(replicas)});
   layout.zero = choice.zero;
@@ -104,12 +104,9 @@ const GroupPlace& StepBounds::place_of(const LayoutChoice& choice, const std::st
   return at->second;
 }
 
-std::int64_t StepBounds::replicas(const LayoutChoice& choice) const {
-  return request_.run.parallel.world / (choice.tensor * choice.pipeline);
-}
-
 std::int64_t StepBounds::micro_batches(const LayoutChoice& choice) const {
-  return *request_.run.batch.global_batch_size / (replicas(choice) / choice.context * choice.micro_batch);
+  const std::int64_t data = choice.replicas(request_.run.parallel.world) / choice.context;
+  return *request_.run.batch.global_batch_size / (data * choice.micro_batch);
 }
 
 const StepBounds::ModelCosts& StepBounds::costs_of(const LayoutChoice& choice) {
@@ -241,7 +238,7 @@ double StepBounds::least_bytes(const LayoutChoice& choice) {
   const std::vector<UnitCost> costs = place_costs(choice);
   const Places places = pipeline_of(choice).places();
   const std::int64_t steps = micro_batches(choice);
-  const double per_element = bytes_per_element(choice, request_.run, replicas(choice)).device;
+  const double per_element = bytes_per_element(choice, request_.run).device;
   double out = 0;
   for (int stage = 0; stage < places.stages; ++stage) {
     double elements = 0, slots = 0;
@@ -260,7 +257,7 @@ double StepBounds::least_bytes(const LayoutChoice& choice) {
 
 double StepBounds::least_host_bytes(const LayoutChoice& choice) {
   const ModelCosts& model = costs_of(choice);
-  const ElementBytes bytes = bytes_per_element(choice, request_.run, replicas(choice));
+  const ElementBytes bytes = bytes_per_element(choice, request_.run);
   double elements = 0;
   for (const UnitCost& place : place_costs(choice)) elements = std::max(elements, place.elements);
   const auto learned = learned_host_.find(host_key_of(choice));
@@ -321,7 +318,7 @@ double StepBounds::micro_batches_kept(const LayoutChoice& choice, int stage, int
 
 /// Returns the time of a stage's gradients and parameters on the links; `elements` are those of its chunks.
 double StepBounds::traffic_ms(const LayoutChoice& choice, const std::vector<double>& elements) {
-  const double ranks = double(replicas(choice));
+  const double ranks = double(choice.replicas(request_.run.parallel.world));
   if (ranks == 1) return 0;
   const ModelCosts& model = costs_of(choice);
   const Precision precision = precision_of(request_.run.precision);
@@ -358,7 +355,7 @@ double StepBounds::least_ms(const LayoutChoice& choice) {
   const double inside = message_ms(model.message_bytes, false, machine.links),
                between = message_ms(model.message_bytes, true, machine.links),
                message = request_.nodes() > 1 ? std::min(inside, between) : inside;
-  const double owners = choice.zero > 0 ? double(replicas(choice)) : 1;
+  const double owners = choice.zero > 0 ? double(choice.replicas(request_.run.parallel.world)) : 1;
   const bool in_ring = choice.zero >= 2;
   // The sum of the gradient norm over the replicas, which follows their last gradients and precedes the update.
   const double norm_sum = operation_ms(OperationKind::all_reduce, 0, place_of(choice, "data"), machine.links);

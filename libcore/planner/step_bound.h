@@ -99,7 +99,6 @@ class StepBounds {
   const std::vector<std::int64_t>& counts_of(const LayoutChoice& choice);
   /// Returns what the stages hold, by position.
   std::vector<UnitCost> place_costs(const LayoutChoice& choice);
-  std::int64_t replicas(const LayoutChoice& choice) const;
   std::int64_t micro_batches(const LayoutChoice& choice) const;
   double traffic_ms(const LayoutChoice& choice, const std::vector<double>& elements);
 

@@ -113,7 +113,7 @@ class Suggestions {
   /// Lists the layouts on the run's ranks that may save memory, in the order of suggestions.
   void list_changes() {
     for (LayoutChoice choice : layout_choices(base_.options, base_.config, true, {})) {
-      const std::int64_t replicas = base_.options.parallel.world / (choice.tensor * choice.pipeline);
+      const std::int64_t replicas = choice.replicas(base_.options.parallel.world);
       const int most_zero = choice.pipeline > 1 ? 2 : 3;
       // What has no effect stays as it is.
       if (choice.tensor == 1) choice.sequence_parallel = own_.sequence_parallel;

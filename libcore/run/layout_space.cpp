@@ -114,7 +114,7 @@ class Enumeration {
     const char* recompute = choice.has(Saving::recompute_layers)      ? "full"
                             : choice.has(Saving::recompute_attention) ? "selective"
                                                                       : "none";
-    const bool has_replicas = choice.tensor * choice.pipeline < run_.parallel.world;
+    const bool has_replicas = choice.replicas(run_.parallel.world) > 1;
     return agrees(fixed_.tensor, choice.tensor) && agrees(fixed_.context, choice.context) &&
            agrees(fixed_.pipeline, choice.pipeline) && (!has_replicas || agrees(fixed_.zero_stage, choice.zero)) &&
            (choice.pipeline == 1 ||

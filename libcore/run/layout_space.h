@@ -44,6 +44,8 @@ struct LayoutChoice {
   bool has(Saving saving) const { return (savings >> enum_index(saving) & 1) != 0; }
   /// Returns true if it needs at most the time and at least the memory of `other`, which must have the same layout.
   bool saves_no_more_than(const LayoutChoice& other) const;
+  /// As ParallelOptions::replicas().
+  std::int64_t replicas(std::int64_t world) const { return world / (tensor * pipeline); }
   TrainOptions options(const TrainOptions& run) const;
 };
 
